@@ -1,0 +1,1 @@
+//! Ignition configs: spec versions, parsing, validation, conversion.
