@@ -1,1 +1,14 @@
-//! Ignition configs: spec versions, parsing, validation, conversion.
+//! Ignition configs: reading, checking, editing and saying them in any served spec.
+pub mod accept;
+mod conform;
+pub mod data_url;
+mod error;
+mod fields;
+mod fit;
+mod spec2;
+mod spec3;
+mod version;
+
+pub use accept::{NotServable, negotiate};
+pub use error::Error;
+pub use version::SpecVersion;
