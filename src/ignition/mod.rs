@@ -5,8 +5,11 @@ pub mod data_url;
 mod error;
 mod fields;
 mod fit;
+mod rules;
 mod spec2;
 mod spec3;
+mod unit_file;
+mod url;
 mod version;
 
 pub use accept::{NotServable, negotiate};
