@@ -1,10 +1,15 @@
 //! Ignition configs: reading, checking, editing and saying them in any served spec.
 pub mod accept;
+mod config;
 mod conform;
 pub mod data_url;
+mod edit;
 mod error;
 mod fields;
 mod fit;
+mod lift;
+mod lower;
+mod pointer;
 mod rules;
 mod spec2;
 mod spec3;
@@ -13,5 +18,7 @@ mod url;
 mod version;
 
 pub use accept::{NotServable, negotiate};
+pub use config::{Config, Lowered};
 pub use error::Error;
+pub use pointer::pointer;
 pub use version::SpecVersion;

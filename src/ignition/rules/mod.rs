@@ -91,6 +91,19 @@ fn check_path(path: &str, at: &At<'_>) -> Checked {
     if clean { Ok(()) } else { Err(at.invalid(format!("{path} has an empty, '.' or '..' part"))) }
 }
 
+/// The path that [`check_path`] takes for what an absolute `path` means.
+pub(super) fn clean_path(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 /// Permission bits with setuid, setgid and sticky.
 fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
     match mode {

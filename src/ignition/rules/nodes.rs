@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::super::error::At;
 use super::super::fields::Spec;
 use super::super::spec3::{Link, Owner, Storage, Systemd};
-use super::{Checked, check_mode, check_path, resource, says, unique};
+use super::{Checked, check_mode, check_path, clean_path, resource, says, unique};
 
 /// Every node for itself, and all of them together.
 pub(super) fn check(storage: &Storage, systemd: &Systemd, spec: Spec, at: &At<'_>) -> Checked {
@@ -53,9 +53,9 @@ fn check_link(link: &Link, storage: &Storage, at: &At<'_>) -> Checked {
         return Ok(());
     }
     let target = if target.starts_with('/') {
-        clean(target)
+        clean_path(target)
     } else {
-        clean(&format!("{}/{target}", link.path))
+        clean_path(&format!("{}/{target}", link.path))
     };
     if storage.directories.iter().any(|directory| directory.path == target) {
         return Err(at
@@ -63,19 +63,6 @@ fn check_link(link: &Link, storage: &Storage, at: &At<'_>) -> Checked {
             .invalid(format!("{target} is a directory, which has no hard links")));
     }
     Ok(())
-}
-
-/// An absolute path without `.`, `..`, doubled or trailing slashes.
-fn clean(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            name => parts.push(name),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// The paths that other parts of a config have taken.
