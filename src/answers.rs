@@ -189,8 +189,7 @@ impl Pool {
             return Arc::clone(old);
         }
         let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
-        let pool =
-            Self { name, inputs, outcomes: Default::default(), check: OnceLock::new() };
+        let pool = Self { name, inputs, outcomes: Default::default(), check: OnceLock::new() };
         for version in SpecVersion::ALL {
             let last_good = old
                 .and_then(|old| old.outcomes[version.index()].get())
@@ -231,7 +230,11 @@ impl Pool {
     }
 
     /// Renders a version that nobody has asked for before.
-    async fn first_answer(self: Arc<Self>, version: SpecVersion, metrics: &Arc<Metrics>) -> Outcome {
+    async fn first_answer(
+        self: Arc<Self>,
+        version: SpecVersion,
+        metrics: &Arc<Metrics>,
+    ) -> Outcome {
         let pool = Arc::clone(&self);
         let metrics = Arc::clone(metrics);
         let render = || async move {

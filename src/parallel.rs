@@ -36,7 +36,10 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_their_jobs() {
         let jobs: Vec<u32> = (0..1000).collect();
-        assert_eq!(super::map(&jobs, |job| job * 2), (0..1000).map(|job| job * 2).collect::<Vec<_>>());
+        assert_eq!(
+            super::map(&jobs, |job| job * 2),
+            (0..1000).map(|job| job * 2).collect::<Vec<_>>()
+        );
         assert_eq!(super::map(&[7], |job| job + 1), [8]);
     }
 }

@@ -137,28 +137,30 @@ mod tests {
     fn two_dots_in_a_key_stand_for_the_colon_before_a_port() {
         let host = RegistryHost::parse("registry.example.com..5000").unwrap();
         assert_eq!(host.as_str(), "registry.example.com:5000");
-        assert_eq!(
-            host.certs_d_path(),
-            "/etc/docker/certs.d/registry.example.com:5000/ca.crt"
-        );
+        assert_eq!(host.certs_d_path(), "/etc/docker/certs.d/registry.example.com:5000/ca.crt");
     }
 
     #[test]
     fn a_key_that_could_leave_its_folder_is_no_host() {
-        for key in ["", ".", "..", "a/b", "../x", "a..b..1", "a..", "..5000", "a:0", "a:65536", "a b", "a\0", "a.", ".a"] {
+        for key in [
+            "", ".", "..", "a/b", "../x", "a..b..1", "a..", "..5000", "a:0", "a:65536", "a b",
+            "a\0", "a.", ".a",
+        ] {
             assert!(RegistryHost::parse(key).is_err(), "{key:?}");
         }
     }
 
     #[test]
     fn the_administrators_entry_wins_over_the_operators() {
-        let operators = map(MANAGED_NAMESPACE, OPERATOR_MAP, json!({"a": "operator", "b": "operator"}));
-        let administrators = map(ADMINISTRATOR_NAMESPACE, "mine", json!({"a": "mine", "c..1": "mine"}));
+        let operators =
+            map(MANAGED_NAMESPACE, OPERATOR_MAP, json!({"a": "operator", "b": "operator"}));
+        let administrators =
+            map(ADMINISTRATOR_NAMESPACE, "mine", json!({"a": "mine", "c..1": "mine"}));
         let merged = map(MANAGED_NAMESPACE, MERGED_MAP, json!({"stale": "x"}));
         let image: ImageConfig =
-            serde_json::from_value(json!({"spec": {"additionalTrustedCA": {"name": "mine"}}})).unwrap();
-        let (authorities, refused) =
-            collect(&[&merged, &administrators, &operators], Some(&image));
+            serde_json::from_value(json!({"spec": {"additionalTrustedCA": {"name": "mine"}}}))
+                .unwrap();
+        let (authorities, refused) = collect(&[&merged, &administrators, &operators], Some(&image));
         assert_eq!(
             hosts(&authorities),
             [("a", &b"mine"[..]), ("b", b"operator"), ("c:1", b"mine")]

@@ -40,8 +40,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         payload_version = args.serving.payload_version.as_deref().unwrap_or("unknown"),
         "starting"
     );
-    std::fs::File::open(&args.bootstrap_kubeconfig)
-        .with_context(|| format!("--bootstrap-kubeconfig {}", args.bootstrap_kubeconfig.display()))?;
+    std::fs::File::open(&args.bootstrap_kubeconfig).with_context(|| {
+        format!("--bootstrap-kubeconfig {}", args.bootstrap_kubeconfig.display())
+    })?;
     let from_flags = args.serving.tls_policy()?;
     let profile = args.server_basedir.join("api-server").join("apiserver.yaml");
     run::run(Plan {

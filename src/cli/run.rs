@@ -82,17 +82,22 @@ pub(super) fn run(plan: Plan<'_>) -> anyhow::Result<()> {
         on_change: plan.on_change,
         ports,
     };
-    let follow_pair =
-        FollowPair { files: plan.pair, policy: plan.policy, pair, tls, metrics: Arc::clone(&metrics), troubles };
+    let follow_pair = FollowPair {
+        files: plan.pair,
+        policy: plan.policy,
+        pair,
+        tls,
+        metrics: Arc::clone(&metrics),
+        troubles,
+    };
     let (inputs_thread, inputs_stop, inputs_ended) =
         spawn("inputs", follow_inputs.directory.layout().watched(), move |follower| {
             follow_inputs.run(&inputs, follower);
         })?;
     let (pair_thread, pair_stop, pair_ended) =
         spawn("serving-pair", follow_pair.files.folders(), |follower| follow_pair.run(follower))?;
-    let metrics_task = metrics_listener.map(|listener| {
-        tokio::spawn(metrics_endpoint::serve(listener, metrics))
-    });
+    let metrics_task =
+        metrics_listener.map(|listener| tokio::spawn(metrics_endpoint::serve(listener, metrics)));
 
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -218,7 +223,11 @@ impl FollowInputs {
         if let Some(inputs) = scan.inputs {
             for problem in inputs.problems.iter().filter(|problem| !known.contains(problem)) {
                 self.metrics.input_failures.inc();
-                tracing::error!(place = problem.place, reason = problem.reason, "cannot be used; what was read before stays");
+                tracing::error!(
+                    place = problem.place,
+                    reason = problem.reason,
+                    "cannot be used; what was read before stays"
+                );
             }
             for problem in known.iter().filter(|problem| !inputs.problems.contains(problem)) {
                 tracing::info!(place = problem.place, "in order again");
@@ -263,7 +272,10 @@ impl FollowPair {
             if reason != refused {
                 if let Some(reason) = &reason {
                     self.metrics.certificate_failures.inc();
-                    tracing::error!(reason, "the serving pair was not taken over; the one before stays");
+                    tracing::error!(
+                        reason,
+                        "the serving pair was not taken over; the one before stays"
+                    );
                 }
                 self.troubles.set("serving pair", reason.clone());
                 refused = reason;

@@ -131,7 +131,10 @@ mod tests {
         let host = |text: &str| text.parse::<Host>().unwrap();
         let given = [host("mcs.example.com"), host("localhost")];
         let own = [host("192.0.2.1"), host("localhost")];
-        assert_eq!(hosts(&given, &own), [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]);
+        assert_eq!(
+            hosts(&given, &own),
+            [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
+        );
     }
 
     #[test]

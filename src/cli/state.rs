@@ -64,8 +64,7 @@ impl State {
         port: u16,
     ) -> Result<PathBuf, WriteError> {
         let url = format!("https://{host}:{port}/config/{pool}");
-        let mut config = pointer(&url, self.authority.as_bytes(), POINTER_SPEC);
-        config.push('\n');
+        let config = format!("{}\n", pointer(&url, self.authority.as_bytes(), POINTER_SPEC));
         let path = self.folder.join("user-data").join(format!("{pool}.ign"));
         files::replace(&path, config.as_bytes(), PUBLIC)?;
         Ok(path)

@@ -9,10 +9,14 @@ use super::version::SpecVersion;
 impl Config {
     /// Gives the file at `path` other contents, or appends it if there is none.
     ///
-    /// Of a file that is there, only the source changes: its mode, compression and hash stay.
+    /// Of a file that is there, mode, owner and the rest stay. Compression and hash go with the old contents, which
+    /// they described.
     pub fn set_file(&mut self, path: &str, contents: &[u8]) {
         match self.body.storage.files.iter_mut().find(|file| file.path == path) {
-            Some(file) => file.contents.source = Some(data_url::encode(contents)),
+            Some(file) => {
+                file.contents =
+                    Resource { source: Some(data_url::encode(contents)), ..Resource::default() };
+            }
             None => self.append_file(path, contents),
         }
     }

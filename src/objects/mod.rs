@@ -92,13 +92,13 @@ impl Object {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectError> {
-    let name = value
-        .pointer("/metadata/name")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned();
-    let malformed =
-        |reason: String| ObjectError::Malformed { kind: kind.to_owned(), name: name.clone(), reason };
+    let name =
+        value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let malformed = |reason: String| ObjectError::Malformed {
+        kind: kind.to_owned(),
+        name: name.clone(),
+        reason,
+    };
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
         return Err(malformed("metadata.name is missing".to_owned()));
     }

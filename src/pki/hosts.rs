@@ -38,7 +38,8 @@ impl std::str::FromStr for Host {
                 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
         // A last label of digits alone would be read as an address by URL parsers.
-        let numeric = name.rsplit('.').next().is_some_and(|l| l.bytes().all(|b| b.is_ascii_digit()));
+        let numeric =
+            name.rsplit('.').next().is_some_and(|l| l.bytes().all(|b| b.is_ascii_digit()));
         if name.len() > 253 || numeric || !name.split('.').all(label) {
             return Err(InvalidHost(text.to_owned()));
         }

@@ -76,7 +76,8 @@ pub fn issue_serving(
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let issuer = Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
+    let issuer =
+        Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
     let certificate = params.signed_by(key, &issuer)?;
     Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
 }

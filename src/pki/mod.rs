@@ -5,4 +5,4 @@ pub mod issue;
 pub mod pair;
 
 pub use hosts::Host;
-pub use issue::{Issued, IssueError, issue_authority, issue_serving};
+pub use issue::{IssueError, Issued, issue_authority, issue_serving};

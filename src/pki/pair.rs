@@ -149,7 +149,13 @@ mod tests {
         let hosts = [host("a.example.com"), host("192.0.2.1"), host("2001:db8::1")];
         let serving = issue_serving(&generate_key().unwrap(), &hosts, &authority, NOW).unwrap();
         let decided = |wanted: &[Host], now| {
-            decide(Some(serving.certificate.as_bytes()), true, authority.certificate.as_bytes(), wanted, now)
+            decide(
+                Some(serving.certificate.as_bytes()),
+                true,
+                authority.certificate.as_bytes(),
+                wanted,
+                now,
+            )
         };
         assert_eq!(decided(&hosts, NOW), Decision::Keep);
         assert_eq!(decided(&hosts[1..], NOW + VALIDITY), Decision::Keep);
@@ -168,18 +174,29 @@ mod tests {
             decided(&more, NOW),
             Decision::Reissue {
                 reason: Reason::Host(host("b.example.com")),
-                hosts: vec![host("b.example.com"), host("a.example.com"), hosts[1].clone(), hosts[2].clone()],
+                hosts: vec![
+                    host("b.example.com"),
+                    host("a.example.com"),
+                    hosts[1].clone(),
+                    hosts[2].clone()
+                ],
             }
         );
     }
 
     #[test]
     fn a_pair_of_another_authority_is_replaced() {
-        let [one, other] = [(); 2].map(|()| issue_authority(&generate_key().unwrap(), NOW).unwrap());
+        let [one, other] =
+            [(); 2].map(|()| issue_authority(&generate_key().unwrap(), NOW).unwrap());
         let hosts = [host("a")];
         let serving = issue_serving(&generate_key().unwrap(), &hosts, &one, NOW).unwrap();
-        let decided =
-            decide(Some(serving.certificate.as_bytes()), true, other.certificate.as_bytes(), &hosts, NOW);
+        let decided = decide(
+            Some(serving.certificate.as_bytes()),
+            true,
+            other.certificate.as_bytes(),
+            &hosts,
+            NOW,
+        );
         assert!(matches!(decided, Decision::Reissue { reason: Reason::OtherIssuer, .. }));
     }
 

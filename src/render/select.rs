@@ -157,7 +157,8 @@ mod tests {
         let empty = json!({"metadata": {"name": "p"}});
         assert_eq!(selected(Mode::Cluster, &empty, "q"), Err(Unselected::UnknownPool));
         assert_eq!(selected(Mode::Cluster, &empty, "p"), Err(Unselected::NoConfiguration));
-        let dangling = json!({"metadata": {"name": "p"}, "status": {"configuration": {"name": "gone"}}});
+        let dangling =
+            json!({"metadata": {"name": "p"}, "status": {"configuration": {"name": "gone"}}});
         let refused = selected(Mode::Cluster, &dangling, "p");
         assert_eq!(refused, Err(Unselected::NoMachineConfig("gone".into())));
     }

@@ -11,8 +11,7 @@ use crate::objects::MachineConfig;
 use crate::source::Mode;
 
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
-const CLOUD_CA: &str =
-    "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
+const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
@@ -54,17 +53,15 @@ pub fn render(inputs: &PoolInputs, version: SpecVersion) -> Result<Bytes, Render
     let ignition = |error| RenderError::Ignition { name: name.clone(), error };
     let json = |error| RenderError::Json { name: name.clone(), error };
 
-    let text = inputs
-        .machine_config
-        .ignition()
-        .ok_or_else(|| RenderError::NoIgnition(name.clone()))?;
+    let text =
+        inputs.machine_config.ignition().ok_or_else(|| RenderError::NoIgnition(name.clone()))?;
     let mut config = Config::parse(text).map_err(ignition)?;
     let mut machine_config = MachineConfig::clone(&inputs.machine_config);
 
     // Specs before 3.3 have no kernel arguments. machine-config-daemon applies those of the
     // machine config at the first boot, so they can move there; taking arguments away cannot.
     if version < SpecVersion::V3_3 {
-        let moved = config.take_kernel_arguments(version).map_err(ignition)?;
+        let moved = config.take_kernel_arguments().map_err(ignition)?;
         if !moved.is_empty() {
             machine_config.spec.kernel_arguments.get_or_insert_default().extend(moved);
         }

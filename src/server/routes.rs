@@ -86,7 +86,12 @@ impl Troubles {
 
 impl Routes {
     /// Answers one request.
-    pub async fn respond(&self, request: &Parts, peer: SocketAddr, phase: &Phase) -> Response<Payload> {
+    pub async fn respond(
+        &self,
+        request: &Parts,
+        peer: SocketAddr,
+        phase: &Phase,
+    ) -> Response<Payload> {
         let target = target(request.uri.path());
         let reading = request.method == Method::GET || request.method == Method::HEAD;
         let response = match target {
@@ -152,7 +157,9 @@ impl Routes {
 fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let first = values.next()?;
-    Some(values.fold(Cow::Borrowed(first), |joined, value| Cow::Owned(format!("{joined}, {value}"))))
+    Some(
+        values.fold(Cow::Borrowed(first), |joined, value| Cow::Owned(format!("{joined}, {value}"))),
+    )
 }
 
 fn unavailable(pool: &str, refusal: &Refusal) -> Response<Bytes> {
@@ -250,9 +257,20 @@ mod tests {
             assert_eq!(target(path), Target::Config(pool.into()), "{path}");
         }
         for path in [
-            "/config", "/config/", "/config//", "/config//master", "/config/a/master",
-            "/config/a%2fmaster", "/config/..%2Fmaster", "/config/master//", "/CONFIG/master",
-            "/config/%ff", "/", "", "/healthz/", "/metrics",
+            "/config",
+            "/config/",
+            "/config//",
+            "/config//master",
+            "/config/a/master",
+            "/config/a%2fmaster",
+            "/config/..%2Fmaster",
+            "/config/master//",
+            "/CONFIG/master",
+            "/config/%ff",
+            "/",
+            "",
+            "/healthz/",
+            "/metrics",
         ] {
             assert_eq!(target(path), Target::Nothing, "{path}");
         }

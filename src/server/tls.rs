@@ -64,10 +64,8 @@ impl Pair {
             std::fs::read(path)
                 .map_err(|error| PairError::Unreadable { path: path.to_owned(), error })
         };
-        let malformed = |path: &Path, reason: String| PairError::Malformed {
-            path: path.to_owned(),
-            reason,
-        };
+        let malformed =
+            |path: &Path, reason: String| PairError::Malformed { path: path.to_owned(), reason };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(cert)?)
             .collect::<Result<_, _>>()
             .map_err(|error| malformed(cert, format!("no PEM certificate: {error}")))?;

@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_list_that_names_suites_of_tls13_restricts_it() {
-        let (policy, _) = TlsPolicy::new("VersionTLS13", &names(&["TLS_AES_256_GCM_SHA384"])).unwrap();
+        let (policy, _) =
+            TlsPolicy::new("VersionTLS13", &names(&["TLS_AES_256_GCM_SHA384"])).unwrap();
         assert_eq!(suites_of(&policy), [CipherSuite::TLS13_AES_256_GCM_SHA384]);
     }
 

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-
 use super::files::{Files, ReadError};
 use super::{Inputs, Mode, Problem, Shared};
 use crate::objects::{MachineConfig, MachineConfigPool, Object};
@@ -170,9 +169,7 @@ impl Directory {
         let (authorities, refused) = registry_ca::collect(&config_maps, image);
         shared.registry_cas = authorities;
         problems.extend(
-            refused
-                .into_iter()
-                .map(|(place, error)| Problem { place, reason: error.to_string() }),
+            refused.into_iter().map(|(place, error)| Problem { place, reason: error.to_string() }),
         );
         problems.extend(self.files.problems());
         Ok((pools, machine_configs, shared, problems))
@@ -328,4 +325,3 @@ fn identity(object: &Parsed) -> (&'static str, &str, &str) {
         }
     }
 }
-

@@ -124,9 +124,7 @@ impl Files {
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
             let reason = file.problem.clone()?;
-            self.seen
-                .contains(path)
-                .then(|| Problem { place: path.display().to_string(), reason })
+            self.seen.contains(path).then(|| Problem { place: path.display().to_string(), reason })
         };
         self.files.iter().filter_map(problem).collect()
     }

@@ -72,14 +72,13 @@ fn read_document(document: Value, objects: &mut Vec<Object>) -> Result<(), Objec
     let Value::Object(mut fields) = document else {
         return Object::from_value(document).map(|_| ());
     };
-    let is_list = fields
-        .get("kind")
-        .and_then(Value::as_str)
-        .is_some_and(|kind| kind.ends_with("List"));
+    let is_list =
+        fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
     if is_list && let Some(Value::Array(items)) = fields.get_mut("items") {
         return std::mem::take(items).into_iter().try_for_each(|item| read_document(item, objects));
     }
-    let is_manifest = ["kind", "apiVersion", "metadata"].iter().any(|key| fields.contains_key(*key));
+    let is_manifest =
+        ["kind", "apiVersion", "metadata"].iter().any(|key| fields.contains_key(*key));
     if is_manifest {
         objects.extend(Object::from_value(Value::Object(fields))?);
     }
@@ -129,14 +128,19 @@ mod tests {
 
     #[test]
     fn other_kinds_and_documents_that_are_no_manifests_are_passed_over() {
-        assert!(kinds("a: 1\n---\nresources: [x]\n---\nkind: Deployment\nmetadata: {name: d}\n").is_empty());
+        assert!(
+            kinds("a: 1\n---\nresources: [x]\n---\nkind: Deployment\nmetadata: {name: d}\n")
+                .is_empty()
+        );
     }
 
     #[test]
     fn an_error_is_one_line_that_names_the_place() {
-        let error = parse(b"kind: MachineConfigPool\nmetadata: {name: a\n").unwrap_err().to_string();
+        let error =
+            parse(b"kind: MachineConfigPool\nmetadata: {name: a\n").unwrap_err().to_string();
         assert!(error.contains("line 2") && !error.contains('\n'), "{error}");
-        let error = parse(b"a: 1\n---\nkind: MachineConfig\nmetadata: {}\n").unwrap_err().to_string();
+        let error =
+            parse(b"a: 1\n---\nkind: MachineConfig\nmetadata: {}\n").unwrap_err().to_string();
         assert_eq!(error, "document 2: MachineConfig \"\": metadata.name is missing");
     }
 

@@ -75,7 +75,9 @@ impl Follower {
             }
         });
         let watcher = watcher
-            .inspect_err(|error| tracing::warn!(%error, "no file notifications; looking every {IDLE:?}"))
+            .inspect_err(
+                |error| tracing::warn!(%error, "no file notifications; looking every {IDLE:?}"),
+            )
             .ok();
         let folders = folders.into_iter().map(|folder| (folder, None)).collect();
         let mut follower = Self { folders, watcher, notices, writers: HashMap::new() };
