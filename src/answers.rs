@@ -139,7 +139,7 @@ impl Answers {
 
     /// Makes `inputs` what is served from now on.
     ///
-    /// Blocks while it renders; call it where that is allowed.
+    /// Blocks while it renders what was asked for before; call it where that is allowed.
     pub fn publish(&self, inputs: &Inputs, now: SystemTime) {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
@@ -153,9 +153,17 @@ impl Answers {
             pools: pools.into_iter().collect(),
             problems: inputs.problems.clone(),
         });
-        self.table.store(Some(Arc::clone(&table)));
+        self.table.store(Some(table));
         self.metrics.inputs_changed(now);
-        table.check(&self.metrics);
+    }
+
+    /// Finds out which pools render, for the readiness report. Blocks while it renders.
+    pub fn check(&self) {
+        if let Some(table) = self.table.load_full() {
+            let unchecked: Vec<_> =
+                table.pools.values().filter(|pool| pool.check.get().is_none()).collect();
+            parallel::map(&unchecked, |pool| pool.check(&self.metrics));
+        }
     }
 }
 
@@ -165,13 +173,6 @@ impl Table {
             Mode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => Unselected::NotInBootstrap,
             Mode::Bootstrap | Mode::Cluster => Unselected::UnknownPool,
         })
-    }
-
-    /// Finds out which pools render, after the swap: answers must not wait for it.
-    fn check(&self, metrics: &Metrics) {
-        let unchecked: Vec<_> =
-            self.pools.values().filter(|pool| pool.check.get().is_none()).collect();
-        parallel::map(&unchecked, |pool| pool.check(metrics));
     }
 }
 

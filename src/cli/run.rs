@@ -63,6 +63,7 @@ pub(super) fn run(plan: Plan<'_>) -> anyhow::Result<()> {
     };
 
     let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
+    answers.publish(&inputs, SystemTime::now());
     let troubles = Troubles::default();
     let routes = Arc::new(Routes {
         answers: Arc::clone(&answers),
@@ -201,7 +202,7 @@ struct FollowInputs {
 
 impl FollowInputs {
     fn run(mut self, first: &Inputs, follower: Follower) {
-        self.publish(first);
+        self.published(first);
         let mut known = first.problems.clone();
         follower.follow(|being_written| self.look(being_written, &mut known));
     }
@@ -233,21 +234,23 @@ impl FollowInputs {
                 tracing::info!(place = problem.place, "in order again");
             }
             known.clone_from(&inputs.problems);
-            self.publish(&inputs);
+            self.answers.publish(&inputs, SystemTime::now());
+            self.published(&inputs);
         }
         if scan.unsettled { Look::Unsettled } else { Look::Settled }
     }
 
-    fn publish(&mut self, inputs: &Inputs) {
+    /// What can wait until the inputs are served.
+    fn published(&mut self, inputs: &Inputs) {
         self.metrics.input_problems.set(inputs.problems.len().try_into().unwrap_or(i64::MAX));
-        self.answers.publish(inputs, SystemTime::now());
+        (self.on_change)(self.ports, inputs);
+        self.answers.check();
         tracing::info!(
             pools = inputs.pools.len(),
             machine_configs = inputs.machine_configs.len(),
             problems = inputs.problems.len(),
             "inputs read"
         );
-        (self.on_change)(self.ports, inputs);
     }
 }
 
