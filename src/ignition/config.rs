@@ -45,9 +45,10 @@ impl Config {
             return Ok(Self { declared: SpecVersion::V2_2, body });
         }
         let value = conform(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
-        let body: Body = serde_json::from_value(value)?;
+        let mut body: Body = serde_json::from_value(value)?;
         rules::check(&body, spec)?;
         let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
+        lower::leave_out_advertisements(&mut body, declared);
         Ok(Self { declared, body })
     }
 
@@ -62,6 +63,7 @@ impl Config {
     /// Fails if it is no longer valid (two files with one path, say) or says what `to` has no words for.
     pub fn lower(mut self, to: SpecVersion) -> Result<Lowered, Error> {
         lower::settle_special_modes(&mut self, to)?;
+        lower::leave_out_advertisements(&mut self.body, to);
         if to == SpecVersion::V2_2 {
             // Spec 2.2 knows nothing that 3.0 does not, so what 3.0 refuses is refused by its spec 3 name.
             rules::check(&self.body, SpecVersion::V3_0.number())?;

@@ -40,6 +40,16 @@ pub(super) fn settle_special_modes(config: &mut Config, to: SpecVersion) -> Resu
     Ok(())
 }
 
+/// Clears the advertisements of Tang servers, as the reference server does on the way from and to any spec but 3.5
+/// and later ones. Spec 3.4 knows them; a machine without one asks the server for it.
+pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
+    if spec < SpecVersion::V3_5 {
+        for tang in body.storage.luks.iter_mut().flat_map(|luks| &mut luks.clevis.tang) {
+            tang.advertisement = None;
+        }
+    }
+}
+
 /// Says a config that fits into spec 3.0 in spec 2.2.
 pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
     refuse_sizes(&body)?;
