@@ -54,7 +54,7 @@ fn entry(text: &str) -> Option<(f32, Triple)> {
         match name {
             "version" => version = version.or_else(|| Triple::read(value)),
             "q" => {
-                quality = quality.or_else(|| value.parse::<f32>().ok().filter(|q| q.is_finite()))
+                quality = quality.or_else(|| value.parse::<f32>().ok().filter(|q| q.is_finite()));
             }
             _ => {}
         }

@@ -138,7 +138,7 @@ fn parameter_value(text: &str) -> Result<&str, Malformed> {
         match (found, quoted.as_bytes().get(end + 1)) {
             ('"', _) => return Ok(&quoted[end + 1..]),
             ('\\', Some(b'a' | b'b' | b'f' | b'n' | b'r' | b't' | b'v' | b'\\' | b'"')) => {
-                quoted = &quoted[end + 2..]
+                quoted = &quoted[end + 2..];
             }
             _ => return Err(Malformed::MediaType),
         }
@@ -160,7 +160,7 @@ fn check_percent(text: &[u8]) -> Result<(), Malformed> {
     while let Some(at) = rest.iter().position(|&b| b == b'%') {
         match rest.get(at + 1..at + 3) {
             Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                rest = &rest[at + 3..]
+                rest = &rest[at + 3..];
             }
             _ => return Err(Malformed::Percent),
         }

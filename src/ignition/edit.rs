@@ -48,3 +48,54 @@ impl Config {
         Ok(std::mem::take(&mut self.body.kernel_arguments).should_exist)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn files(config: Config) -> serde_json::Value {
+        json!(config.lower(SpecVersion::V3_5).unwrap())["storage"]["files"].clone()
+    }
+
+    #[test]
+    fn setting_a_file_that_is_there_changes_its_source_only() {
+        let config = json!({
+            "ignition": {"version": "3.2.0"},
+            "storage": {"files": [{"path": "/a", "contents": {"source": "data:,old"}, "mode": 384}]},
+        });
+        let mut config = Config::parse(&config.to_string()).unwrap();
+        config.set_file("/a", b"new");
+        assert_eq!(
+            files(config),
+            json!([{"path": "/a", "contents": {"source": "data:,new"}, "mode": 384}])
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_appended() {
+        let mut config = Config::empty();
+        config.set_file("/a", b"a b");
+        assert_eq!(
+            files(config),
+            json!([{"path": "/a", "overwrite": true, "contents": {"source": "data:,a%20b"}, "mode": 420}])
+        );
+    }
+
+    #[test]
+    fn kernel_arguments_are_taken_unless_some_should_not_exist() {
+        let parse = |arguments: serde_json::Value| {
+            let config = json!({"ignition": {"version": "3.3.0"}, "kernelArguments": arguments});
+            Config::parse(&config.to_string()).unwrap()
+        };
+        let mut config = parse(json!({"shouldExist": ["a", "b"]}));
+        assert_eq!(config.take_kernel_arguments().unwrap(), ["a", "b"]);
+        assert!(config.lower(SpecVersion::V3_1).is_ok());
+        let error = parse(json!({"shouldNotExist": ["a"]})).take_kernel_arguments().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kernelArguments.shouldNotExist: cannot be said in spec 3.2.0, it needs 3.3.0"
+        );
+    }
+}

@@ -34,7 +34,6 @@ pub(super) enum Idle {
     Never,
     True,
     False,
-    EmptyText,
     /// Whatever its value, the reference server leaves it out.
     Always,
 }
@@ -255,11 +254,8 @@ pub(super) mod spec3 {
         flag("wipeVolume"),
     ]);
 
-    static TANG: Shape = Shape::Object(&[
-        text("advertisement").since(V3_4).idle(Idle::EmptyText),
-        text("thumbprint"),
-        text("url"),
-    ]);
+    static TANG: Shape =
+        Shape::Object(&[text("advertisement").since(V3_4), text("thumbprint"), text("url")]);
 
     static UNIT: Shape = Shape::Object(&[
         text("name"),

@@ -261,3 +261,113 @@ fn raid(raid: spec2::Raid) -> Raid {
         spares: (raid.spares != 0).then_some(raid.spares),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{Config, SpecVersion};
+
+    fn lifted(version: &str, section: &str, value: &Value) -> Result<Value, String> {
+        let config = json!({"ignition": {"version": version}, section: value});
+        let config = Config::parse(&config.to_string()).map_err(|error| error.to_string())?;
+        Ok(json!(config.lower(SpecVersion::V3_1).map_err(|error| error.to_string())?)[section]
+            .clone())
+    }
+
+    #[test]
+    fn of_files_with_one_path_the_last_stays_and_the_order_turns_round() {
+        let file = |path: &str, source: &str| json!({"filesystem": "root", "path": path, "contents": {"source": source}});
+        let files = json!([file("/a", "data:,1"), file("//b/", "data:,2"), file("/a", "data:,3")]);
+        let kept = |path: &str, source: &str| json!({"path": path, "overwrite": true, "contents": {"source": source}});
+        assert_eq!(
+            lifted("2.2.0", "storage", &json!({"files": files})).unwrap()["files"],
+            json!([kept("/a", "data:,3"), kept("/b", "data:,2")])
+        );
+    }
+
+    #[test]
+    fn units_with_one_name_add_up_their_dropins() {
+        let units = json!([
+            {"name": "a.service", "enable": true, "dropins": [{"name": "1.conf"}, {"name": "2.conf", "contents": "[A]"}]},
+            {"name": "a.service", "enabled": false, "dropins": [{"name": "1.conf", "contents": "[B]"}]},
+        ]);
+        assert_eq!(
+            lifted("2.2.0", "systemd", &json!({"units": units})).unwrap()["units"],
+            json!([{
+                "name": "a.service",
+                "dropins": [{"name": "1.conf", "contents": "[B]"}, {"name": "2.conf", "contents": "[A]"}],
+                "enabled": false,
+            }])
+        );
+    }
+
+    #[test]
+    fn the_user_core_keeps_every_key_once() {
+        let users = json!([
+            {"name": "core", "sshAuthorizedKeys": ["a", "b"], "shell": "/bin/sh"},
+            {"name": "core", "sshAuthorizedKeys": ["b", "c"]},
+        ]);
+        assert_eq!(
+            lifted("2.2.0", "passwd", &json!({"users": users})).unwrap()["users"],
+            json!([{"name": "core", "sshAuthorizedKeys": ["b", "c", "a"]}])
+        );
+    }
+
+    #[test]
+    fn appending_means_not_to_overwrite() {
+        let file = json!({"filesystem": "root", "path": "/a", "append": true, "contents": {"source": "data:,1"}});
+        assert_eq!(
+            lifted("2.2.0", "storage", &json!({"files": [file]})).unwrap()["files"],
+            json!([{"path": "/a", "overwrite": false, "append": [{"source": "data:,1"}]}])
+        );
+    }
+
+    #[test]
+    fn defaults_of_the_first_spec_2_versions_are_written_out() {
+        let file = json!({"filesystem": "root", "path": "/a", "contents": {}});
+        let file = |version| {
+            lifted(version, "storage", &json!({"files": [file]})).unwrap()["files"][0].clone()
+        };
+        let contents = json!({"source": ""});
+        let root = json!({"id": 0});
+        assert_eq!(
+            file("2.0.0"),
+            json!({"path": "/a", "group": root, "overwrite": true, "user": root, "contents": contents, "mode": 0})
+        );
+        assert_eq!(
+            file("2.1.0"),
+            json!({"path": "/a", "overwrite": true, "contents": contents, "mode": 0})
+        );
+        assert_eq!(file("2.2.0"), json!({"path": "/a", "overwrite": true, "contents": contents}));
+    }
+
+    #[test]
+    fn what_spec_3_has_no_words_for_is_refused() {
+        for (section, value, message) in [
+            (
+                "networkd",
+                json!({"units": [{"name": "a.network"}]}),
+                "networkd: spec 3 has no networkd units",
+            ),
+            (
+                "storage",
+                json!({"filesystems": [{"name": "data", "path": "/data"}]}),
+                "storage.filesystems[0]: it is not known where the file system \"data\" is mounted",
+            ),
+            (
+                "storage",
+                json!({"disks": [{"device": "/dev/a", "partitions": [{"number": 1}]}]}),
+                "storage.disks[0].partitions: spec 3 measures partitions in MiB, not in sectors",
+            ),
+            (
+                "passwd",
+                json!({"users": [{"name": "me"}]}),
+                "passwd.users[0]: only the user core is managed",
+            ),
+        ] {
+            let message = format!("{message}, so this spec 2 config cannot be lifted to spec 3");
+            assert_eq!(lifted("2.2.0", section, &value), Err(message));
+        }
+    }
+}

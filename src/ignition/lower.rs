@@ -40,6 +40,16 @@ pub(super) fn settle_special_modes(config: &mut Config, to: SpecVersion) -> Resu
     Ok(())
 }
 
+/// Clears the advertisements of Tang servers, as the reference server does on the way from and to any spec but 3.5
+/// and later ones. Spec 3.4 knows them; a machine without one asks the server for it.
+pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
+    if spec < SpecVersion::V3_5 {
+        for tang in body.storage.luks.iter_mut().flat_map(|luks| &mut luks.clevis.tang) {
+            tang.advertisement = None;
+        }
+    }
+}
+
 /// Says a config that fits into spec 3.0 in spec 2.2.
 pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
     refuse_sizes(&body)?;
@@ -47,8 +57,11 @@ pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
     let storage = body.storage;
     let names = Names::of(&storage.filesystems);
     let replace = ignition.config.replace;
-    let mut config = spec2::Body::default();
-    config.ignition.version = SpecVersion::V2_2.as_str().to_owned();
+    let version = SpecVersion::V2_2.as_str().to_owned();
+    let mut config = spec2::Body {
+        ignition: spec2::Ignition { version, ..spec2::Ignition::default() },
+        ..spec2::Body::default()
+    };
     config.ignition.config.append = ignition.config.merge.into_iter().map(reference).collect();
     config.ignition.config.replace = replace.source.is_some().then(|| reference(replace));
     let authorities = ignition.security.tls.certificate_authorities;
@@ -272,4 +285,69 @@ fn filesystems(filesystems: Vec<Filesystem>) -> Vec<spec2::Filesystem> {
             path: None,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{Config, SpecVersion};
+
+    fn lowered(section: &str, value: &Value) -> Value {
+        let config = json!({"ignition": {"version": "3.2.0"}, section: value});
+        let lowered = Config::parse(&config.to_string()).unwrap().lower(SpecVersion::V2_2).unwrap();
+        json!(lowered)[section].clone()
+    }
+
+    #[test]
+    fn contents_and_appended_parts_become_files_of_their_own() {
+        let part = |source: &str| json!({"source": source});
+        let files = json!([
+            {"path": "/a", "mode": 420, "contents": part("data:,1"), "append": [part("data:,2")]},
+            {"path": "/b", "overwrite": true, "contents": part("data:,3")},
+            {"path": "/nothing", "mode": 420},
+        ]);
+        assert_eq!(
+            lowered("storage", &json!({"files": files}))["files"],
+            json!([
+                {"filesystem": "root", "overwrite": false, "path": "/a", "contents": part("data:,1"), "mode": 420},
+                {"filesystem": "root", "overwrite": false, "path": "/a", "append": true, "contents": part("data:,2"), "mode": 420},
+                {"filesystem": "root", "overwrite": true, "path": "/b", "contents": part("data:,3")},
+            ])
+        );
+    }
+
+    #[test]
+    fn file_systems_are_named_after_their_paths_and_nodes_lie_in_the_longest() {
+        let storage = json!({
+            "filesystems": [
+                {"device": "/dev/a", "format": "xfs", "path": "/var"},
+                {"device": "/dev/b", "format": "xfs", "path": "/var/lib"},
+                {"device": "/dev/c", "format": "swap"},
+            ],
+            "directories": [{"path": "/var/lib/x"}, {"path": "/var/y"}, {"path": "/z"}],
+        });
+        let storage = lowered("storage", &storage);
+        let names: Vec<_> =
+            storage["filesystems"].as_array().unwrap().iter().map(|f| &f["name"]).collect();
+        assert_eq!(names, ["/var", "/var/lib", "1"]);
+        assert_eq!(
+            storage["directories"],
+            json!([
+                {"filesystem": "/var/lib", "path": "/x"},
+                {"filesystem": "/var", "path": "/y"},
+                {"filesystem": "root", "path": "/z"},
+            ])
+        );
+    }
+
+    #[test]
+    fn flags_that_are_off_are_left_out() {
+        let user =
+            json!({"name": "core", "system": false, "noCreateHome": true, "shouldExist": true});
+        assert_eq!(
+            lowered("passwd", &json!({"users": [user]})),
+            json!({"users": [{"name": "core", "noCreateHome": true}]})
+        );
+    }
 }

@@ -1,5 +1,26 @@
-//! Ignition configs: reading, checking, editing and saying them in any served spec.
-pub mod accept;
+//! Ignition configs, from the JSON in a machine config to the JSON that a machine gets.
+//!
+//! Everything here is pure. A config flows through like this:
+//!
+//! ```text
+//!  JSON ──conform──> JSON of the declared spec ──> spec3::Body ───────────────┐
+//!         (fields)                             └─> spec2::Body ──rules, lift──┴──rules──> Config
+//!
+//!  Config ──edit──> Config ──lower──> rules of the spec asked for
+//!                                     ├─ 3.x: fit (fields) ───────────────┐
+//!                                     └─ 2.2: fit, to_spec2, rules::spec2 ┴──> Lowered ──> JSON
+//! ```
+//!
+//! - A config is held in the newest spec ([`Config`]), whatever it was written in. Each newer spec 3 only adds, so
+//!   lifting is reading; lowering drops what says nothing, and refuses the rest by name.
+//! - Which spec brought which field is told once, in `fields`, and which rule holds in which spec once, in `rules`.
+//! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
+//!   (`lower` says where); 3.0 and 3.6 are served besides.
+//!
+//! Which spec a client reads is negotiated by [`negotiate`]; [`pointer()`] makes the config that a machine starts
+//! with.
+
+mod accept;
 mod config;
 mod conform;
 pub mod data_url;

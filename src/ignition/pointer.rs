@@ -21,3 +21,26 @@ pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    #[test]
+    fn a_pointer_is_a_valid_config_of_its_spec() {
+        for version in SpecVersion::ALL {
+            let config =
+                pointer("https://api-int.example.com:22623/config/worker", b"-----BEGIN", version);
+            let lowered = Config::parse(&config.to_string()).unwrap().lower(version).unwrap();
+            assert_eq!(json!(lowered), config);
+        }
+    }
+
+    #[test]
+    fn the_certificate_authority_is_a_base64_data_url() {
+        let config = pointer("https://h/config/master", b"CA", SpecVersion::V3_1);
+        let source = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"];
+        assert_eq!(source, "data:text/plain;charset=utf-8;base64,Q0E=");
+    }
+}

@@ -56,6 +56,8 @@ macro_rules! objects {
         $($field:ident: $type:ty $(= $key:literal)?,)*
     })*) => {$(
         $(#[$meta])*
+        // The names are the spec's.
+        #[allow(clippy::struct_field_names)]
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         pub(super) struct $name {
@@ -275,5 +277,35 @@ objects! {
 
     Dropin(name: String) {
         contents: Option<String>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::super::fields::{self, Shape};
+    use super::*;
+
+    /// A value with every field of a shape.
+    fn full(shape: &Shape) -> Value {
+        match shape {
+            Shape::Text => json!("x"),
+            Shape::Integer => json!(1),
+            Shape::Flag => json!(true),
+            Shape::List(item) => json!([full(item)]),
+            Shape::Object(fields) => {
+                let members =
+                    fields.iter().map(|field| (field.name.to_owned(), full(&field.shape)));
+                Value::Object(members.collect::<Map<_, _>>())
+            }
+        }
+    }
+
+    #[test]
+    fn the_model_has_just_the_fields_of_the_table() {
+        let config = full(&fields::spec3::CONFIG);
+        let body: Body = serde_json::from_value(config.clone()).unwrap();
+        assert_eq!(serde_json::to_value(body).unwrap(), config);
     }
 }

@@ -212,3 +212,149 @@ pub(super) fn check_label(format: &str, label: Option<&str>, at: &At<'_>) -> Che
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::testing::verdict;
+
+    fn partitions(minor: u8, partitions: &Value) -> String {
+        let verdict = verdict(
+            minor,
+            "storage",
+            &json!({"disks": [{"device": "/dev/a", "partitions": partitions}]}),
+        );
+        verdict.trim_start_matches("storage.disks[0].partitions").to_owned()
+    }
+
+    #[test]
+    fn a_partition_is_identified_and_described_soundly() {
+        let guid = "01234567-89ab-CDEF-EDCB-A98765432101";
+        for (partition, reason) in [
+            (json!({"number": 1}), "valid"),
+            (json!({"label": ""}), "valid"),
+            (json!({"number": 1, "guid": guid, "typeGuid": ""}), "valid"),
+            (json!({"number": 1, "shouldExist": false}), "valid"),
+            (json!({}), "[0]: has neither a number nor a label"),
+            (json!({"label": "l".repeat(37)}), "[0].label: is longer than 36 bytes"),
+            (json!({"label": "a:b"}), "[0].label: contains a colon, which sgdisk cannot take"),
+            (
+                json!({"number": 1, "guid": "1-2"}),
+                "[0].guid: \"1-2\" is not of the form 01234567-89AB-CDEF-EDCB-A98765432101",
+            ),
+            (
+                json!({"number": 1, "typeGuid": "x"}),
+                "[0].typeGuid: \"x\" is not of the form 01234567-89AB-CDEF-EDCB-A98765432101",
+            ),
+            (
+                json!({"number": 1, "shouldExist": false, "sizeMiB": 0}),
+                "[0].shouldExist: is false, but the partition is described",
+            ),
+        ] {
+            assert_eq!(partitions(6, &json!([partition])), reason);
+        }
+    }
+
+    #[test]
+    fn partitions_of_a_disk_keep_out_of_each_others_way() {
+        let at = |number: i64, start: i64, size: i64| json!({"number": number, "startMiB": start, "sizeMiB": size});
+        for (two, reason) in [
+            (json!([at(1, 1, 10), at(2, 11, 0)]), "valid"),
+            (json!([at(1, 0, 10), at(2, 0, 10)]), "valid"),
+            (json!([at(1, 1, 10), {"number": 2, "startMiB": 5}]), "valid"),
+            (json!([at(1, 1, 10), at(2, 10, 1)]), "[0]: overlaps with another partition"),
+            (json!([at(1, 5, 0), at(2, 1, 10)]), "[0]: overlaps with another partition"),
+            (
+                json!([at(1, 1, i64::MAX), at(2, 1, i64::MAX)]),
+                "[0]: overlaps with another partition",
+            ),
+            (json!([at(1, 1, 1), at(1, 2, 1)]), "[1].number: is there twice on its disk"),
+            (
+                json!([{"label": "a"}, {"label": "a", "number": 1}]),
+                "[1].label: is there twice on its disk",
+            ),
+        ] {
+            assert_eq!(partitions(6, &two), reason);
+        }
+    }
+
+    #[test]
+    fn numbers_are_not_chosen_while_partitions_are_deleted_before_3_6() {
+        let two = json!([{"number": 1, "shouldExist": false}, {"label": "a"}]);
+        assert_eq!(partitions(6, &two), "valid");
+        assert_eq!(
+            partitions(5, &two),
+            ": one is to be deleted and another has no number, which needs spec 3.6"
+        );
+    }
+
+    #[test]
+    fn arrays_have_devices_and_a_level() {
+        let device = json!(["/dev/a"]);
+        for (raid, reason) in [
+            (json!({"level": "raid1", "devices": device, "spares": 1}), "valid"),
+            (json!({"level": "stripe", "devices": device, "spares": 0}), "valid"),
+            (
+                json!({"level": "linear", "devices": device, "spares": 1}),
+                "spares: level linear has none",
+            ),
+            (json!({"devices": device}), "level: is missing"),
+            (json!({"level": "raid7", "devices": device}), "level: \"raid7\" is not a RAID level"),
+            (json!({"level": "1"}), "devices: are missing"),
+            (json!({"level": "1", "devices": ["a"]}), "devices[0]: is not absolute"),
+            (json!({"level": "1", "devices": ["/a", "/a"]}), "devices[1]: is there twice"),
+        ] {
+            let verdict = verdict(6, "storage", &json!({"raid": [raid]}));
+            assert_eq!(verdict.trim_start_matches("storage.raid[0]."), reason);
+        }
+    }
+
+    #[test]
+    fn file_systems_have_a_format_of_their_spec_and_a_label_that_fits() {
+        for (minor, filesystem, reason) in [
+            (0, json!({}), "valid"),
+            (0, json!({"format": "swap", "label": "l".repeat(15)}), "valid"),
+            (3, json!({"format": "none"}), "valid"),
+            (2, json!({"format": "none"}), "format: none needs spec 3.3"),
+            (
+                6,
+                json!({"format": "ext3"}),
+                "format: \"ext3\" is not a file system that Ignition makes",
+            ),
+            (6, json!({"path": "/a"}), "format: is missing from a file system that is described"),
+            (
+                6,
+                json!({"options": ["a"]}),
+                "format: is missing from a file system that is described",
+            ),
+            (6, json!({"format": "xfs", "path": "a"}), "path: is not absolute"),
+            (
+                6,
+                json!({"format": "ext4", "label": "l".repeat(17)}),
+                "label: is longer than the 16 bytes that ext4 has",
+            ),
+            (
+                6,
+                json!({"format": "btrfs", "label": "l".repeat(257)}),
+                "label: is longer than the 256 bytes that btrfs has",
+            ),
+            (
+                6,
+                json!({"format": "xfs", "label": "l".repeat(13)}),
+                "label: is longer than the 12 bytes that xfs has",
+            ),
+            (
+                6,
+                json!({"format": "vfat", "label": "l".repeat(12)}),
+                "label: is longer than the 11 bytes that vfat has",
+            ),
+            (6, json!({"device": ""}), "device: is empty"),
+        ] {
+            let mut whole = json!({"device": "/dev/a"});
+            whole.as_object_mut().unwrap().extend(filesystem.as_object().unwrap().clone());
+            let verdict = verdict(minor, "storage", &json!({"filesystems": [whole]}));
+            assert_eq!(verdict.trim_start_matches("storage.filesystems[0]."), reason);
+        }
+    }
+}

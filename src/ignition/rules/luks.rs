@@ -98,3 +98,89 @@ fn check_tang(tang: &Tang, at: &At<'_>) -> Checked {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::verdict;
+
+    #[test]
+    fn volumes_keep_the_rules_of_their_spec() {
+        let tang = json!([{"url": "http://t", "thumbprint": "x"}]);
+        let custom = |pin: &str| json!({"pin": pin, "config": "{}"});
+        for (minor, fields, reason) in [
+            (2, json!({"clevis": {"tang": tang, "threshold": 1, "tpm2": true}}), "valid"),
+            (2, json!({"clevis": {"custom": custom("sss")}}), "valid"),
+            (6, json!({"clevis": {"custom": custom("pkcs11")}}), "valid"),
+            (3, json!({"clevis": {"custom": {"needsNetwork": false}, "tang": tang}}), "valid"),
+            (5, json!({"cex": {"enabled": true}}), "valid"),
+            (
+                5,
+                json!({"clevis": {"custom": custom("pkcs11")}}),
+                "clevis.custom.pin: \"pkcs11\" needs spec 3.6",
+            ),
+            (
+                2,
+                json!({"clevis": {"custom": {"needsNetwork": false}, "tang": tang}}),
+                "clevis: custom does not go with tang, tpm2 or threshold",
+            ),
+            (
+                6,
+                json!({"clevis": {"custom": custom("sss"), "tpm2": true}}),
+                "clevis: custom does not go with tang, tpm2 or threshold",
+            ),
+            (6, json!({"clevis": {"custom": {"config": "{}"}}}), "clevis.custom.pin: is missing"),
+            (6, json!({"clevis": {"custom": {"pin": "tpm2"}}}), "clevis.custom.config: is missing"),
+            (
+                6,
+                json!({"clevis": {"tang": [{"url": "t", "thumbprint": "x"}]}}),
+                "clevis.tang[0].url: is not an http or https URL",
+            ),
+            (
+                6,
+                json!({"clevis": {"tang": [{"url": "http://t"}]}}),
+                "clevis.tang[0].thumbprint: is missing",
+            ),
+            (
+                5,
+                json!({"cex": {"enabled": true}, "clevis": {"tpm2": true}}),
+                "cex: does not go with clevis",
+            ),
+            (
+                5,
+                json!({"cex": {"enabled": true}, "keyFile": {"source": "data:,k"}}),
+                "cex: does not go with a key file",
+            ),
+            (6, json!({"openOptions": ["a", "a"]}), "openOptions[1]: is there twice"),
+            (6, json!({"options": ["a", "a"]}), "valid"),
+            (6, json!({"name": "a/b"}), "name: contains a slash"),
+            (6, json!({"label": "l".repeat(47)}), "valid"),
+            (6, json!({"label": "l".repeat(48)}), "label: is longer than 47 bytes"),
+            (6, json!({"device": null}), "device: is empty"),
+            (
+                6,
+                json!({"keyFile": {"source": "ftp://h"}}),
+                "keyFile.source: \"ftp\" is not a scheme that Ignition fetches",
+            ),
+        ] {
+            let mut luks = json!({"name": "a", "device": "/dev/a"});
+            luks.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let verdict = verdict(minor, "storage", &json!({"luks": [luks]}));
+            assert_eq!(verdict.trim_start_matches("storage.luks[0]."), reason);
+        }
+    }
+
+    #[test]
+    fn an_advertisement_is_json() {
+        let advertise = |text: &str| {
+            let tang = json!({"url": "http://t", "thumbprint": "x", "advertisement": text});
+            verdict(4, "storage", &json!({"luks": [{"device": "/a", "clevis": {"tang": [tang]}}]}))
+        };
+        assert_eq!(advertise(""), "valid");
+        assert_eq!(advertise("{\"payload\": \"\"}"), "valid");
+        assert!(
+            advertise("{").starts_with("storage.luks[0].clevis.tang[0].advertisement: is not JSON")
+        );
+    }
+}

@@ -118,3 +118,99 @@ fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
 fn says(text: Option<&String>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod testing {
+    use serde_json::{Value, json};
+
+    use super::super::Config;
+
+    /// What is said to a config of spec 3.`minor` with one section: `valid`, or the reason against it.
+    pub(super) fn verdict(minor: u8, section: &str, value: &Value) -> String {
+        let mut config = json!({"ignition": {"version": format!("3.{minor}.0")}});
+        if section == "ignition" {
+            let ignition = config["ignition"].as_object_mut().unwrap();
+            ignition.extend(value.as_object().unwrap().clone());
+        } else {
+            config[section] = value.clone();
+        }
+        Config::parse(&config.to_string())
+            .map_or_else(|error| error.to_string(), |_| "valid".into())
+    }
+
+    /// The same of spec 2.2.
+    pub(super) fn verdict_2(section: &str, value: &Value) -> String {
+        let config = json!({"ignition": {"version": "2.2.0"}, section: value});
+        Config::parse(&config.to_string())
+            .map_or_else(|error| error.to_string(), |_| "valid".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::clean_path;
+    use super::testing::verdict;
+
+    #[test]
+    fn names_and_keys_are_unique() {
+        for (section, value, place) in [
+            (
+                "kernelArguments",
+                json!({"shouldExist": ["a"], "shouldNotExist": ["a"]}),
+                "kernelArguments.shouldNotExist[0]",
+            ),
+            ("passwd", json!({"users": [{"name": "a"}, {"name": "a"}]}), "passwd.users[1]"),
+            ("passwd", json!({"users": [{"groups": ["a", "a"]}]}), "passwd.users[0].groups[1]"),
+            (
+                "passwd",
+                json!({"users": [{"sshAuthorizedKeys": ["a", "a"]}]}),
+                "passwd.users[0].sshAuthorizedKeys[1]",
+            ),
+            ("passwd", json!({"groups": [{}, {}]}), "passwd.groups[1]"),
+            ("ignition", json!({"proxy": {"noProxy": ["a", "a"]}}), "ignition.proxy.noProxy[1]"),
+            (
+                "ignition",
+                json!({"config": {"merge": [{"source": "data:,"}, {"source": "data:,"}]}}),
+                "ignition.config.merge[1]",
+            ),
+            (
+                "storage",
+                json!({"files": [{"path": "/a"}], "links": [{"path": "/a", "target": "b"}]}),
+                "storage.links[0]",
+            ),
+            (
+                "storage",
+                json!({"filesystems": [{"device": "/a"}, {"device": "/a"}]}),
+                "storage.filesystems[1]",
+            ),
+            (
+                "systemd",
+                json!({"units": [{"name": "a.service"}, {"name": "a.service"}]}),
+                "systemd.units[1]",
+            ),
+            (
+                "systemd",
+                json!({"units": [{"name": "a.service", "dropins": [{"name": "a.conf"}, {"name": "a.conf"}]}]}),
+                "systemd.units[0].dropins[1]",
+            ),
+        ] {
+            assert_eq!(verdict(6, section, &value), format!("{place}: is there twice"));
+        }
+    }
+
+    #[test]
+    fn an_unnamed_user_is_valid() {
+        assert_eq!(verdict(6, "passwd", &json!({"users": [{}]})), "valid");
+    }
+
+    #[test]
+    fn a_path_is_cleaned_of_what_says_nothing() {
+        for (path, clean) in
+            [("/", "/"), ("/a//b/./c/", "/a/b/c"), ("/a/../b", "/b"), ("/../a", "/a"), ("", "/")]
+        {
+            assert_eq!(clean_path(path), clean);
+        }
+    }
+}

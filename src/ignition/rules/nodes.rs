@@ -116,3 +116,107 @@ fn check_owner(owner: &Owner, at: &At<'_>) -> Checked {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::verdict;
+
+    #[test]
+    fn nodes_have_clean_absolute_paths_modes_and_one_owner() {
+        for (node, reason) in [
+            (json!({"path": "/"}), "valid"),
+            (json!({"path": "/a/.b/..c", "mode": 0o7777}), "valid"),
+            (json!({"path": ""}), "storage.directories[0].path: is empty"),
+            (json!({"path": "a"}), "storage.directories[0].path: is not absolute"),
+            (
+                json!({"path": "/a/"}),
+                "storage.directories[0].path: /a/ has an empty, '.' or '..' part",
+            ),
+            (
+                json!({"path": "/a/../b"}),
+                "storage.directories[0].path: /a/../b has an empty, '.' or '..' part",
+            ),
+            (
+                json!({"path": "//"}),
+                "storage.directories[0].path: // has an empty, '.' or '..' part",
+            ),
+            (
+                json!({"path": "/a", "mode": 4096}),
+                "storage.directories[0].mode: 4096 is not within 0 and 4095 (07777)",
+            ),
+            (
+                json!({"path": "/a", "mode": -1}),
+                "storage.directories[0].mode: -1 is not within 0 and 4095 (07777)",
+            ),
+            (json!({"path": "/a", "user": {"id": 0, "name": ""}}), "valid"),
+            (
+                json!({"path": "/a", "user": {"id": 0, "name": "a"}}),
+                "storage.directories[0].user: has both an id and a name",
+            ),
+            (
+                json!({"path": "/a", "group": {"id": 0, "name": "a"}}),
+                "storage.directories[0].group: has both an id and a name",
+            ),
+        ] {
+            assert_eq!(verdict(6, "storage", &json!({"directories": [node]})), reason);
+        }
+    }
+
+    #[test]
+    fn only_a_source_overwrites() {
+        let file =
+            |contents| json!({"files": [{"path": "/a", "overwrite": true, "contents": contents}]});
+        assert_eq!(verdict(6, "storage", &file(json!({"source": ""}))), "valid");
+        assert_eq!(
+            verdict(6, "storage", &file(json!({}))),
+            "storage.files[0].overwrite: there is no source to overwrite with"
+        );
+    }
+
+    #[test]
+    fn links_lead_somewhere_and_nothing_lies_behind_them() {
+        for (storage, reason) in [
+            (
+                json!({"links": [{"path": "/l", "target": "t"}], "files": [{"path": "/la"}]}),
+                "valid",
+            ),
+            (json!({"links": [{"path": "/l"}]}), "storage.links[0].target: is missing"),
+            (
+                json!({"links": [{"path": "/l", "target": "t"}], "files": [{"path": "/l/a"}]}),
+                "storage.files[0].path: /l/a lies behind the link /l",
+            ),
+            (
+                json!({"links": [{"path": "/l/m", "target": "t"}, {"path": "/l", "target": "t"}]}),
+                "storage.links[0].path: /l/m lies behind the link /l",
+            ),
+            (
+                json!({"links": [{"path": "/l", "target": "../d"}], "directories": [{"path": "/d"}]}),
+                "valid",
+            ),
+            (
+                json!({"links": [{"path": "/l", "target": "../d", "hard": true}], "directories": [{"path": "/d"}]}),
+                "storage.links[0].target: /d is a directory, which has no hard links",
+            ),
+        ] {
+            assert_eq!(verdict(6, "storage", &storage), reason);
+        }
+    }
+
+    #[test]
+    fn a_unit_owns_the_file_that_it_is_written_to() {
+        let config = |path, contents| {
+            json!({
+                "ignition": {"version": "3.6.0"},
+                "storage": {"files": [{"path": path}]},
+                "systemd": {"units": [{"name": "a.service", "contents": contents, "dropins": [{"name": "b.conf", "contents": "[A]"}]}]},
+            })
+            .to_string()
+        };
+        let parse = |path, contents| super::super::super::Config::parse(&config(path, contents));
+        assert!(parse("/etc/systemd/system/a.service", "").is_ok());
+        assert!(parse("/etc/systemd/system/a.service", "[A]").is_err());
+        assert!(parse("/etc/systemd/system/a.service.d/b.conf", "").is_err());
+    }
+}

@@ -186,3 +186,113 @@ pub(super) fn unknown_before(what: &str, since: Spec) -> String {
 pub(super) fn needs(at: &At<'_>, what: &str, since: Spec) -> Error {
     at.invalid(unknown_before(what, since))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::testing::verdict;
+
+    fn contents(minor: u8, contents: &Value) -> String {
+        let verdict =
+            verdict(minor, "storage", &json!({"files": [{"path": "/a", "contents": contents}]}));
+        verdict.trim_start_matches("storage.files[0].contents.").to_owned()
+    }
+
+    #[test]
+    fn sources_have_a_scheme_of_their_spec() {
+        for (minor, source, reason) in [
+            (0, "", "valid"),
+            (0, "HTTP://h/p?q#f", "valid"),
+            (0, "tftp://h/p", "valid"),
+            (0, "s3://b/k?versionId=1", "valid"),
+            (0, "data:,x", "valid"),
+            (2, "gs://b/k", "valid"),
+            (4, "arn:aws:s3:::b/k", "valid"),
+            (4, "arn:aws:s3:r:1:accesspoint/n/object/k", "valid"),
+            (1, "gs://b/k", "source: the scheme gs needs spec 3.2"),
+            (3, "arn:aws:s3:::b/k", "source: the scheme arn needs spec 3.4"),
+            (0, "oem:///x", "source: the scheme oem is gone since spec 2.2"),
+            (6, "ftp://h", "source: \"ftp\" is not a scheme that Ignition fetches"),
+            (6, "/path", "source: \"\" is not a scheme that Ignition fetches"),
+            (6, "http://a b", "source: is not a URL"),
+            (6, "s3://b/k?versionId=", "source: versionId is empty"),
+            (6, "arn:aws:s3:::b/k?versionId=", "source: versionId is empty"),
+            (6, "arn:aws:s3:::b", "source: is not the ARN of an object in S3"),
+            (6, "arn:aws:ec2:::b/k", "source: is not the ARN of an object in S3"),
+            (6, "arn:aws:s3:r:1:accesspoint/n", "source: is not the ARN of an object in S3"),
+            (6, "data:,%", "source: has an incomplete percent-encoding"),
+            (6, "DATA:,x", "source: does not start with data:"),
+        ] {
+            assert_eq!(contents(minor, &json!({"source": source})), reason, "{source}");
+        }
+    }
+
+    #[test]
+    fn hashes_have_a_function_of_their_spec_and_its_length() {
+        let sum = |function: &str, digits| format!("{function}-{}", "0".repeat(digits));
+        for (minor, hash, reason) in [
+            (0, sum("sha512", 128), "valid"),
+            (1, sum("sha256", 64), "valid"),
+            (0, sum("sha256", 64), "verification.hash: sha256 needs spec 3.1"),
+            (6, sum("sha256", 63), "verification.hash: a sha256 sum has 64 digits, not 63"),
+            (6, sum("sha1", 40), "verification.hash: \"sha1\" is not a known hash function"),
+            (6, "sha512".to_owned(), "verification.hash: is not of the form FUNCTION-SUM"),
+        ] {
+            let resource = json!({"source": "http://h", "verification": {"hash": hash}});
+            assert_eq!(contents(minor, &resource), reason, "{hash}");
+        }
+        let resource = json!({"verification": {"hash": sum("sha512", 128)}});
+        assert_eq!(contents(6, &resource), "verification.hash: there is no source to verify");
+    }
+
+    #[test]
+    fn headers_have_a_name_and_go_to_http_servers() {
+        let headers = |source: &str, headers: Value| {
+            contents(6, &json!({"source": source, "httpHeaders": headers}))
+        };
+        let one = json!([{"name": "a", "value": "b"}]);
+        assert_eq!(headers("https://h", one.clone()), "valid");
+        assert_eq!(headers("https://h", json!([{"name": "a"}])), "valid");
+        assert_eq!(headers("data:,", one), "httpHeaders: only go with an http or https source");
+        assert_eq!(headers("https://h", json!([{"name": ""}])), "httpHeaders[0].name: is empty");
+        assert_eq!(
+            headers("https://h", json!([{"name": "a", "value": ""}])),
+            "httpHeaders[0].value: is empty"
+        );
+        assert_eq!(
+            headers("https://h", json!([{"name": "a"}, {"name": "a"}])),
+            "httpHeaders[1]: is there twice"
+        );
+    }
+
+    #[test]
+    fn contents_are_compressed_with_gzip_or_not_at_all() {
+        assert_eq!(contents(0, &json!({"compression": "gzip"})), "valid");
+        assert_eq!(contents(0, &json!({"compression": ""})), "valid");
+        assert_eq!(contents(6, &json!({"compression": "xz"})), "compression: \"xz\" is not gzip");
+    }
+
+    #[test]
+    fn merged_configs_and_authorities_need_a_source_and_proxies_speak_http() {
+        for (ignition, reason) in [
+            (json!({"config": {"replace": {}}}), "valid"),
+            (json!({"config": {"merge": [{}]}}), "ignition.config.merge[0].source: is missing"),
+            (
+                json!({"security": {"tls": {"certificateAuthorities": [{"source": ""}]}}}),
+                "ignition.security.tls.certificateAuthorities[0].source: is missing",
+            ),
+            (json!({"proxy": {"httpProxy": "https://p", "httpsProxy": "http://p"}}), "valid"),
+            (
+                json!({"proxy": {"httpProxy": ""}}),
+                "ignition.proxy.httpProxy: is not an http or https URL",
+            ),
+            (
+                json!({"proxy": {"httpsProxy": "http://a b"}}),
+                "ignition.proxy.httpsProxy: is not a URL",
+            ),
+        ] {
+            assert_eq!(verdict(6, "ignition", &ignition), reason);
+        }
+    }
+}

@@ -171,3 +171,66 @@ fn check_absolute(path: &str, at: &At<'_>) -> Checked {
         Err(at.invalid(format!("{path:?} is not absolute")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::verdict_2;
+
+    #[test]
+    fn spec_2_has_rules_of_its_own() {
+        let file = |fields: serde_json::Value| {
+            let mut file = json!({"filesystem": "root", "path": "/a"});
+            file.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            ("storage", json!({"files": [file]}))
+        };
+        let root = |fields: serde_json::Value| {
+            let mut root = json!({"name": "root"});
+            root.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            ("storage", json!({"filesystems": [root]}))
+        };
+        for ((section, value), reason) in [
+            (file(json!({"contents": {"source": ""}})), "valid"),
+            (file(json!({"path": "/a/../b//"})), "valid"),
+            (file(json!({"path": "a"})), "storage.files[0].path: \"a\" is not absolute"),
+            (file(json!({"filesystem": ""})), "storage.files[0].filesystem: is missing"),
+            (
+                file(json!({"append": true, "overwrite": true})),
+                "storage.files[0]: both appends and overwrites",
+            ),
+            (
+                file(json!({"user": {"id": 1, "name": "a"}})),
+                "storage.files[0]: has an owner with both an id and a name",
+            ),
+            (root(json!({"mount": {"device": "/a", "format": "ext4", "create": {}}})), "valid"),
+            (root(json!({"path": "/a"})), "valid"),
+            (root(json!({})), "storage.filesystems[0]: has neither a mount nor a path"),
+            (
+                root(json!({"path": "/a", "mount": {}})),
+                "storage.filesystems[0]: has both a mount and a path",
+            ),
+            (
+                root(json!({"mount": {"device": "/a", "format": "none"}})),
+                "storage.filesystems[0].mount.format: none needs spec 3.3",
+            ),
+            (
+                root(
+                    json!({"mount": {"device": "/a", "format": "ext4", "create": {}, "options": ["a"]}}),
+                ),
+                "storage.filesystems[0].mount.create: does not go with the fields that replace it",
+            ),
+            (("passwd", json!({"users": [{"name": "core", "create": {"gecos": "a"}}]})), "valid"),
+            (
+                ("passwd", json!({"users": [{"name": "core", "create": {}, "gecos": "a"}]})),
+                "passwd.users[0].create: does not go with the fields that replace it",
+            ),
+            (
+                ("storage", json!({"disks": [{"device": "a"}]})),
+                "storage.disks[0].device: \"a\" is not absolute",
+            ),
+        ] {
+            assert_eq!(verdict_2(section, &value), reason);
+        }
+    }
+}

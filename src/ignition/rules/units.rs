@@ -60,3 +60,38 @@ fn suffix(name: &str) -> &str {
     let segment = name.rsplit('/').next().unwrap_or(name);
     segment.rsplit_once('.').map_or("", |(_, suffix)| suffix)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::verdict;
+
+    #[test]
+    fn units_and_dropins_are_named_after_their_kind_and_can_be_read() {
+        for (unit, reason) in [
+            (json!({"name": "a@b.service", "enabled": true}), "valid"),
+            (json!({"name": ".mount"}), "valid"),
+            (json!({"name": "a.service", "contents": "[Unit]\nA=b"}), "valid"),
+            (json!({"name": "a"}), "systemd.units[0].name: \"a\" does not end like a systemd unit"),
+            (
+                json!({"name": "a.service/b"}),
+                "systemd.units[0].name: \"a.service/b\" does not end like a systemd unit",
+            ),
+            (
+                json!({"name": "a.service", "contents": "[Unit"}),
+                "systemd.units[0].contents: a section name has no closing bracket",
+            ),
+            (
+                json!({"name": "a.service", "dropins": [{"name": "b"}]}),
+                "systemd.units[0].dropins[0].name: \"b\" does not end in .conf",
+            ),
+            (
+                json!({"name": "a.service", "dropins": [{"name": "b.conf", "contents": "[A]\nb"}]}),
+                "systemd.units[0].dropins[0].contents: a line in a section has no equals sign",
+            ),
+        ] {
+            assert_eq!(verdict(0, "systemd", &json!({"units": [unit]})), reason);
+        }
+    }
+}
