@@ -59,6 +59,9 @@ impl Machine {
 
     async fn fetch<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let stream = TcpStream::connect(self.address).await?;
+        // As Go does. Else the request would wait in the kernel until the server has acknowledged the
+        // handshake's last message, 40 ms later where the server has no reason to write anything.
+        stream.set_nodelay(true)?;
         let mut stream = self.connector.connect(self.host.clone(), stream).await?;
         stream.write_all(self.request.as_bytes()).await?;
 

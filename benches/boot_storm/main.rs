@@ -91,10 +91,8 @@ fn compare(options: &Options) -> Result<()> {
     }
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        let round = Round {
-            ours: measure(&ours, options.boots)?,
-            nginx: measure(&nginx, options.boots)?,
-        };
+        let round =
+            Round { ours: measure(&ours, options.boots)?, nginx: measure(&nginx, options.boots)? };
         println!("{round}");
         rounds.push(round);
     }
