@@ -17,7 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::certificates::HOST;
+/// The name that the machines ask for.
+pub(crate) const HOST: &str = "api-int.storm.test";
 
 /// A boot that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
