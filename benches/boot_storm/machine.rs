@@ -17,7 +17,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::certificates::HOST;
+/// The name that the machines ask for.
+pub(crate) const HOST: &str = "api-int.storm.test";
 
 /// A boot that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,6 +60,9 @@ impl Machine {
 
     async fn fetch<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
         let stream = TcpStream::connect(self.address).await?;
+        // As Go does. Else the request would wait in the kernel until the server has acknowledged the
+        // handshake's last message, 40 ms later where the server has no reason to write anything.
+        stream.set_nodelay(true)?;
         let mut stream = self.connector.connect(self.host.clone(), stream).await?;
         stream.write_all(self.request.as_bytes()).await?;
 

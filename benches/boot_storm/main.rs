@@ -16,14 +16,12 @@
 //! | --- | --- |
 //! | `options` | what can be asked for |
 //! | `manifests` | the cluster that is served |
-//! | `certificates` | the pair that both servers present |
 //! | `servers` | starting and ending the two |
 //! | `processes` | what a server has used, from `/proc` |
 //! | `storm` | the load, and the process that it runs in |
 //! | `machine` | one boot |
 //! | `report` | rounds, the table, the targets |
 
-mod certificates;
 mod machine;
 mod manifests;
 mod options;
@@ -39,7 +37,7 @@ use clap::Parser;
 
 use crate::options::{Options, Role};
 use crate::report::{Measured, Report, Round};
-use crate::servers::Server;
+use crate::servers::{Pair, Server};
 use crate::storm::Storm;
 
 fn main() -> Result<()> {
@@ -52,11 +50,11 @@ fn main() -> Result<()> {
 
 fn compare(options: &Options) -> Result<()> {
     let scratch = tempfile::tempdir().context("no scratch directory")?;
-    let pair = certificates::issue(scratch.path())?;
     let manifests = scratch.path().join("manifests");
     manifests::write(&manifests)?;
 
-    let ours = servers::start_ours(&options.server, &manifests, &pair, scratch.path())?;
+    let ours = servers::start_ours(&options.server, &manifests, scratch.path())?;
+    let pair = Pair::made_by_ours(scratch.path());
     let config = storm::first_config(ours.address, &pair.ca)?;
     let config_file = scratch.path().join("config/master");
     fs::create_dir(scratch.path().join("config"))?;
@@ -91,10 +89,8 @@ fn compare(options: &Options) -> Result<()> {
     }
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        let round = Round {
-            ours: measure(&ours, options.boots)?,
-            nginx: measure(&nginx, options.boots)?,
-        };
+        let round =
+            Round { ours: measure(&ours, options.boots)?, nginx: measure(&nginx, options.boots)? };
         println!("{round}");
         rounds.push(round);
     }

@@ -93,7 +93,11 @@ impl fmt::Display for Report {
         let ours = mebibytes(self.our_peak_memory);
         let nginx = mebibytes(self.nginx_peak_memory);
         writeln!(f, "{:<24}{ours:>10.1}{nginx:>10.1}{:>12.2}", "peak memory, MiB", ours / nginx)?;
-        write!(f, "Medians of {} rounds. nginx's memory counts shared pages twice.", self.rounds.len())
+        write!(
+            f,
+            "Medians of {} rounds. nginx's memory counts shared pages twice.",
+            self.rounds.len()
+        )
     }
 }
 

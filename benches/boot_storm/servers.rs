@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::certificates::Pair;
+use crate::machine::HOST;
 
 /// How long a server may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// Our server's state, below the scratch directory.
+const STATE: &str = "state";
 
 /// A running server; dropping it ends it.
 pub(crate) struct Server {
@@ -52,28 +55,39 @@ impl Drop for Server {
     }
 }
 
-/// `binary` on a directory of manifests.
-pub(crate) fn start_ours(
-    binary: &Path,
-    manifests: &Path,
-    pair: &Pair,
-    scratch: &Path,
-) -> Result<Server> {
+/// The certificate that both servers present, as files in PEM.
+pub(crate) struct Pair {
+    pub(crate) ca: PathBuf,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Pair {
+    /// What our server makes on its first start (a P-256 key), and nginx borrows.
+    pub(crate) fn made_by_ours(scratch: &Path) -> Self {
+        let state = scratch.join(STATE);
+        Self {
+            ca: state.join("ca.crt"),
+            certificate: state.join("tls.crt"),
+            key: state.join("tls.key"),
+        }
+    }
+}
+
+/// `binary` on a directory of manifests, with its state in `scratch`.
+pub(crate) fn start_ours(binary: &Path, manifests: &Path, scratch: &Path) -> Result<Server> {
     let address = free_address()?;
     let mut command = Command::new(binary);
     command
         .arg("serve")
         .arg(manifests)
         .arg("--state-dir")
-        .arg(scratch.join("state"))
+        .arg(scratch.join(STATE))
+        .args(["--host", HOST])
         .args(["--listen-address", &address.ip().to_string()])
         .args(["--secure-port", &address.port().to_string()])
         .args(["--insecure-port", "0"])
-        .args(["--metrics-address", &free_address()?.to_string()])
-        .arg("--cert")
-        .arg(&pair.certificate)
-        .arg("--key")
-        .arg(&pair.key);
+        .args(["--metrics-address", "off"]);
     Server::start(address, &mut command, &scratch.join("ours.log"))
 }
 

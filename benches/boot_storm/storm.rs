@@ -116,19 +116,19 @@ impl Storm {
     }
 }
 
-/// The config that the first machine gets, asked for until the server has come up.
+/// The config that the first machine gets, asked for until the server has come up and, where it makes
+/// its CA itself, that is there.
 pub(crate) fn first_config(address: SocketAddr, ca: &Path) -> Result<Vec<u8>> {
-    let machine = Machine::new(address, ca)?;
+    let attempt = async || -> Result<Vec<u8>> {
+        let mut buffer = Vec::with_capacity(BUFFER_SIZE);
+        Ok(Machine::new(address, ca)?.boot(&mut buffer).await?.to_vec())
+    };
     let deadline = Instant::now() + START;
     Runtime::new()?.block_on(async {
-        let mut buffer = Vec::with_capacity(BUFFER_SIZE);
         loop {
-            match machine.boot(&mut buffer).await {
-                Ok(config) => return Ok(config.to_vec()),
-                Err(error) if Instant::now() > deadline => {
-                    return Err(error.context(format!("{address} does not serve")));
-                }
-                Err(_) => sleep(Duration::from_millis(20)).await,
+            match attempt().await {
+                Err(_) if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
+                last => return last.with_context(|| format!("{address} does not serve")),
             }
         }
     })
