@@ -1,0 +1,119 @@
+//! The figures of a run: a line a round, a table in the end, and the targets that they are held to.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::storm::Outcome;
+
+/// The most server CPU per boot, as a share of nginx's.
+const CPU_TARGET: f64 = 0.55;
+/// The most that the slowest hundredth may take, as a share of nginx's.
+const P99_TARGET: f64 = 1.0;
+/// The most resident memory, in MiB.
+const MEMORY_TARGET: f64 = 32.0;
+
+/// What one round of one server came to.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) outcome: Outcome,
+    pub(crate) cpu_per_boot: Duration,
+}
+
+/// Neighbouring rounds of the two servers.
+#[derive(Clone, Copy)]
+pub(crate) struct Round {
+    pub(crate) ours: Measured,
+    pub(crate) nginx: Measured,
+}
+
+/// A whole run.
+pub(crate) struct Report {
+    /// At least one.
+    pub(crate) rounds: Vec<Round>,
+    pub(crate) our_peak_memory: u64,
+    pub(crate) nginx_peak_memory: u64,
+}
+
+/// A figure of one round, in the unit of its row.
+type Figure = fn(&Measured) -> f64;
+
+const THROUGHPUT: Figure = |measured| measured.outcome.boots_a_second;
+const P50: Figure = |measured| milliseconds(measured.outcome.p50);
+const P99: Figure = |measured| milliseconds(measured.outcome.p99);
+const CPU: Figure = |measured| milliseconds(measured.cpu_per_boot) * 1_000.0;
+
+const ROWS: [(&str, Figure); 4] = [
+    ("boots a second", THROUGHPUT),
+    ("latency p50, ms", P50),
+    ("latency p99, ms", P99),
+    ("server CPU a boot, µs", CPU),
+];
+
+impl Report {
+    /// Fails where a target is missed, naming each of them.
+    pub(crate) fn check(&self) -> Result<()> {
+        let held = [
+            ("server CPU a boot, of nginx's", self.ratio(CPU), CPU_TARGET),
+            ("latency p99, of nginx's", self.ratio(P99), P99_TARGET),
+            ("peak memory, MiB", mebibytes(self.our_peak_memory), MEMORY_TARGET),
+        ];
+        let missed: Vec<String> = held
+            .iter()
+            .filter(|(_, figure, target)| figure > target)
+            .map(|(what, figure, target)| format!("{what}: {figure:.2}, at most {target}"))
+            .collect();
+        if missed.is_empty() {
+            return Ok(());
+        }
+        bail!("missed: {}", missed.join("; "))
+    }
+
+    /// The median of the rounds' ratios, ours to nginx's.
+    fn ratio(&self, figure: Figure) -> f64 {
+        self.median(|round| figure(&round.ours) / figure(&round.nginx))
+    }
+
+    fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
+        let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
+        figures.sort_unstable_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<24}{:>10}{:>10}{:>12}", "", "ours", "nginx", "ours/nginx")?;
+        for (title, figure) in ROWS {
+            let ours = self.median(|round| figure(&round.ours));
+            let nginx = self.median(|round| figure(&round.nginx));
+            writeln!(f, "{title:<24}{ours:>10.1}{nginx:>10.1}{:>12.2}", self.ratio(figure))?;
+        }
+        let ours = mebibytes(self.our_peak_memory);
+        let nginx = mebibytes(self.nginx_peak_memory);
+        writeln!(f, "{:<24}{ours:>10.1}{nginx:>10.1}{:>12.2}", "peak memory, MiB", ours / nginx)?;
+        write!(f, "Medians of {} rounds. nginx's memory counts shared pages twice.", self.rounds.len())
+    }
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (title, figure) in ROWS {
+            let (ours, nginx) = (figure(&self.ours), figure(&self.nginx));
+            write!(f, "{separator}{title} {ours:.1} : {nginx:.1}")?;
+            separator = " | ";
+        }
+        Ok(())
+    }
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1_000.0
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}

@@ -1,0 +1,294 @@
+//! What each pool answers, ready to send: bytes behind an atomically swapped pointer.
+//!
+//! A config is rendered when it is asked for first, once for all who ask at the same time, and
+//! kept. When the inputs change, what has been asked for before is rendered again ahead of the
+//! swap, so that no request waits for it; and where that fails, the last good bytes stay.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::HeaderValue;
+use prometheus_client::metrics::counter::Counter;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OnceCell;
+
+use crate::ignition::SpecVersion;
+use crate::parallel;
+use crate::render::{self, PoolInputs, Unselected};
+use crate::source::directory::BOOTSTRAP_POOLS;
+use crate::source::{Inputs, Mode, Problem};
+use crate::telemetry::{Metrics, PoolLabel};
+
+/// A config in one spec version, ready to send.
+#[derive(Debug)]
+pub struct Answer {
+    /// The config, JSON.
+    pub body: Bytes,
+    /// `Content-Length`
+    pub length: HeaderValue,
+    /// A strong `ETag`: the body's SHA-256.
+    pub etag: HeaderValue,
+    /// Counts the requests that this answers.
+    pub requests: Counter,
+}
+
+/// Why there is no answer, in words for whoever asked. What is wrong with a config in detail is in
+/// the log and in the readiness report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing was read yet.
+    #[error("the inputs have not been read yet")]
+    NotRead,
+    /// The pool has nothing to serve.
+    #[error("{0}")]
+    Unselected(#[from] Unselected),
+    /// The config is invalid, or cannot be said in this version.
+    #[error("the pool's config cannot be rendered in Ignition spec {0}")]
+    Unrenderable(SpecVersion),
+}
+
+/// All pools' answers, now.
+#[derive(Debug)]
+pub struct Answers {
+    table: ArcSwapOption<Table>,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Debug)]
+struct Table {
+    mode: Mode,
+    pools: HashMap<Arc<str>, Arc<Pool>>,
+    problems: Vec<Problem>,
+}
+
+type Outcome = Result<Arc<Answer>, Refusal>;
+
+#[derive(Debug)]
+struct Pool {
+    name: Arc<str>,
+    inputs: Result<PoolInputs, Unselected>,
+    /// By [`SpecVersion::index`].
+    outcomes: [OnceCell<Outcome>; SpecVersion::ALL.len()],
+    /// Whether the pool's present inputs render, once that is known.
+    check: OnceLock<Result<(), String>>,
+}
+
+impl Answers {
+    /// No answers yet.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { table: ArcSwapOption::empty(), metrics }
+    }
+
+    /// The answer for a machine of `pool` that speaks `version`.
+    pub async fn answer(&self, pool: &str, version: SpecVersion) -> Result<Arc<Answer>, Refusal> {
+        let pool = {
+            let table = self.table.load();
+            let table = table.as_ref().ok_or(Refusal::NotRead)?;
+            let Some(pool) = table.pools.get(pool) else { return Err(table.unknown(pool)) };
+            if let Some(outcome) = pool.outcomes[version.index()].get() {
+                return outcome.clone();
+            }
+            Arc::clone(pool)
+        };
+        pool.first_answer(version, &self.metrics).await
+    }
+
+    /// Whether there is a pool of this name, for labels.
+    #[must_use]
+    pub fn label(&self, pool: &str) -> PoolLabel {
+        let table = self.table.load();
+        let known = table.as_ref().and_then(|table| table.pools.get_key_value(pool));
+        known.map_or(PoolLabel::Unknown, |(name, _)| PoolLabel::Known(Arc::clone(name)))
+    }
+
+    /// The names of all pools, sorted.
+    #[must_use]
+    pub fn pools(&self) -> Vec<Arc<str>> {
+        let table = self.table.load();
+        let names = table.as_ref().map(|table| table.pools.keys().map(Arc::clone));
+        let mut names: Vec<_> = names.into_iter().flatten().collect();
+        names.sort();
+        names
+    }
+
+    /// What keeps the server from being ready, one line each; nothing if all is well.
+    #[must_use]
+    pub fn unready(&self) -> Vec<String> {
+        let table = self.table.load();
+        let Some(table) = table.as_ref() else { return vec![Refusal::NotRead.to_string()] };
+        let mut lines: Vec<String> = table.problems.iter().map(Problem::to_string).collect();
+        if table.pools.is_empty() {
+            lines.push("there are no pools".to_owned());
+        }
+        let pools = table.pools.values().filter_map(|pool| {
+            let reason = match pool.check.get() {
+                Some(Ok(())) => return None,
+                Some(Err(reason)) => reason.as_str(),
+                None => "is being rendered",
+            };
+            Some(format!("pool {}: {reason}", pool.name))
+        });
+        lines.extend(pools);
+        lines.sort();
+        lines
+    }
+
+    /// Makes `inputs` what is served from now on.
+    ///
+    /// Blocks while it renders; call it where that is allowed.
+    pub fn publish(&self, inputs: &Inputs, now: SystemTime) {
+        let old = self.table.load_full();
+        let names: Vec<&String> = inputs.pools.keys().collect();
+        let pools = parallel::map(&names, |name| {
+            let old = old.as_ref().and_then(|table| table.pools.get(name.as_str()));
+            let pool = Pool::next(name, render::select(inputs, name), old, &self.metrics);
+            (Arc::clone(&pool.name), pool)
+        });
+        let table = Arc::new(Table {
+            mode: inputs.mode,
+            pools: pools.into_iter().collect(),
+            problems: inputs.problems.clone(),
+        });
+        self.table.store(Some(Arc::clone(&table)));
+        self.metrics.inputs_changed(now);
+        table.check(&self.metrics);
+    }
+}
+
+impl Table {
+    fn unknown(&self, pool: &str) -> Refusal {
+        Refusal::Unselected(match self.mode {
+            Mode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => Unselected::NotInBootstrap,
+            Mode::Bootstrap | Mode::Cluster => Unselected::UnknownPool,
+        })
+    }
+
+    /// Finds out which pools render, after the swap: answers must not wait for it.
+    fn check(&self, metrics: &Metrics) {
+        let unchecked: Vec<_> =
+            self.pools.values().filter(|pool| pool.check.get().is_none()).collect();
+        parallel::map(&unchecked, |pool| pool.check(metrics));
+    }
+}
+
+impl Pool {
+    /// The pool with what it serves from now on.
+    fn next(
+        name: &str,
+        inputs: Result<PoolInputs, Unselected>,
+        old: Option<&Arc<Self>>,
+        metrics: &Metrics,
+    ) -> Arc<Self> {
+        if let (Some(old), Ok(inputs)) = (old, &inputs)
+            && old.inputs.as_ref().is_ok_and(|old| old.same(inputs))
+        {
+            return Arc::clone(old);
+        }
+        let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
+        let pool = Self { name, inputs, outcomes: Default::default(), check: OnceLock::new() };
+        for version in SpecVersion::ALL {
+            let last_good = old
+                .and_then(|old| old.outcomes[version.index()].get())
+                .and_then(|outcome| outcome.as_ref().ok());
+            if let Some(last_good) = last_good {
+                pool.replace(version, last_good, metrics);
+            }
+        }
+        Arc::new(pool)
+    }
+
+    /// Renders what was served before, and keeps the last good answer where that fails.
+    fn replace(&self, version: SpecVersion, last_good: &Arc<Answer>, metrics: &Metrics) {
+        let outcome = match &self.inputs {
+            Ok(inputs) => match self.render(inputs, version, metrics) {
+                Ok(answer) => Ok(answer),
+                Err(reason) => {
+                    tracing::error!(
+                        pool = %self.name, spec = %version, reason,
+                        "cannot render the new config; the one before stays"
+                    );
+                    // The check is made here: the error is known.
+                    let _ = self.check.set(Err(reason));
+                    Ok(Arc::clone(last_good))
+                }
+            },
+            Err(reason) if reason.is_meant() => return,
+            Err(reason) => {
+                tracing::error!(
+                    pool = %self.name, spec = %version, %reason,
+                    "nothing to render; the config before stays"
+                );
+                Ok(Arc::clone(last_good))
+            }
+        };
+        // The cell is empty: this pool is not shared yet, and each version comes once.
+        let _ = self.outcomes[version.index()].set(outcome);
+    }
+
+    /// Renders a version that nobody has asked for before.
+    async fn first_answer(
+        self: Arc<Self>,
+        version: SpecVersion,
+        metrics: &Arc<Metrics>,
+    ) -> Outcome {
+        let pool = Arc::clone(&self);
+        let metrics = Arc::clone(metrics);
+        let render = || async move {
+            let work = tokio::task::spawn_blocking(move || pool.outcome(version, &metrics));
+            // The task is not cancelled, and a panic has ended the process.
+            work.await.unwrap_or(Err(Refusal::Unrenderable(version)))
+        };
+        self.outcomes[version.index()].get_or_init(render).await.clone()
+    }
+
+    fn outcome(&self, version: SpecVersion, metrics: &Metrics) -> Outcome {
+        let inputs = self.inputs.as_ref().map_err(Clone::clone)?;
+        self.render(inputs, version, metrics).map_err(|reason| {
+            tracing::error!(pool = %self.name, spec = %version, reason, "cannot render");
+            Refusal::Unrenderable(version)
+        })
+    }
+
+    fn check(&self, metrics: &Metrics) {
+        let result = match &self.inputs {
+            Ok(inputs) => self.render(inputs, SpecVersion::NEWEST, metrics).map(|_| ()),
+            Err(reason) => Err(reason.to_string()),
+        };
+        if let Err(reason) = &result {
+            tracing::warn!(pool = %self.name, reason, "the pool is not ready");
+        }
+        // Another thread may have checked meanwhile, and found the same.
+        let _ = self.check.set(result);
+    }
+
+    fn render(
+        &self,
+        inputs: &PoolInputs,
+        version: SpecVersion,
+        metrics: &Metrics,
+    ) -> Result<Arc<Answer>, String> {
+        let started = Instant::now();
+        let body = render::render(inputs, version).map_err(|error| {
+            metrics.render_failed(&self.name);
+            error.to_string()
+        })?;
+        metrics.rendered(started.elapsed());
+        let digest = Sha256::digest(&body);
+        let mut etag = String::with_capacity(2 + 2 * digest.len());
+        etag.push('"');
+        for byte in digest {
+            use std::fmt::Write as _;
+            // Writing to a string does not fail.
+            let _ = write!(etag, "{byte:02x}");
+        }
+        etag.push('"');
+        let etag = HeaderValue::try_from(etag).map_err(|error| error.to_string())?;
+        let label = PoolLabel::Known(Arc::clone(&self.name));
+        let requests = metrics.requests(label, Some(version), 200);
+        Ok(Arc::new(Answer { length: body.len().into(), body, etag, requests }))
+    }
+}

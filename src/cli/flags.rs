@@ -1,0 +1,231 @@
+//! Flags that several commands share.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use clap::builder::BoolishValueParser;
+
+use crate::server::Limits;
+use crate::server::tls_policy::TlsPolicy;
+use crate::telemetry::Verbosity;
+
+/// The reference server's logging flags. `--v` counts; the others are accepted, so that an
+/// existing invocation works, and change nothing: log lines go to standard error.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Logging")]
+pub(super) struct KlogFlags {
+    /// How much to log: 0 to 3 what an administrator needs, 4 more, 8 everything
+    #[arg(long = "v", short = 'v', global = true, value_name = "N", default_value_t = 0)]
+    v: i32,
+    #[command(flatten)]
+    ignored: IgnoredKlogFlags,
+}
+
+impl KlogFlags {
+    pub(super) fn verbosity(&self) -> Verbosity {
+        Verbosity(self.v)
+    }
+}
+
+/// A flag of Go's: `--flag`, `--flag=true`, `--flag=false`.
+macro_rules! klog_flags {
+    ($($(#[$meta:meta])* $field:ident: $name:literal,)*) => {
+        #[derive(Debug, Args)]
+        #[allow(dead_code, reason = "accepted for the sake of existing invocations")]
+        struct IgnoredKlogFlags {
+            $(
+                $(#[$meta])*
+                #[arg(long = $name, global = true, hide = true)]
+                $field: Option<String>,
+            )*
+            #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true,
+                default_missing_value = "true", value_parser = BoolishValueParser::new())]
+            logtostderr: Option<bool>,
+            #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true,
+                default_missing_value = "true", value_parser = BoolishValueParser::new())]
+            alsologtostderr: Option<bool>,
+            #[arg(long = "legacy_stderr_threshold_behavior", global = true, hide = true,
+                num_args = 0..=1, require_equals = true, default_missing_value = "true",
+                value_parser = BoolishValueParser::new())]
+            legacy_stderr_threshold_behavior: Option<bool>,
+            #[arg(long = "add_dir_header", global = true, hide = true, num_args = 0..=1,
+                require_equals = true, default_missing_value = "true",
+                value_parser = BoolishValueParser::new())]
+            add_dir_header: Option<bool>,
+            #[arg(long = "one_output", global = true, hide = true, num_args = 0..=1,
+                require_equals = true, default_missing_value = "true",
+                value_parser = BoolishValueParser::new())]
+            one_output: Option<bool>,
+            #[arg(long = "skip_headers", global = true, hide = true, num_args = 0..=1,
+                require_equals = true, default_missing_value = "true",
+                value_parser = BoolishValueParser::new())]
+            skip_headers: Option<bool>,
+            #[arg(long = "skip_log_headers", global = true, hide = true, num_args = 0..=1,
+                require_equals = true, default_missing_value = "true",
+                value_parser = BoolishValueParser::new())]
+            skip_log_headers: Option<bool>,
+        }
+    };
+}
+
+klog_flags! {
+    log_backtrace_at: "log_backtrace_at",
+    log_dir: "log_dir",
+    log_file: "log_file",
+    log_file_max_size: "log_file_max_size",
+    log_flush_frequency: "log-flush-frequency",
+    stderrthreshold: "stderrthreshold",
+    vmodule: "vmodule",
+}
+
+/// Where to listen, with which certificate, within which limits.
+#[derive(Debug, Args)]
+pub(super) struct ServingFlags {
+    /// Port for TLS; 0 takes any free one
+    #[arg(long, default_value_t = 22623, value_name = "PORT")]
+    pub(super) secure_port: u16,
+    /// Port without TLS; 0 turns it off
+    #[arg(long, default_value_t = 22624, value_name = "PORT")]
+    pub(super) insecure_port: u16,
+    /// Address to listen on; all of the machine's by default
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen_address: Option<IpAddr>,
+    /// Address and port for metrics; `off` for none
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8797", value_parser = metrics_address)]
+    pub(super) metrics_address: MetricsAddress,
+    /// Oldest TLS version: VersionTLS12 or VersionTLS13
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
+    pub(super) tls_min_version: String,
+    /// Cipher suites by their IANA names; all safe ones by default
+    #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
+    pub(super) tls_cipher_suites: Vec<String>,
+    /// The OpenShift release that this server belongs to, for the log
+    #[arg(long, value_name = "VERSION")]
+    pub(super) payload_version: Option<String>,
+    #[command(flatten)]
+    limits: LimitFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitFlags {
+    /// Time for a TLS handshake
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    handshake_timeout: Duration,
+    /// Time for a request's head
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    head_timeout: Duration,
+    /// Time from an answer to the next request on its connection
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    idle_timeout: Duration,
+    /// Time that a client may go without reading its answer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    stall_timeout: Duration,
+    /// Time for connections to finish when the server is told to stop
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    drain_timeout: Duration,
+    /// Largest request head in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 16384,
+        value_parser = clap::value_parser!(u32).range(8192..=1_048_576))]
+    max_head_bytes: u32,
+    /// Connections at a time; more wait
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+}
+
+impl ServingFlags {
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            handshake: self.limits.handshake_timeout,
+            head: self.limits.head_timeout,
+            idle: self.limits.idle_timeout,
+            stall: self.limits.stall_timeout,
+            drain: self.limits.drain_timeout,
+            head_bytes: self.limits.max_head_bytes as usize,
+            connections: self.limits.max_connections as usize,
+        }
+    }
+
+    /// The TLS policy of the flags; suites that are passed over are logged.
+    pub(super) fn tls_policy(&self) -> anyhow::Result<TlsPolicy> {
+        let (policy, passed_over) = TlsPolicy::new(&self.tls_min_version, &self.tls_cipher_suites)
+            .context("--tls-min-version, --tls-cipher-suites")?;
+        warn_passed_over(&passed_over);
+        Ok(policy)
+    }
+}
+
+pub(super) fn warn_passed_over(passed_over: &[String]) {
+    if !passed_over.is_empty() {
+        tracing::warn!(names = passed_over.join(","), "not available in this server's TLS library");
+    }
+}
+
+/// A certificate file with its key's.
+#[derive(Debug, Clone)]
+pub(super) struct PairFiles {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+impl PairFiles {
+    /// The folders that a replaced file appears in.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let folder = |path: &Path| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut folders = vec![folder(&self.cert), folder(&self.key)];
+        folders.dedup();
+        folders
+    }
+}
+
+/// Where metrics are given out, `None` for nowhere.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MetricsAddress(pub(super) Option<SocketAddr>);
+
+fn metrics_address(text: &str) -> Result<MetricsAddress, String> {
+    if text.is_empty() || text == "off" {
+        return Ok(MetricsAddress(None));
+    }
+    let address = text.parse().map_err(|_| "expected ADDRESS:PORT or off".to_owned())?;
+    Ok(MetricsAddress(Some(address)))
+}
+
+/// Reads `10s`, `500ms`, `2m` or a plain number of seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| "expected a time such as 10s".to_owned())?;
+    let milliseconds = match &text[digits.len()..] {
+        "ms" => Some(number),
+        "" | "s" => number.checked_mul(1000),
+        "m" => number.checked_mul(60_000),
+        unit => return Err(format!("{unit:?} is none of ms, s, m")),
+    };
+    match milliseconds {
+        // More than a year is a slip, and would overflow the timer.
+        Some(1..=31_536_000_000) => Ok(Duration::from_millis(milliseconds.unwrap_or_default())),
+        _ => Err("expected more than nothing and at most a year".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for text in ["", "s", "1h", "-1s", "0", "99999999999999999999", "1.5s"] {
+            assert!(duration(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The command line: flags to checked configuration, configuration to a running server.
+
+mod bootstrap;
+mod flags;
+mod run;
+mod serve;
+mod state;
+mod usage;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::telemetry;
+use flags::KlogFlags;
+
+pub use usage::one_line;
+
+/// Serves Ignition configs to machines that boot for the first time.
+#[derive(Debug, Parser)]
+#[command(name = "machine-config-server", disable_version_flag = true, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    klog: KlogFlags,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the first control-plane machines from a directory, before there is a cluster.
+    Bootstrap(bootstrap::Args),
+    /// Serve all pools of a directory of manifests, with certificates of its own.
+    Serve(serve::Args),
+    /// Print name, version and commit.
+    Version,
+}
+
+/// Runs the command line `args`, the program's name first. Errors are one line on standard error.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            // Nobody may be reading the help.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(&one_line(&error)),
+    };
+    let result = match cli.command {
+        None => {
+            let _ = Cli::command().print_help();
+            return ExitCode::SUCCESS;
+        }
+        Some(Command::Version) => {
+            print_line(&version());
+            return ExitCode::SUCCESS;
+        }
+        Some(Command::Bootstrap(args)) => {
+            let _logs = telemetry::init_logs(cli.klog.verbosity());
+            bootstrap::run(&args)
+        }
+        Some(Command::Serve(args)) => {
+            let _logs = telemetry::init_logs(cli.klog.verbosity());
+            serve::run(&args)
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+/// Name, version, commit.
+fn version() -> String {
+    format!("machine-config-server {} ({})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
+}
+
+/// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
+fn print_line(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn fail(message: &str) -> ExitCode {
+    let message = message.replace(['\n', '\r'], " ");
+    let _ = writeln!(std::io::stderr(), "machine-config-server: {message}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,144 @@
+//! `serve`: a directory of manifests, with everything made that a first boot needs.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use nix::ifaddrs::getifaddrs;
+use time::OffsetDateTime;
+
+use super::flags::{PairFiles, ServingFlags};
+use super::print_line;
+use super::run::{self, Plan, Ports};
+use super::state::State;
+use crate::pki::Host;
+use crate::source::Inputs;
+use crate::source::directory::Layout;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Directory of manifests, YAML or JSON, any file names
+    dir: PathBuf,
+    /// Where the certificates and pointer configs are made and kept
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    state_dir: PathBuf,
+    /// Name or address that machines reach this server by, the first one goes into the pointer
+    /// configs; this machine's own are added
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
+    hosts: Vec<Host>,
+    #[command(flatten)]
+    serving: ServingFlags,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    let policy = args.serving.tls_policy()?;
+    let hosts = hosts(&args.hosts, &own_hosts());
+    let state = State::prepare(&args.state_dir, &hosts, &policy, OffsetDateTime::now_utc())?;
+    let pair = PairFiles { cert: state.certificate(), key: state.key() };
+    // The host that a machine elsewhere reaches this one by comes first.
+    let pointer_host = hosts[0].clone();
+    let mut announced = false;
+    let on_change = move |ports: Ports, inputs: &Inputs| {
+        let pools: Vec<&String> = inputs.pools.keys().collect();
+        let mut written = Vec::new();
+        for pool in pools {
+            match state.write_pointer(pool, &pointer_host, ports.secure) {
+                Ok(path) => written.push((pool.clone(), path)),
+                Err(error) => tracing::error!(pool, %error, "cannot write the pointer config"),
+            }
+        }
+        if !std::mem::replace(&mut announced, true) {
+            announce(&state, &pointer_host, ports, &written);
+        }
+    };
+    run::run(Plan {
+        flags: &args.serving,
+        layout: Layout::Tree { root: args.dir.clone() },
+        policy,
+        pair,
+        on_change: Box::new(on_change),
+    })
+}
+
+/// What a person needs next.
+fn announce(state: &State, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
+    let Ports { secure, insecure } = ports;
+    print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
+    if let Some(insecure) = insecure {
+        print_line(&format!("and without TLS on http://{host}:{insecure}"));
+    }
+    print_line("");
+    for (pool, path) in pointers {
+        print_line(&format!("  pool {pool}: https://{host}:{secure}/config/{pool}"));
+        print_line(&format!("    give its machines this pointer config: {}", path.display()));
+    }
+    if let Some((pool, _)) = pointers.first() {
+        print_line("");
+        print_line("To see what a machine with Ignition spec 3.4 would get:");
+        print_line(&format!(
+            "  curl --cacert {} -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' \
+             https://{host}:{secure}/config/{pool}",
+            state.authority().display()
+        ));
+    }
+}
+
+/// The hosts of the certificate, the one for pointer configs first: those given, then this
+/// machine's addresses that others can reach, then its names, then those that only it can reach.
+fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
+    let mut hosts = Vec::new();
+    for host in given.iter().chain(own) {
+        if !hosts.contains(host) {
+            hosts.push(host.clone());
+        }
+    }
+    hosts
+}
+
+/// This machine's own names and addresses. The loopback ones are always among them.
+fn own_hosts() -> Vec<Host> {
+    let mut addresses: Vec<IpAddr> = getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+        })
+        .filter(|address| match address {
+            IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+            IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+        })
+        .collect();
+    addresses.sort();
+    let addresses = addresses.into_iter().map(Host::Address);
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let name = name.and_then(|name| name.parse::<Host>().ok());
+    let local = [
+        Host::Name("localhost".to_owned()),
+        Host::Address(std::net::Ipv4Addr::LOCALHOST.into()),
+        Host::Address(std::net::Ipv6Addr::LOCALHOST.into()),
+    ];
+    addresses.chain(name).chain(local).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_was_given_comes_first_and_none_comes_twice() {
+        let host = |text: &str| text.parse::<Host>().unwrap();
+        let given = [host("mcs.example.com"), host("localhost")];
+        let own = [host("192.0.2.1"), host("localhost")];
+        assert_eq!(
+            hosts(&given, &own),
+            [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
+        );
+    }
+
+    #[test]
+    fn this_machine_reaches_itself_by_a_name_of_its_own() {
+        assert!(own_hosts().contains(&Host::Name("localhost".to_owned())));
+    }
+}

@@ -1,0 +1,263 @@
+//! Lifts a spec 2 config to spec 3.
+//!
+//! Spec 3 asks for more than spec 2: every path once, no file systems by name, partitions in MiB. Pools rendered from
+//! several machine configs may have a file or a unit several times in spec 2, where the last one wins; the others
+//! are removed here ([`remove_duplicates`]). What spec 3 cannot say at all is refused.
+//!
+//! Source: the page "Migrating Between Configuration Versions", section "From Version 2.3.0 to 3.0.0".
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use super::error::{At, Error};
+use super::fields::Spec;
+use super::spec2;
+use super::spec3::{
+    Body, Directory, Disk, Dropin, File, Group, Link, Owner, Raid, Resource, Unit, User,
+    Verification,
+};
+
+/// The only file system that spec 3 can still name: the root.
+const ROOT: &str = "root";
+
+/// The only user that OpenShift manages.
+const CORE: &str = "core";
+
+/// Says a valid config of `spec`, one of 2.0, 2.1 and 2.2, in spec 3.
+pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Error> {
+    refuse_unsayable(&config)?;
+    remove_duplicates(&mut config)?;
+    let mut body = Body::default();
+
+    let ignition = config.ignition;
+    body.ignition.config.merge = ignition.config.append.into_iter().map(reference).collect();
+    body.ignition.config.replace = ignition.config.replace.map(reference).unwrap_or_default();
+    let authorities = ignition.security.tls.certificate_authorities;
+    body.ignition.security.tls.certificate_authorities =
+        authorities.into_iter().map(reference).collect();
+    body.ignition.timeouts.http_response_headers = ignition.timeouts.http_response_headers;
+    body.ignition.timeouts.http_total = ignition.timeouts.http_total;
+
+    body.passwd.users = config.passwd.users.into_iter().map(user).collect();
+    if spec < (2, 1) {
+        // Where an empty hash was no hash yet.
+        let hashes = body.passwd.users.iter_mut().map(|user| &mut user.password_hash);
+        hashes.for_each(|hash| *hash = hash.take().and_then(some));
+    }
+    body.passwd.groups = config.passwd.groups.into_iter().map(group).collect();
+    body.systemd.units = config.systemd.units.into_iter().map(unit).collect();
+
+    let storage = config.storage;
+    body.storage.disks = storage.disks.into_iter().map(disk).collect();
+    body.storage.raid = storage.raid.into_iter().map(raid).collect();
+    // Before 2.2 a missing mode was 0, and the owner of a 2.0 file root.
+    let mode = |mode: Option<i64>| if spec < (2, 2) { Some(mode.unwrap_or(0)) } else { mode };
+    let owner = |owner: Option<spec2::Owner>| {
+        let owner = owner.map(|o| Owner { id: o.id, name: some(o.name) }).unwrap_or_default();
+        if spec < (2, 1) { Owner { id: Some(owner.id.unwrap_or(0)), ..owner } } else { owner }
+    };
+    body.storage.files = storage
+        .files
+        .into_iter()
+        .map(|f| {
+            let contents = Resource {
+                compression: some(f.contents.compression),
+                source: Some(f.contents.source),
+                verification: Verification { hash: f.contents.verification.hash },
+                ..Resource::default()
+            };
+            let file = File {
+                path: f.path,
+                group: owner(f.group),
+                user: owner(f.user),
+                mode: mode(f.mode),
+                ..File::default()
+            };
+            if f.append {
+                File { append: vec![contents], overwrite: Some(false), ..file }
+            } else {
+                // In spec 2 a file overwrites unless it says otherwise, in spec 3 it does not.
+                File { contents, overwrite: Some(f.overwrite.unwrap_or(true)), ..file }
+            }
+        })
+        .collect();
+    body.storage.directories = storage
+        .directories
+        .into_iter()
+        .map(|d| Directory {
+            path: d.path,
+            group: owner(d.group),
+            overwrite: d.overwrite,
+            user: owner(d.user),
+            mode: mode(d.mode),
+        })
+        .collect();
+    body.storage.links = storage
+        .links
+        .into_iter()
+        .map(|l| Link {
+            path: l.path,
+            group: owner(l.group),
+            overwrite: l.overwrite,
+            user: owner(l.user),
+            hard: on(l.hard),
+            target: Some(l.target),
+        })
+        .collect();
+    clean_paths(&mut body);
+    Ok(body)
+}
+
+/// Spec 2 paths may be written `/a//b/../c`; spec 3 only has `/a/c`.
+fn clean_paths(body: &mut Body) {
+    let storage = &mut body.storage;
+    let files = storage.files.iter_mut().map(|file| &mut file.path);
+    let directories = storage.directories.iter_mut().map(|directory| &mut directory.path);
+    let links = storage.links.iter_mut().map(|link| &mut link.path);
+    for path in files.chain(directories).chain(links) {
+        *path = super::rules::clean_path(path);
+    }
+}
+
+fn refuse_unsayable(config: &spec2::Body) -> Result<(), Error> {
+    let storage = At::ROOT.field("storage");
+    if !config.networkd.units.is_empty() {
+        return Err(not_liftable(&At::ROOT.field("networkd"), "spec 3 has no networkd units"));
+    }
+    for (i, filesystem) in config.storage.filesystems.iter().enumerate() {
+        if filesystem.name != ROOT {
+            let at = storage.field("filesystems");
+            let reason =
+                format!("it is not known where the file system {:?} is mounted", filesystem.name);
+            return Err(not_liftable(&at.item(i), reason));
+        }
+    }
+    for (i, disk) in config.storage.disks.iter().enumerate() {
+        if !disk.partitions.is_empty() {
+            let at = storage.field("disks");
+            let reason = "spec 3 measures partitions in MiB, not in sectors";
+            return Err(not_liftable(&at.item(i).field("partitions"), reason));
+        }
+    }
+    Ok(())
+}
+
+fn not_liftable(at: &At<'_>, reason: impl Into<Cow<'static, str>>) -> Error {
+    Error::NotLiftable { path: at.to_string(), reason: reason.into() }
+}
+
+/// Keeps of the files, units and users with the same name the last one, and all that they add up to.
+///
+/// The last definition comes first afterwards, as the reference server has it. A unit keeps the drop-ins of its
+/// other definitions, where they have another name. Of users there is only `core`, who keeps every key.
+fn remove_duplicates(config: &mut spec2::Body) -> Result<(), Error> {
+    let mut paths = HashSet::new();
+    config.storage.files.reverse();
+    config.storage.files.retain(|file| paths.insert(file.path.clone()));
+
+    let mut units: Vec<spec2::Unit> = Vec::new();
+    for unit in config.systemd.units.drain(..).rev() {
+        match units.iter_mut().find(|kept| kept.name == unit.name) {
+            None => units.push(unit),
+            Some(kept) => {
+                for dropin in unit.dropins {
+                    if kept.dropins.iter().all(|other| other.name != dropin.name) {
+                        kept.dropins.push(dropin);
+                    }
+                }
+            }
+        }
+    }
+    config.systemd.units = units;
+
+    let users = &mut config.passwd.users;
+    if let Some(i) = users.iter().position(|user| user.name != CORE) {
+        let passwd = At::ROOT.field("passwd");
+        let at = passwd.field("users");
+        return Err(not_liftable(&at.item(i), format!("only the user {CORE} is managed")));
+    }
+    if let Some(mut user) = users.pop() {
+        let others = users.drain(..).rev().flat_map(|other| other.ssh_authorized_keys);
+        user.ssh_authorized_keys.extend(others);
+        let mut keys = HashSet::new();
+        user.ssh_authorized_keys.retain(|key| keys.insert(key.clone()));
+        users.push(user);
+    }
+    Ok(())
+}
+
+/// In spec 2 an empty text is the same as none.
+fn some(text: String) -> Option<String> {
+    (!text.is_empty()).then_some(text)
+}
+
+/// In spec 2 `false` is the same as absence.
+fn on(flag: bool) -> Option<bool> {
+    flag.then_some(true)
+}
+
+fn reference(reference: spec2::Reference) -> Resource {
+    Resource {
+        source: Some(reference.source),
+        verification: Verification { hash: reference.verification.hash },
+        ..Resource::default()
+    }
+}
+
+/// The object `create`, which spec 2 already advised against, is not lifted.
+fn user(user: spec2::User) -> User {
+    User {
+        name: user.name,
+        gecos: some(user.gecos),
+        groups: user.groups,
+        home_dir: some(user.home_dir),
+        no_create_home: on(user.no_create_home),
+        no_log_init: on(user.no_log_init),
+        no_user_group: on(user.no_user_group),
+        password_hash: user.password_hash,
+        primary_group: some(user.primary_group),
+        ssh_authorized_keys: user.ssh_authorized_keys,
+        shell: some(user.shell),
+        should_exist: None,
+        system: on(user.system),
+        uid: user.uid,
+    }
+}
+
+fn group(group: spec2::Group) -> Group {
+    Group {
+        name: group.name,
+        gid: group.gid,
+        password_hash: some(group.password_hash),
+        should_exist: None,
+        system: on(group.system),
+    }
+}
+
+fn unit(unit: spec2::Unit) -> Unit {
+    Unit {
+        name: unit.name,
+        contents: some(unit.contents),
+        dropins: unit
+            .dropins
+            .into_iter()
+            .map(|dropin| Dropin { name: dropin.name, contents: some(dropin.contents) })
+            .collect(),
+        enabled: unit.enabled.or(on(unit.enable)),
+        mask: on(unit.mask),
+    }
+}
+
+fn disk(disk: spec2::Disk) -> Disk {
+    Disk { device: disk.device, partitions: Vec::new(), wipe_table: on(disk.wipe_table) }
+}
+
+fn raid(raid: spec2::Raid) -> Raid {
+    Raid {
+        name: raid.name,
+        devices: raid.devices,
+        level: Some(raid.level),
+        options: raid.options,
+        spares: (raid.spares != 0).then_some(raid.spares),
+    }
+}

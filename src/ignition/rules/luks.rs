@@ -1,0 +1,100 @@
+//! Encrypted volumes.
+//!
+//! Source: the specs' section `storage.luks`, since 3.2.
+
+use super::super::error::At;
+use super::super::fields::Spec;
+use super::super::spec3::{Clevis, ClevisCustom, Luks, Tang};
+use super::super::url::Url;
+use super::{Checked, all_unique, check_path, resource, says};
+
+/// The longest label in bytes, the field of the LUKS 2 header without its terminator.
+const LABEL_MAX: usize = 47;
+
+/// The pins that Ignition knew by name, before 3.6 took any that Clevis has.
+const PINS: &[&str] = &["tpm2", "tang", "sss"];
+
+pub(super) fn check(volumes: &[Luks], spec: Spec, at: &At<'_>) -> Checked {
+    for (i, luks) in volumes.iter().enumerate() {
+        check_volume(luks, spec, &at.item(i))?;
+    }
+    all_unique(volumes, at, |luks| &luks.name)
+}
+
+fn check_volume(luks: &Luks, spec: Spec, at: &At<'_>) -> Checked {
+    if luks.name.contains('/') {
+        return Err(at.field("name").invalid("contains a slash"));
+    }
+    if luks.label.as_ref().is_some_and(|label| label.len() > LABEL_MAX) {
+        return Err(at.field("label").invalid(format!("is longer than {LABEL_MAX} bytes")));
+    }
+    check_path(luks.device.as_deref().unwrap_or_default(), &at.field("device"))?;
+    resource::check(&luks.key_file, spec, &at.field("keyFile"))?;
+    check_clevis(&luks.clevis, spec, &at.field("clevis"))?;
+    if luks.cex.enabled == Some(true) {
+        if binds(&luks.clevis) {
+            return Err(at.field("cex").invalid("does not go with clevis"));
+        }
+        if says(luks.key_file.source.as_ref()) {
+            return Err(at.field("cex").invalid("does not go with a key file"));
+        }
+    }
+    all_unique(&luks.open_options, &at.field("openOptions"), String::as_str)
+}
+
+/// Whether Clevis holds a key at all.
+fn binds(clevis: &Clevis) -> bool {
+    says(clevis.custom.pin.as_ref()) || binds_without_custom(clevis)
+}
+
+fn binds_without_custom(clevis: &Clevis) -> bool {
+    !clevis.tang.is_empty() || clevis.tpm2 == Some(true) || clevis.threshold.is_some_and(|t| t != 0)
+}
+
+fn check_clevis(clevis: &Clevis, spec: Spec, at: &At<'_>) -> Checked {
+    let custom = &clevis.custom;
+    // In 3.2 the object alone counted, since then its pin does.
+    let is_custom =
+        says(custom.pin.as_ref()) || (spec <= (3, 2) && *custom != ClevisCustom::default());
+    if is_custom && binds_without_custom(clevis) {
+        return Err(at.invalid("custom does not go with tang, tpm2 or threshold"));
+    }
+    check_custom(custom, spec, &at.field("custom"))?;
+    let at = at.field("tang");
+    for (i, tang) in clevis.tang.iter().enumerate() {
+        check_tang(tang, &at.item(i))?;
+    }
+    all_unique(&clevis.tang, &at, |tang| &tang.url)
+}
+
+fn check_custom(custom: &ClevisCustom, spec: Spec, at: &At<'_>) -> Checked {
+    let pin = custom.pin.as_deref().unwrap_or_default();
+    let has_config = says(custom.config.as_ref());
+    if pin.is_empty() && !has_config && custom.needs_network != Some(true) {
+        return Ok(());
+    }
+    if pin.is_empty() {
+        return Err(at.field("pin").invalid("is missing"));
+    }
+    if spec < (3, 6) && !PINS.contains(&pin) {
+        return Err(resource::needs(&at.field("pin"), &format!("{pin:?}"), (3, 6)));
+    }
+    if has_config { Ok(()) } else { Err(at.field("config").invalid("is missing")) }
+}
+
+fn check_tang(tang: &Tang, at: &At<'_>) -> Checked {
+    let url = Url::parse(&tang.url).filter(|url| url.is("http") || url.is("https"));
+    if url.is_none() {
+        return Err(at.field("url").invalid("is not an http or https URL"));
+    }
+    if !says(tang.thumbprint.as_ref()) {
+        return Err(at.field("thumbprint").invalid("is missing"));
+    }
+    match tang.advertisement.as_deref() {
+        None | Some("") => Ok(()),
+        Some(text) => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(at.field("advertisement").invalid(format!("is not JSON: {error}"))),
+        },
+    }
+}

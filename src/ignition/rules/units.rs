@@ -1,0 +1,62 @@
+//! Systemd units and their drop-ins.
+//!
+//! Source: the specs' section `systemd.units`.
+
+use super::super::error::At;
+use super::super::spec3::Unit;
+use super::super::unit_file;
+use super::{Checked, all_unique};
+
+/// The suffixes of unit names, systemd.unit(5).
+const KINDS: &[&str] = &[
+    "service",
+    "socket",
+    "device",
+    "mount",
+    "automount",
+    "swap",
+    "target",
+    "path",
+    "timer",
+    "snapshot",
+    "slice",
+    "scope",
+];
+
+pub(super) fn check(units: &[Unit], at: &At<'_>) -> Checked {
+    for (i, unit) in units.iter().enumerate() {
+        let at = at.item(i);
+        check_unit(&unit.name, unit.contents.as_deref(), &at)?;
+        let at = at.field("dropins");
+        for (k, dropin) in unit.dropins.iter().enumerate() {
+            check_dropin(&dropin.name, dropin.contents.as_deref(), &at.item(k))?;
+        }
+        all_unique(&unit.dropins, &at, |dropin| &dropin.name)?;
+    }
+    all_unique(units, at, |unit| &unit.name)
+}
+
+pub(super) fn check_unit(name: &str, contents: Option<&str>, at: &At<'_>) -> Checked {
+    if !KINDS.contains(&suffix(name)) {
+        return Err(at.field("name").invalid(format!("{name:?} does not end like a systemd unit")));
+    }
+    check_contents(contents, at)
+}
+
+pub(super) fn check_dropin(name: &str, contents: Option<&str>, at: &At<'_>) -> Checked {
+    if suffix(name) != "conf" {
+        return Err(at.field("name").invalid(format!("{name:?} does not end in .conf")));
+    }
+    check_contents(contents, at)
+}
+
+fn check_contents(contents: Option<&str>, at: &At<'_>) -> Checked {
+    unit_file::check(contents.unwrap_or_default())
+        .map_err(|reason| at.field("contents").invalid(reason.to_string()))
+}
+
+/// What follows the last dot of the last path segment.
+fn suffix(name: &str) -> &str {
+    let segment = name.rsplit('/').next().unwrap_or(name);
+    segment.rsplit_once('.').map_or("", |(_, suffix)| suffix)
+}

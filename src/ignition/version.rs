@@ -1,0 +1,171 @@
+//! The Ignition specs that can be served, and how a version is read.
+//!
+//! Two places carry versions: `ignition.version` in a config and the `version` parameter of an Accept header. Both
+//! are semantic versions and both are read by [`Triple::read`]; what each of them then accepts differs and is
+//! decided where it is used.
+
+use std::fmt;
+
+/// An Ignition spec that a config can be served in.
+///
+/// The order is the order of publication. Each spec after 3.0 says all that the one before it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpecVersion {
+    /// 2.2.0, read by Ignition 0.x.
+    V2_2,
+    /// 3.0.0, the first without file systems by name.
+    V3_0,
+    /// 3.1.0: HTTP headers, proxies, mount options.
+    V3_1,
+    /// 3.2.0: LUKS, resized partitions, removed users.
+    V3_2,
+    /// 3.3.0: kernel arguments, the format `none`.
+    V3_3,
+    /// 3.4.0: Tang advertisements, LUKS discards, S3 ARNs.
+    V3_4,
+    /// 3.5.0: LUKS keys in IBM crypto cards.
+    V3_5,
+    /// 3.6.0: working setuid, setgid and sticky bits, any Clevis pin.
+    V3_6,
+}
+
+impl SpecVersion {
+    /// Every spec, oldest first.
+    pub const ALL: [Self; 8] = [
+        Self::V2_2,
+        Self::V3_0,
+        Self::V3_1,
+        Self::V3_2,
+        Self::V3_3,
+        Self::V3_4,
+        Self::V3_5,
+        Self::V3_6,
+    ];
+
+    /// The spec that configs are held and edited in.
+    pub const NEWEST: Self = Self::V3_6;
+
+    /// The version as `ignition.version` states it, such as `3.4.0`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V2_2 => "2.2.0",
+            Self::V3_0 => "3.0.0",
+            Self::V3_1 => "3.1.0",
+            Self::V3_2 => "3.2.0",
+            Self::V3_3 => "3.3.0",
+            Self::V3_4 => "3.4.0",
+            Self::V3_5 => "3.5.0",
+            Self::V3_6 => "3.6.0",
+        }
+    }
+
+    /// The position in [`Self::ALL`], for arrays with one slot a spec.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Major and minor version.
+    pub(super) const fn number(self) -> (u8, u8) {
+        match self {
+            Self::V2_2 => (2, 2),
+            Self::V3_0 => (3, 0),
+            Self::V3_1 => (3, 1),
+            Self::V3_2 => (3, 2),
+            Self::V3_3 => (3, 3),
+            Self::V3_4 => (3, 4),
+            Self::V3_5 => (3, 5),
+            Self::V3_6 => (3, 6),
+        }
+    }
+
+    /// The spec 3.`minor`, if there is one.
+    pub(super) fn spec_3(minor: u64) -> Option<Self> {
+        Self::ALL[1..].get(usize::try_from(minor).ok()?).copied()
+    }
+}
+
+impl fmt::Display for SpecVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The three numbers of a semantic version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Triple {
+    pub(super) major: u64,
+    pub(super) minor: u64,
+    pub(super) patch: u64,
+    /// Neither a pre-release nor build metadata follows the numbers.
+    pub(super) plain: bool,
+}
+
+impl Triple {
+    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`, leading zeros allowed; `None` for anything else.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (rest, build) = text.split_once('+').unwrap_or((text, ""));
+        let (numbers, pre_release) = rest.split_once('-').unwrap_or((rest, ""));
+        let identifier =
+            |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.' || b == b'-');
+        if !identifier(build) || !identifier(pre_release) {
+            return None;
+        }
+        let mut parts = numbers.splitn(3, '.').map(number);
+        Some(Self {
+            major: parts.next()??,
+            minor: parts.next()??,
+            patch: parts.next()??,
+            plain: build.is_empty() && pre_release.is_empty(),
+        })
+    }
+}
+
+/// Digits only: `u64::from_str` would take a sign too.
+fn number(digits: &str) -> Option<u64> {
+    let value = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    i64::try_from(value).is_ok().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_version_knows_its_place_and_its_text() {
+        for (position, version) in SpecVersion::ALL.into_iter().enumerate() {
+            assert_eq!(version.index(), position);
+            let triple = Triple::read(version.as_str()).unwrap();
+            assert!(triple.plain && triple.patch == 0);
+            if triple.major == 3 {
+                assert_eq!(SpecVersion::spec_3(triple.minor), Some(version));
+            }
+        }
+        assert_eq!(SpecVersion::spec_3(7), None);
+        assert!(SpecVersion::ALL.is_sorted());
+    }
+
+    #[test]
+    fn a_version_has_three_numbers_and_perhaps_a_suffix() {
+        let read = |text| Triple::read(text).map(|t| (t.major, t.minor, t.patch, t.plain));
+        assert_eq!(read("03.4.0"), Some((3, 4, 0, true)));
+        assert_eq!(read("3.4.0-experimental"), Some((3, 4, 0, false)));
+        assert_eq!(read("3.4.0-a-b+c.d"), Some((3, 4, 0, false)));
+        for bad in [
+            "",
+            "3",
+            "3.4",
+            "3.4.",
+            "3.4.0.0",
+            "v3.4.0",
+            "-1.0.0",
+            "+3.4.0",
+            "3.4.0-_",
+            " 3.4.0",
+            "3.4.99999999999999999999",
+        ] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Objects that describe the cluster rather than one pool: its certificate authorities, its
+//! kubeconfig, and the config maps and secrets beside them.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Deserializer};
+
+use super::{Metadata, null_as_default};
+
+/// `ControllerConfig machine-config-controller`: what all pools share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct ControllerConfig {
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: ControllerConfigSpec,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct ControllerConfigSpec {
+    #[serde(default, rename = "kubeAPIServerServingCAData", deserialize_with = "base64_bytes")]
+    kube_api_server_serving_ca: Vec<u8>,
+    #[serde(default, rename = "cloudProviderCAData", deserialize_with = "base64_bytes")]
+    cloud_provider_ca: Vec<u8>,
+}
+
+impl ControllerConfig {
+    /// The PEM that kubelet verifies the API server's clients with; empty where there is none.
+    #[must_use]
+    pub fn kube_api_server_serving_ca(&self) -> &[u8] {
+        &self.spec.kube_api_server_serving_ca
+    }
+
+    /// The PEM that the cloud's API is verified with; empty where there is none.
+    #[must_use]
+    pub fn cloud_provider_ca(&self) -> &[u8] {
+        &self.spec.cloud_provider_ca
+    }
+}
+
+/// `Image cluster`: how the cluster treats image registries.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct ImageConfig {
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: ImageConfigSpec,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct ImageConfigSpec {
+    #[serde(default, rename = "additionalTrustedCA", deserialize_with = "null_as_default")]
+    additional_trusted_ca: Metadata,
+}
+
+impl ImageConfig {
+    /// The name of the administrator's config map of registry CAs, empty where there is none.
+    #[must_use]
+    pub fn additional_trusted_ca(&self) -> &str {
+        &self.spec.additional_trusted_ca.name
+    }
+}
+
+/// `v1 ConfigMap`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ConfigMap {
+    /// Name and namespace.
+    pub metadata: Metadata,
+    #[serde(default, deserialize_with = "null_as_default")]
+    data: BTreeMap<String, String>,
+    #[serde(default, rename = "binaryData", deserialize_with = "null_as_default")]
+    binary_data: BTreeMap<String, Base64>,
+}
+
+impl ConfigMap {
+    /// All entries, text and binary, in the order of their keys. The API server refuses a key that
+    /// is in both; in a file the binary one wins, as it does for the reference.
+    #[must_use]
+    pub fn entries(&self) -> BTreeMap<&str, &[u8]> {
+        let text = self.data.iter().map(|(key, value)| (key.as_str(), value.as_bytes()));
+        let binary = self.binary_data.iter().map(|(key, value)| (key.as_str(), &value.0[..]));
+        text.chain(binary).collect()
+    }
+}
+
+/// `v1 Secret`
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct Secret {
+    /// Name and namespace.
+    pub metadata: Metadata,
+    #[serde(default, deserialize_with = "null_as_default")]
+    data: BTreeMap<String, Base64>,
+}
+
+impl Secret {
+    /// The value of one key.
+    #[must_use]
+    pub fn value(&self, key: &str) -> Option<&[u8]> {
+        self.data.get(key).map(|value| &value.0[..])
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secret").field("metadata", &self.metadata).finish_non_exhaustive()
+    }
+}
+
+/// `v1 Config`: how a client reaches the API server.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Kubeconfig(serde_json::Value);
+
+impl Kubeconfig {
+    /// The kubeconfig as JSON, which every reader of kubeconfigs takes: JSON is YAML.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl std::fmt::Debug for Kubeconfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kubeconfig(..)")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Base64(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        base64_bytes(deserializer).map(Self)
+    }
+}
+
+/// Reads a base64 string; null is empty. Line breaks within are allowed, as Go's decoder does.
+fn base64_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let mut text: String = null_as_default(deserializer)?;
+    text.retain(|c| c != '\n' && c != '\r');
+    BASE64.decode(text).map_err(|error| serde::de::Error::custom(format!("base64: {error}")))
+}

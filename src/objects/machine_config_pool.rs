@@ -1,0 +1,61 @@
+//! `MachineConfigPool`: which rendered config the machines of a pool get.
+
+use serde::Deserialize;
+
+use super::{Metadata, null_as_default};
+
+/// A pool of machines that share one rendered config.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct MachineConfigPool {
+    metadata: Metadata,
+    #[serde(default, deserialize_with = "null_as_default")]
+    spec: Spec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Spec {
+    #[serde(default, deserialize_with = "null_as_default")]
+    configuration: Configuration,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Status {
+    #[serde(default, deserialize_with = "null_as_default")]
+    configuration: Configuration,
+    #[serde(default, rename = "updatedMachineCount", deserialize_with = "null_as_default")]
+    updated_machine_count: i64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+struct Configuration {
+    #[serde(default, deserialize_with = "null_as_default")]
+    name: String,
+}
+
+impl MachineConfigPool {
+    /// The pool's name, which is the last part of the URL that its machines ask for.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// The rendered config that the pool is moving to, empty before the first one is rendered.
+    #[must_use]
+    pub fn spec_configuration(&self) -> &str {
+        &self.spec.configuration.name
+    }
+
+    /// The rendered config that all the pool's machines once ran, empty before the first.
+    #[must_use]
+    pub fn status_configuration(&self) -> &str {
+        &self.status.configuration.name
+    }
+
+    /// How many machines already run [`Self::spec_configuration`].
+    #[must_use]
+    pub fn updated_machine_count(&self) -> i64 {
+        self.status.updated_machine_count
+    }
+}

@@ -1,0 +1,137 @@
+//! The Kubernetes and OpenShift objects that are read, and only the fields of them that matter here.
+//!
+//! Each type is made from a JSON value, because that is what a manifest file and the Kubernetes
+//! API both come down to. A field that is absent or null has its Go zero value, as it has for the
+//! reference server.
+
+mod api_server;
+mod cluster;
+mod machine_config;
+mod machine_config_pool;
+
+pub use api_server::{ApiServer, TlsProfile};
+pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
+pub use machine_config::{MachineConfig, MachineConfigSpec};
+pub use machine_config_pool::MachineConfigPool;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// An object of one of the kinds that are read.
+#[derive(Debug, Clone)]
+pub enum Object {
+    /// `machineconfiguration.openshift.io/v1 MachineConfigPool`
+    MachineConfigPool(MachineConfigPool),
+    /// `machineconfiguration.openshift.io/v1 MachineConfig`
+    MachineConfig(MachineConfig),
+    /// `machineconfiguration.openshift.io/v1 ControllerConfig`
+    ControllerConfig(ControllerConfig),
+    /// `v1 ConfigMap`
+    ConfigMap(ConfigMap),
+    /// `v1 Secret`
+    Secret(Secret),
+    /// `v1 Config`, what `kubectl` calls a kubeconfig
+    Kubeconfig(Kubeconfig),
+    /// `config.openshift.io/v1 APIServer`
+    ApiServer(ApiServer),
+    /// `config.openshift.io/v1 Image`
+    ImageConfig(ImageConfig),
+}
+
+/// Why a manifest's document is no object that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// The document is a scalar or a list.
+    #[error("a manifest must be a mapping, this is {0}")]
+    NotAMapping(&'static str),
+    /// The document does not say what it is.
+    #[error("a manifest needs a `kind`")]
+    NoKind,
+    /// A field has another type than its kind's schema gives it, or a name is missing.
+    #[error("{kind} {name:?}: {reason}")]
+    Malformed {
+        /// The object's kind.
+        kind: String,
+        /// The object's name, empty where it has none.
+        name: String,
+        /// What is wrong, with the field where the parser knows it.
+        reason: String,
+    },
+}
+
+impl Object {
+    /// Reads one document. `Ok(None)` is a well-formed object of a kind that is not read here.
+    ///
+    /// A kind is recognised whatever its group says about the version, because the reference
+    /// server's own test data carries group names that the API never had.
+    pub fn from_value(value: Value) -> Result<Option<Self>, ObjectError> {
+        let Value::Object(fields) = &value else {
+            return Err(ObjectError::NotAMapping(type_name(&value)));
+        };
+        let kind = match fields.get("kind") {
+            Some(Value::String(kind)) if !kind.is_empty() => kind.clone(),
+            _ => return Err(ObjectError::NoKind),
+        };
+        let group = fields.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+        let core = group == "v1";
+        let object = match kind.as_str() {
+            "MachineConfigPool" => Self::MachineConfigPool(decode(&kind, value)?),
+            "MachineConfig" => Self::MachineConfig(decode(&kind, value)?),
+            "ControllerConfig" => Self::ControllerConfig(decode(&kind, value)?),
+            "APIServer" => Self::ApiServer(decode(&kind, value)?),
+            "Image" if group.starts_with("config.openshift.io/") => {
+                Self::ImageConfig(decode(&kind, value)?)
+            }
+            "ConfigMap" if core => Self::ConfigMap(decode(&kind, value)?),
+            "Secret" if core => Self::Secret(decode(&kind, value)?),
+            "Config" if core => Self::Kubeconfig(decode(&kind, value)?),
+            _ => return Ok(None),
+        };
+        Ok(Some(object))
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectError> {
+    let name =
+        value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let malformed = |reason: String| ObjectError::Malformed {
+        kind: kind.to_owned(),
+        name: name.clone(),
+        reason,
+    };
+    if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
+        return Err(malformed("metadata.name is missing".to_owned()));
+    }
+    serde_json::from_value(value).map_err(|error| malformed(error.to_string()))
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "empty",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a mapping",
+    }
+}
+
+/// What every object says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Metadata {
+    /// The object's name, unique in its namespace for its kind.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub name: String,
+    /// The namespace, empty for objects of the whole cluster.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub namespace: String,
+}
+
+/// Reads `null` as the type's default, as Go's decoder does.
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

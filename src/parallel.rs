@@ -1,0 +1,45 @@
+//! Work on all processors, where many files or many pools change at once.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Applies `work` to all `jobs` on as many threads as there are processors; the results are in the
+/// jobs' order.
+pub(crate) fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    if threads < 2 {
+        return jobs.iter().map(work).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(jobs.len()));
+    let take = || {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        jobs.get(index).map(|job| (index, job))
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((index, job)) = take() {
+                    let result = work(job);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_are_in_the_order_of_their_jobs() {
+        let jobs: Vec<u32> = (0..1000).collect();
+        assert_eq!(
+            super::map(&jobs, |job| job * 2),
+            (0..1000).map(|job| job * 2).collect::<Vec<_>>()
+        );
+        assert_eq!(super::map(&[7], |job| job + 1), [8]);
+    }
+}

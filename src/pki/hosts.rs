@@ -1,0 +1,80 @@
+//! Names that a machine may reach the server by.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A DNS name or an IP address, as a URL's host and as a certificate's alternative name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Host {
+    /// A DNS name, in lower case.
+    Name(String),
+    /// An address.
+    Address(IpAddr),
+}
+
+/// A name that no certificate can carry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither a DNS name nor an IP address")]
+pub struct InvalidHost(String);
+
+impl std::str::FromStr for Host {
+    type Err = InvalidHost;
+
+    /// Reads a name or an address, IPv6 with or without brackets. Labels as in RFC 1123 section
+    /// 2.1, underscores allowed as DNS has them.
+    fn from_str(text: &str) -> Result<Self, InvalidHost> {
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        if let Some(bare) = bare {
+            let address: Ipv6Addr = bare.parse().map_err(|_| InvalidHost(text.to_owned()))?;
+            return Ok(Self::Address(address.into()));
+        }
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        };
+        // A last label of digits alone would be read as an address by URL parsers.
+        let numeric =
+            name.rsplit('.').next().is_some_and(|l| l.bytes().all(|b| b.is_ascii_digit()));
+        if name.len() > 253 || numeric || !name.split('.').all(label) {
+            return Err(InvalidHost(text.to_owned()));
+        }
+        Ok(Self::Name(name))
+    }
+}
+
+impl std::fmt::Display for Host {
+    /// As a URL has it: IPv6 in brackets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Address(IpAddr::V4(address)) => address.fmt(f),
+            Self::Address(IpAddr::V6(address)) => write!(f, "[{address}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_told_apart() {
+        let host = |text: &str| text.parse::<Host>().unwrap();
+        assert_eq!(host("API-int.Example.com."), Host::Name("api-int.example.com".into()));
+        assert_eq!(host("192.0.2.1"), Host::Address("192.0.2.1".parse().unwrap()));
+        assert_eq!(host("[2001:db8::1]"), host("2001:db8::1"));
+        assert_eq!(host("2001:db8::1").to_string(), "[2001:db8::1]");
+    }
+
+    #[test]
+    fn what_no_certificate_can_carry_is_refused() {
+        for text in ["", "a b", "-a", "a-", "a..b", "*.a", "1.2.3", "[a]", "a/b", "a:1"] {
+            assert!(text.parse::<Host>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! From inputs to the bytes that a machine is served: a pure function of the inputs, the pool and
+//! the Ignition spec version.
+//!
+//! ```text
+//! Inputs ── select ──> PoolInputs ── render(version) ──> Ignition config as JSON
+//!             │                          │
+//!   which machine config          parse and lift, edit in a fixed order,
+//!   the pool serves now           lower to the version
+//! ```
+
+mod select;
+mod steps;
+
+pub use select::{PoolInputs, Unselected, select};
+pub use steps::{RenderError, render};

@@ -1,0 +1,165 @@
+//! Which machine config a pool's next machine gets.
+
+use std::sync::Arc;
+
+use crate::objects::{MachineConfig, MachineConfigPool};
+use crate::source::directory::BOOTSTRAP_POOLS;
+use crate::source::{Inputs, Mode, Shared};
+
+/// The part of the inputs that one pool's answers depend on, and nothing else: as long as it
+/// stays the same, so do the answers.
+#[derive(Debug, Clone)]
+pub struct PoolInputs {
+    /// How the config is rendered.
+    pub mode: Mode,
+    /// The machine config that is served.
+    pub machine_config: Arc<MachineConfig>,
+    /// The name that machines know it by: what the pool's configuration is called.
+    pub configuration: String,
+    /// A layered operating system image that was built for this pool and config, a pull spec.
+    pub image: Option<String>,
+    /// What all pools share.
+    pub shared: Arc<Shared>,
+}
+
+impl PoolInputs {
+    /// Whether both give the same answers, told by identity where that is cheaper than content.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        self.mode == other.mode
+            && Arc::ptr_eq(&self.machine_config, &other.machine_config)
+            && Arc::ptr_eq(&self.shared, &other.shared)
+            && self.configuration == other.configuration
+            && self.image == other.image
+    }
+}
+
+/// Why a pool has nothing to serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unselected {
+    /// There is no such pool.
+    #[error("there is no pool of this name")]
+    UnknownPool,
+    /// `bootstrap` answers for the control plane only.
+    #[error("only the pools master and arbiter are served during bootstrap")]
+    NotInBootstrap,
+    /// The pool names no rendered config yet.
+    #[error("the pool has no rendered config yet")]
+    NoConfiguration,
+    /// The pool names a machine config that is not there.
+    #[error("machine config {0} is not there")]
+    NoMachineConfig(String),
+    /// There is no ControllerConfig, without which a machine would miss its CAs.
+    #[error("ControllerConfig machine-config-controller is not there")]
+    NoControllerConfig,
+}
+
+impl Unselected {
+    /// Whether the pool itself says that it serves nothing, as against something it refers to
+    /// being out of reach: only then is a last good answer given up.
+    #[must_use]
+    pub fn is_meant(&self) -> bool {
+        match self {
+            Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration => true,
+            Self::NoMachineConfig(_) | Self::NoControllerConfig => false,
+        }
+    }
+}
+
+/// Chooses what `pool` serves.
+///
+/// A pool that has moved machines to its new config (`status.updatedMachineCount > 0`) serves that
+/// one; until then its new config is not proven, and it serves the one before. In `bootstrap` no
+/// machine has moved yet.
+pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
+    if inputs.mode == Mode::Bootstrap && !BOOTSTRAP_POOLS.contains(&pool) {
+        return Err(Unselected::NotInBootstrap);
+    }
+    let pool = inputs.pools.get(pool).ok_or(Unselected::UnknownPool)?;
+    let configuration = configuration(inputs.mode, pool);
+    if configuration.is_empty() {
+        return Err(Unselected::NoConfiguration);
+    }
+    let machine_config = inputs
+        .machine_configs
+        .get(configuration)
+        .ok_or_else(|| Unselected::NoMachineConfig(configuration.to_owned()))?;
+    if inputs.mode == Mode::Bootstrap && inputs.shared.controller_config.is_none() {
+        return Err(Unselected::NoControllerConfig);
+    }
+    Ok(PoolInputs {
+        mode: inputs.mode,
+        machine_config: Arc::clone(machine_config),
+        configuration: configuration.to_owned(),
+        image: None,
+        shared: Arc::clone(&inputs.shared),
+    })
+}
+
+fn configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
+    match mode {
+        Mode::Cluster if pool.updated_machine_count() > 0 => pool.spec_configuration(),
+        Mode::Cluster | Mode::Bootstrap => pool.status_configuration(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn inputs(mode: Mode, pool: &Value) -> Inputs {
+        let pool: MachineConfigPool = serde_json::from_value(pool.clone()).unwrap();
+        let machine_config = |name: &str| {
+            let config: MachineConfig =
+                serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            (name.to_owned(), Arc::new(config))
+        };
+        Inputs {
+            mode,
+            pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
+            machine_configs: ["old", "new"].map(machine_config).into(),
+            shared: Arc::new(Shared {
+                controller_config: Some(crate::objects::ControllerConfig::default()),
+                ..Shared::default()
+            }),
+            problems: Vec::new(),
+        }
+    }
+
+    fn pool(name: &str, updated: u32) -> Value {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"configuration": {"name": "new"}},
+            "status": {"configuration": {"name": "old"}, "updatedMachineCount": updated},
+        })
+    }
+
+    fn selected(mode: Mode, pool: &Value, name: &str) -> Result<String, Unselected> {
+        select(&inputs(mode, pool), name).map(|selected| selected.configuration)
+    }
+
+    #[test]
+    fn a_new_config_is_served_once_a_machine_runs_it() {
+        assert_eq!(selected(Mode::Cluster, &pool("worker", 0), "worker").unwrap(), "old");
+        assert_eq!(selected(Mode::Cluster, &pool("worker", 1), "worker").unwrap(), "new");
+    }
+
+    #[test]
+    fn bootstrap_serves_the_control_plane_at_the_status_configuration() {
+        assert_eq!(selected(Mode::Bootstrap, &pool("master", 1), "master").unwrap(), "old");
+        let refused = selected(Mode::Bootstrap, &pool("worker", 1), "worker");
+        assert_eq!(refused, Err(Unselected::NotInBootstrap));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let empty = json!({"metadata": {"name": "p"}});
+        assert_eq!(selected(Mode::Cluster, &empty, "q"), Err(Unselected::UnknownPool));
+        assert_eq!(selected(Mode::Cluster, &empty, "p"), Err(Unselected::NoConfiguration));
+        let dangling =
+            json!({"metadata": {"name": "p"}, "status": {"configuration": {"name": "gone"}}});
+        let refused = selected(Mode::Cluster, &dangling, "p");
+        assert_eq!(refused, Err(Unselected::NoMachineConfig("gone".into())));
+    }
+}

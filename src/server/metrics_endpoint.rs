@@ -1,0 +1,64 @@
+//! Metrics, on a listener of their own that only administrators reach.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+
+use crate::telemetry::Metrics;
+
+const OPEN_METRICS: HeaderValue =
+    HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+
+/// Answers `GET /metrics` on `listener`, and nothing else.
+pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection for metrics");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let metrics = Arc::clone(&metrics);
+        let service = service_fn(move |request: http::Request<Incoming>| {
+            let response = respond(request.method(), request.uri().path(), &metrics);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        tokio::spawn(async move {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(10));
+            if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+                tracing::debug!(%error, "metrics connection ended");
+            }
+        });
+    }
+}
+
+/// Binds the listener.
+pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+fn respond(method: &Method, path: &str, metrics: &Metrics) -> Response<String> {
+    let mut response = Response::new(String::new());
+    if path != "/metrics" {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    } else if method != Method::GET && method != Method::HEAD {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    } else if let Ok(text) = metrics.encode(SystemTime::now()) {
+        *response.body_mut() = text;
+        response.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS);
+    }
+    response
+}

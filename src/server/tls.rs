@@ -1,0 +1,119 @@
+//! The serving pair: read, checked, and made into a TLS configuration.
+//!
+//! A pair is taken over only whole: certificate and key are read, checked to belong together, and
+//! then swapped in; new connections get it, open ones keep what they have.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::CertifiedKey;
+use time::OffsetDateTime;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::tls_policy::TlsPolicy;
+
+/// A certificate chain with its key.
+#[derive(Debug, Clone)]
+pub struct Pair {
+    certified: Arc<CertifiedKey>,
+    /// When the first certificate of the chain expires.
+    pub expires: OffsetDateTime,
+}
+
+/// Why a pair cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// A file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        error: io::Error,
+    },
+    /// A file holds something else.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Both are fine and do not belong together.
+    #[error("{}: the key does not belong to the certificate in {}", key.display(), cert.display())]
+    Mismatch {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+    },
+    /// The TLS library refuses the policy with this pair.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl Pair {
+    /// Reads and checks a pair: PEM, the key in any of its forms (PKCS#1, SEC1, PKCS#8).
+    pub fn read(cert: &Path, key: &Path, policy: &TlsPolicy) -> Result<Self, PairError> {
+        let read = |path: &Path| {
+            std::fs::read(path)
+                .map_err(|error| PairError::Unreadable { path: path.to_owned(), error })
+        };
+        let malformed =
+            |path: &Path, reason: String| PairError::Malformed { path: path.to_owned(), reason };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(cert)?)
+            .collect::<Result<_, _>>()
+            .map_err(|error| malformed(cert, format!("no PEM certificate: {error}")))?;
+        let mut expires = None;
+        for certificate in &chain {
+            let (_, parsed) = X509Certificate::from_der(certificate)
+                .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
+            let not_after = parsed.validity().not_after.to_datetime();
+            expires = Some(expires.map_or(not_after, |other| not_after.min(other)));
+        }
+        let expires = expires.ok_or_else(|| malformed(cert, "holds no certificate".to_owned()))?;
+        let key_der = PrivateKeyDer::from_pem_slice(&read(key)?)
+            .map_err(|error| malformed(key, format!("no PEM private key: {error}")))?;
+        let signing_key = policy
+            .provider
+            .key_provider
+            .load_private_key(key_der)
+            .map_err(|error| malformed(key, format!("no usable private key: {error}")))?;
+        let certified = CertifiedKey::new(chain, signing_key);
+        match certified.keys_match() {
+            // A key that cannot tell its public half is left for the handshake to judge.
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => {
+                return Err(PairError::Mismatch { cert: cert.to_owned(), key: key.to_owned() });
+            }
+        }
+        Ok(Self { certified: Arc::new(certified), expires })
+    }
+
+    /// The TLS configuration that serves this pair.
+    ///
+    /// A machine boots once, so that no session is kept and no ticket is sent: both cost more than
+    /// they ever save.
+    pub fn config(&self, policy: &TlsPolicy) -> Result<ServerConfig, PairError> {
+        let resolver = rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified));
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&policy.provider))
+            .with_protocol_versions(policy.versions)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(resolver));
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(config)
+    }
+
+    /// Whether both are the same chain; the key follows from it.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        self.certified.cert == other.certified.cert
+    }
+}

@@ -1,0 +1,321 @@
+//! Files with what was last read from them: stamps, last good contents, and what is wrong now.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hasher as _};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use super::Problem;
+use super::directory::Parsed;
+use super::manifest;
+use crate::parallel;
+
+/// A file larger than this is no manifest; the API server's own limit for an object is 1.5 MiB.
+const MAX_FILE: u64 = 64 << 20;
+/// Folders within folders beyond this are a loop.
+const MAX_DEPTH: usize = 32;
+
+/// What tells one state of a file from another without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct File {
+    /// `None` has the file read at the next scan whatever its stamp: it was read so soon after a
+    /// change that a second change may carry the same stamp.
+    stamp: Option<Stamp>,
+    /// What the bytes hashed to when they were last read.
+    digest: Option<u64>,
+    /// The last good objects.
+    objects: Vec<Parsed>,
+    /// The last good bytes of a file that is no manifest.
+    plain: Option<Bytes>,
+    problem: Option<String>,
+}
+
+/// A plain file could not be read.
+#[derive(Debug)]
+pub(super) struct ReadError {
+    pub(super) reason: String,
+    pub(super) last_good: Option<Bytes>,
+}
+
+/// All files of a source, from scan to scan.
+#[derive(Debug)]
+pub(super) struct Files {
+    files: BTreeMap<PathBuf, File>,
+    seen: BTreeSet<PathBuf>,
+    now: SystemTime,
+    settle: Duration,
+    changed: bool,
+    unsettled: bool,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self {
+            files: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            now: SystemTime::UNIX_EPOCH,
+            settle: Duration::ZERO,
+            changed: false,
+            unsettled: false,
+        }
+    }
+}
+
+enum Wanted {
+    No,
+    /// Changed too recently, or a writer has it open.
+    Later,
+    Read(Option<Stamp>),
+}
+
+impl Files {
+    /// Starts a scan: files that changed within `settle` before `now` are left for the next one.
+    pub(super) fn begin(&mut self, now: SystemTime, settle: Duration) {
+        self.seen.clear();
+        self.now = now;
+        self.settle = settle;
+        self.changed = false;
+        self.unsettled = false;
+    }
+
+    /// Ends a scan: forgets the files that were not seen in it. Tells whether anything changed.
+    pub(super) fn finish(&mut self) -> bool {
+        let before = self.files.len();
+        self.files.retain(|path, _| self.seen.contains(path));
+        self.changed || self.files.len() != before
+    }
+
+    /// Whether the scan left files alone that need another look.
+    pub(super) fn unsettled(&self) -> bool {
+        self.unsettled || self.files.values().any(|file| file.stamp.is_none())
+    }
+
+    /// The last good objects of a file.
+    pub(super) fn objects(&self, path: &Path) -> &[Parsed] {
+        self.files.get(path).map_or(&[], |file| &file.objects)
+    }
+
+    /// What is wrong with files of this scan.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let problem = |(path, file): (&PathBuf, &File)| {
+            let reason = file.problem.clone()?;
+            self.seen.contains(path).then(|| Problem { place: path.display().to_string(), reason })
+        };
+        self.files.iter().filter_map(problem).collect()
+    }
+
+    /// Reads those of `paths` that changed, on all processors.
+    pub(super) fn read_all(&mut self, paths: &[PathBuf], being_written: &dyn Fn(&Path) -> bool) {
+        let mut jobs = Vec::new();
+        for path in paths {
+            self.seen.insert(path.clone());
+            match self.wanted(path, being_written) {
+                Wanted::No => {}
+                Wanted::Later => self.unsettled = true,
+                Wanted::Read(stamp) => {
+                    let digest = self.files.get(path).and_then(|file| file.digest);
+                    jobs.push((path, stamp, digest));
+                }
+            }
+        }
+        let results = parallel::map(&jobs, |(path, _, digest)| parse_file(path, *digest));
+        for ((path, stamp, _), contents) in jobs.into_iter().zip(results) {
+            self.keep(path, stamp, contents);
+        }
+    }
+
+    /// Reads a manifest if it is there and changed. That it is not there is no problem.
+    pub(super) fn read_if_there(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
+        if path.exists() {
+            self.read_all(&[path.to_owned()], being_written);
+        }
+    }
+
+    /// Reads a file that is no manifest. It has to be there.
+    pub(super) fn read_plain(
+        &mut self,
+        path: &Path,
+        being_written: &dyn Fn(&Path) -> bool,
+    ) -> Result<Bytes, ReadError> {
+        self.seen.insert(path.to_owned());
+        match self.wanted(path, being_written) {
+            Wanted::No => {}
+            Wanted::Later => self.unsettled = true,
+            Wanted::Read(stamp) => {
+                let result = read(path);
+                let file = self.files.entry(path.to_owned()).or_default();
+                file.stamp = stamp;
+                match result {
+                    Ok(bytes) => {
+                        self.changed |= file.plain.as_deref() != Some(&bytes[..]);
+                        file.plain = Some(bytes.into());
+                        file.problem = None;
+                    }
+                    Err(error) => file.problem = Some(error.to_string()),
+                }
+            }
+        }
+        let Some(file) = self.files.get(path) else {
+            return Err(ReadError { reason: "is being written".to_owned(), last_good: None });
+        };
+        match (&file.problem, &file.plain) {
+            (None, Some(bytes)) => Ok(bytes.clone()),
+            (problem, last_good) => Err(ReadError {
+                reason: problem.clone().unwrap_or_default(),
+                last_good: last_good.clone(),
+            }),
+        }
+    }
+
+    fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Wanted {
+        let known = self.files.get(path).map(|file| file.stamp);
+        let Ok(metadata) = std::fs::metadata(path) else {
+            // Reading it tells what is wrong.
+            return Wanted::Read(None);
+        };
+        let stamp = Stamp::of(&metadata);
+        if known == Some(Some(stamp)) {
+            return Wanted::No;
+        }
+        let age = metadata.modified().ok().and_then(|time| self.now.duration_since(time).ok());
+        let fresh = age.is_some_and(|age| age < self.settle);
+        if !self.settle.is_zero() && (fresh || being_written(path)) {
+            return Wanted::Later;
+        }
+        let racy = age.is_none_or(|age| age < Duration::from_millis(20));
+        Wanted::Read((!racy).then_some(stamp))
+    }
+
+    fn keep(&mut self, path: &Path, stamp: Option<Stamp>, contents: Contents) {
+        let file = self.files.entry(path.to_owned()).or_default();
+        file.stamp = stamp;
+        let Contents::Changed { digest, result } = contents else { return };
+        file.digest = digest;
+        let result = match result {
+            // An editor or `cp` empties a file before it writes; to take objects away, the file
+            // is deleted.
+            Ok(objects) if objects.is_empty() && !file.objects.is_empty() => {
+                Err("is empty now; delete the file to remove its objects".to_owned())
+            }
+            // What never held an object and does not look like a manifest is no concern of ours.
+            Err(_) if file.objects.is_empty() && !named_as_manifest(path) => Ok(Vec::new()),
+            other => other,
+        };
+        match result {
+            Ok(objects) => {
+                self.changed |= !(objects.is_empty() && file.objects.is_empty());
+                file.objects = objects;
+                file.problem = None;
+            }
+            Err(reason) => file.problem = Some(reason),
+        }
+    }
+}
+
+/// All files of a tree in the order of their paths, links followed, hidden files and folders left
+/// out (kubelet keeps its own copies of mounted files in those).
+pub(super) fn list(root: &Path) -> io::Result<Vec<PathBuf>> {
+    fn walk(
+        folder: &Path,
+        depth: usize,
+        visited: &mut HashSet<(u64, u64)>,
+        found: &mut Vec<PathBuf>,
+    ) -> io::Result<()> {
+        let mut entries = std::fs::read_dir(folder)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<Vec<_>>>()?;
+        entries.sort();
+        for path in entries {
+            let hidden = path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+            // A file that is gone again, or a link to nowhere, is no entry.
+            let Ok(metadata) = std::fs::metadata(&path) else { continue };
+            if hidden {
+                continue;
+            }
+            if metadata.is_file() {
+                found.push(path);
+            } else if metadata.is_dir()
+                && depth < MAX_DEPTH
+                && visited.insert((metadata.dev(), metadata.ino()))
+            {
+                match walk(&path, depth + 1, visited, found) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+    let mut found = Vec::new();
+    walk(root, 0, &mut HashSet::new(), &mut found)?;
+    Ok(found)
+}
+
+fn named_as_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| {
+        ["yaml", "yml", "json"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(io::Error::other(format!("is larger than {} MiB", MAX_FILE >> 20)));
+    }
+    std::fs::read(path)
+}
+
+enum Contents {
+    Same,
+    Changed { digest: Option<u64>, result: Result<Vec<Parsed>, String> },
+}
+
+/// Reads and parses a file, unless its bytes still hash to `known`.
+fn parse_file(path: &Path, known: Option<u64>) -> Contents {
+    let bytes = match read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => return Contents::Changed { digest: None, result: Err(error.to_string()) },
+    };
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes);
+    let digest = Some(hasher.finish());
+    if digest == known {
+        return Contents::Same;
+    }
+    let result = if named_as_manifest(path) || manifest::may_be_manifest(&bytes) {
+        manifest::parse(&bytes)
+            .map(|objects| objects.into_iter().map(Parsed::from).collect())
+            .map_err(|error| error.to_string())
+    } else {
+        Ok(Vec::new())
+    };
+    Contents::Changed { digest, result }
+}

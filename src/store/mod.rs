@@ -1,0 +1,3 @@
+//! Where decisions are written: files now, a cluster's objects by the same plans.
+
+pub mod files;

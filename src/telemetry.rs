@@ -1,0 +1,7 @@
+//! Logs and metrics.
+
+mod logs;
+mod metrics;
+
+pub use logs::{Verbosity, init as init_logs};
+pub use metrics::{HandshakeFailure, Metrics, PoolLabel};

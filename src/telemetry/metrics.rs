@@ -1,0 +1,238 @@
+//! What the server counts, in the OpenMetrics format that Prometheus reads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::ignition::SpecVersion;
+
+/// A pool as a label's value. Names that are no pool's share one, so that whoever asks for
+/// made-up names cannot fill the memory with them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PoolLabel {
+    /// A pool that there is.
+    Known(Arc<str>),
+    /// Any other name.
+    Unknown,
+}
+
+impl EncodeLabelValue for PoolLabel {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        match self {
+            Self::Known(name) => (&**name).encode(encoder),
+            Self::Unknown => "<unknown>".encode(encoder),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    pool: PoolLabel,
+    /// The spec version asked for, `none` where none could be served.
+    spec: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: PoolLabel,
+}
+
+/// Why a TLS handshake came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum HandshakeFailure {
+    /// It took too long.
+    Timeout,
+    /// The client spoke no TLS, or none that is allowed here, or did not trust the certificate.
+    Tls,
+    /// The connection broke.
+    Connection,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HandshakeLabels {
+    reason: HandshakeFailure,
+}
+
+/// All metrics, and the registry that writes them out.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    /// Bytes of Ignition configs that were handed to the network.
+    pub response_bytes: Counter,
+    handshake_failures: Family<HandshakeLabels, Counter>,
+    /// Connections that are open now, both ports.
+    pub connections: Gauge,
+    /// Connections refused a place within the limit for a while, because all were taken.
+    pub connections_waited: Counter,
+    render_seconds: Histogram,
+    render_failures: Family<PoolLabels, Counter>,
+    certificate_expiry: Gauge,
+    /// Pairs that were not taken over because they could not be read or did not match.
+    pub certificate_failures: Counter,
+    inputs_changed: Gauge,
+    inputs_age: Gauge<f64, AtomicU64>,
+    /// Files or objects that cannot be read now.
+    pub input_problems: Gauge<i64, AtomicI64>,
+    /// Times that a file or object could not be read.
+    pub input_failures: Counter,
+}
+
+impl Metrics {
+    /// Makes all metrics, at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("mcs"),
+            requests: Family::default(),
+            response_bytes: Counter::default(),
+            handshake_failures: Family::default(),
+            connections: Gauge::default(),
+            connections_waited: Counter::default(),
+            render_seconds: Histogram::new([
+                0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+            ]),
+            render_failures: Family::default(),
+            certificate_expiry: Gauge::default(),
+            certificate_failures: Counter::default(),
+            inputs_changed: Gauge::default(),
+            inputs_age: Gauge::default(),
+            input_problems: Gauge::default(),
+            input_failures: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "requests",
+            "Requests for a pool's config, by pool, Ignition spec version and status",
+            self.requests.clone(),
+        );
+        registry.register(
+            "response_bytes",
+            "Bytes of configs handed to the network",
+            self.response_bytes.clone(),
+        );
+        registry.register(
+            "handshake_failures",
+            "TLS handshakes that failed, by reason",
+            self.handshake_failures.clone(),
+        );
+        registry.register("connections", "Connections that are open", self.connections.clone());
+        registry.register(
+            "connections_waited",
+            "Connections that had to wait because as many as allowed were open",
+            self.connections_waited.clone(),
+        );
+        registry.register(
+            "render_duration_seconds",
+            "Time to render one config in one version",
+            self.render_seconds.clone(),
+        );
+        registry.register(
+            "render_failures",
+            "Configs that could not be rendered, by pool",
+            self.render_failures.clone(),
+        );
+        registry.register(
+            "certificate_expiry_timestamp_seconds",
+            "When the serving certificate, or a CA sent with it, expires; the earliest",
+            self.certificate_expiry.clone(),
+        );
+        registry.register(
+            "certificate_reload_failures",
+            "Certificate and key files that were not taken over",
+            self.certificate_failures.clone(),
+        );
+        registry.register(
+            "inputs_changed_timestamp_seconds",
+            "When the inputs changed last",
+            self.inputs_changed.clone(),
+        );
+        registry.register(
+            "inputs_age_seconds",
+            "Time since the inputs changed",
+            self.inputs_age.clone(),
+        );
+        registry.register(
+            "input_problems",
+            "Files or objects that cannot be read now",
+            self.input_problems.clone(),
+        );
+        registry.register(
+            "input_failures",
+            "Files or objects that turned out unreadable",
+            self.input_failures.clone(),
+        );
+    }
+
+    /// The counter for one outcome of a request. Look it up once where the outcome repeats.
+    #[must_use]
+    pub fn requests(&self, pool: PoolLabel, spec: Option<SpecVersion>, status: u16) -> Counter {
+        let spec = spec.map_or("none", SpecVersion::as_str);
+        self.requests.get_or_create_owned(&RequestLabels { pool, spec, status })
+    }
+
+    /// Counts a handshake that failed.
+    pub fn handshake_failed(&self, reason: HandshakeFailure) {
+        self.handshake_failures.get_or_create(&HandshakeLabels { reason }).inc();
+    }
+
+    /// Counts a rendering that took `duration`.
+    pub fn rendered(&self, duration: Duration) {
+        self.render_seconds.observe(duration.as_secs_f64());
+    }
+
+    /// Counts a rendering that failed.
+    pub fn render_failed(&self, pool: &Arc<str>) {
+        let pool = PoolLabel::Known(Arc::clone(pool));
+        self.render_failures.get_or_create(&PoolLabels { pool }).inc();
+    }
+
+    /// Notes when the certificates that are served now expire, in seconds since 1970.
+    pub fn certificate_expires(&self, timestamp: i64) {
+        self.certificate_expiry.set(timestamp);
+    }
+
+    /// Notes that the inputs changed.
+    pub fn inputs_changed(&self, now: SystemTime) {
+        self.inputs_changed.set(unix_seconds(now).try_into().unwrap_or(i64::MAX));
+    }
+
+    /// All metrics as text.
+    ///
+    /// # Errors
+    /// None that a `String` can cause.
+    pub fn encode(&self, now: SystemTime) -> Result<String, std::fmt::Error> {
+        let changed = u64::try_from(self.inputs_changed.get()).unwrap_or(0);
+        if changed > 0 {
+            let since = UNIX_EPOCH + Duration::from_secs(changed);
+            let age = now.duration_since(since).unwrap_or_default();
+            self.inputs_age.set(age.as_secs_f64());
+        }
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn unix_seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |duration| duration.as_secs())
+}
