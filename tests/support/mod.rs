@@ -3,6 +3,7 @@
 //! Ignition.
 #![allow(dead_code, reason = "every test crate compiles all of it and uses its own part")]
 
+pub(crate) mod contract;
 pub(crate) mod http;
 pub(crate) mod ignition_equal;
 pub(crate) mod machine;
