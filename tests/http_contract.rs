@@ -1,0 +1,163 @@
+//! What both ports answer to any method, path and Accept header, on the sample cluster.
+
+mod support;
+
+use std::fs;
+
+use serde_json::{Value, json};
+use support::contract::{self, VERSIONS, broken_rules};
+use support::http::Client;
+use support::in_repository;
+use support::server::Server;
+
+const POOLS: [&str; 3] = ["edge", "master", "worker"];
+
+fn sample_cluster() -> Server {
+    Server::serve(&in_repository("ignition-fixtures"), &[])
+}
+
+/// TLS first.
+fn ports(server: &Server) -> [Client; 2] {
+    [server.tls(), server.plain()]
+}
+
+#[test]
+fn both_ports_keep_the_contract_for_every_method_and_path() {
+    let server = sample_cluster();
+    let long_name = format!("/config/{}", "a".repeat(300));
+    let targets = [
+        "/",
+        "/config",
+        "/config/",
+        "/config//",
+        "/config/master",
+        "/config/master/",
+        "/config/master//",
+        "/config/master?x=1",
+        "/config/master/?x=1",
+        "/config/worker",
+        "/config/edge",
+        "/config/%65dge",
+        "/config/%6D%61%73%74%65%72",
+        "/config/nope",
+        "/config/Master",
+        "/config/master%00",
+        "/config/master%20",
+        "/config/%",
+        "/config/%zz",
+        "/config/%ff",
+        "/config/a/master",
+        "/config/master/a",
+        "/config/..%2fmaster",
+        "/config/%2Fmaster",
+        "/config/master%2f",
+        "/config//master",
+        "//config/master",
+        "/config/../config/master",
+        "/config/./master",
+        "/CONFIG/master",
+        "/healthz",
+        "/healthz/",
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/debug/pprof/",
+        &long_name,
+    ];
+    let mut broken = Vec::new();
+    for client in ports(&server) {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
+            for target in targets {
+                broken.extend(broken_rules(&client, method, target, &POOLS));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_pool_is_served_in_every_spec_on_both_ports_alike() {
+    let server = sample_cluster();
+    let [tls, plain] = ports(&server);
+    for pool in POOLS {
+        for version in VERSIONS {
+            let answer = contract::config(&tls, pool, version);
+            assert_eq!(answer.status, 200, "{pool} in {version}: {answer:?}");
+            assert_eq!(answer.json()["ignition"]["version"], version, "{pool}");
+            let other = contract::config(&plain, pool, version);
+            assert_eq!(answer.comparable_headers(), other.comparable_headers());
+            assert_eq!(answer.body, other.body, "{pool} in {version}");
+        }
+    }
+}
+
+#[test]
+fn the_first_servable_version_of_an_accept_header_is_served() {
+    let server = sample_cluster();
+    let json = "application/vnd.coreos.ignition+json";
+    for (accept, served) in [
+        ("*/*".to_owned(), Some("2.2.0")),
+        (String::new(), Some("2.2.0")),
+        (",,,".to_owned(), Some("2.2.0")),
+        (json.to_owned(), Some("2.2.0")),
+        (format!("{json};version=3.4"), Some("2.2.0")),
+        (format!("{json};version=v3.4.0"), Some("2.2.0")),
+        ("application/vnd.coreos.ignition+yaml;version=3.3.0".to_owned(), Some("2.2.0")),
+        (format!("{json};version=2.4.0"), Some("2.2.0")),
+        (format!("{json};version=3.0.0"), Some("3.0.0")),
+        (format!("{json};version=3.4.9"), Some("3.4.0")),
+        (format!("{json};version=3.4.0-experimental, */*;q=0.1"), Some("3.4.0")),
+        (format!("{json};version=3.6.0"), Some("3.6.0")),
+        (format!("{json};version=3.41.0"), Some("3.6.0")),
+        (format!("{json};version=3.1.0;q=0.3, {json};version=3.2.0;q=0.9"), Some("3.2.0")),
+        (format!("{json};version=3.1.0;q=0.5, {json};version=3.2.0;q=0.5"), Some("3.1.0")),
+        (format!("{json};version=9.0.0, {json};version=3.1.0;q=0.5"), Some("3.1.0")),
+        (format!("{json};version=9.0.0, {json};version=1.0.0"), None),
+        (format!("{json};version=2.1.0, */*;q=0.1"), None),
+        (format!("{json};version=4.0.0"), None),
+    ] {
+        for client in ports(&server) {
+            let answer = client.request("GET", "/config/master", &[("Accept", &accept)]);
+            let Some(version) = served else {
+                assert_eq!(answer.status, 400, "{accept}: {answer:?}");
+                let line = String::from_utf8_lossy(&answer.body);
+                assert_eq!(line.trim_end().lines().count(), 1, "{accept}: {line}");
+                assert!(line.contains("2.2.0") && line.contains("3.0.0"), "{accept}: {line}");
+                continue;
+            };
+            assert_eq!(answer.status, 200, "{accept}: {answer:?}");
+            assert_eq!(answer.json()["ignition"]["version"], version, "{accept}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let configuration = json!({"configuration": {"name": "rendered-new"}, "updatedMachineCount": 1});
+    let group = "machineconfiguration.openshift.io/v1";
+    for (file, manifest) in [
+        ("pool.json", json!({"apiVersion": group, "kind": "MachineConfigPool",
+            "metadata": {"name": "new"}, "spec": configuration, "status": configuration})),
+        ("config.json", json!({"apiVersion": group, "kind": "MachineConfig",
+            "metadata": {"name": "rendered-new"},
+            "spec": {"config": {"ignition": {"version": "3.6.0"}, "storage": {"files": [
+                {"path": "/etc/new", "contents": {"source": "data:,new"}}]}}}})),
+        ("controller.json", json!({"apiVersion": group, "kind": "ControllerConfig",
+            "metadata": {"name": "machine-config-controller"}, "spec": {}})),
+    ] {
+        fs::write(folder.path().join(file), manifest.to_string()).expect("a writable folder");
+    }
+    fs::copy(in_repository("ignition-fixtures/kubeconfig.yaml"), folder.path().join("k.yaml"))
+        .expect("the sample kubeconfig");
+    let server = Server::serve(folder.path(), &[]);
+    for version in VERSIONS {
+        let answer = contract::config(&server.tls(), "new", version);
+        assert_eq!(answer.status, 200, "{version}: {answer:?}");
+        let config = answer.json();
+        assert_eq!(config["ignition"]["version"], version);
+        let files = config["storage"]["files"].as_array().expect("files");
+        let has = |file: &Value| file["path"] == "/etc/new";
+        assert!(files.iter().any(has), "{version}: {config}");
+    }
+}

@@ -1,0 +1,94 @@
+//! The HTTP contract's rules, said once more for the tests.
+
+use super::http::{Client, Response};
+
+/// The specs that a config can be asked for in.
+pub(crate) const VERSIONS: [&str; 8] =
+    ["2.2.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0", "3.6.0"];
+
+/// The header by which a machine asks for one spec alone.
+pub(crate) fn accept(version: &str) -> String {
+    format!("application/vnd.coreos.ignition+json;version={version}")
+}
+
+/// A pool's config in one spec.
+pub(crate) fn config(client: &Client, pool: &str, version: &str) -> Response {
+    client.request("GET", &format!("/config/{pool}"), &[("Accept", &accept(version))])
+}
+
+/// The status that a method gets at a target from a server of these pools.
+pub(crate) fn status(method: &str, target: &str, pools: &[&str]) -> u16 {
+    match known_path(target, pools) {
+        None => 404,
+        Some(_) if !matches!(method, "GET" | "HEAD") => 405,
+        Some(status) => status,
+    }
+}
+
+/// What GET gets at a path that there is.
+fn known_path(target: &str, pools: &[&str]) -> Option<u16> {
+    let path = target.split('?').next().unwrap_or_default();
+    if matches!(path, "/healthz" | "/livez" | "/readyz") {
+        return Some(200);
+    }
+    let segment = path.strip_prefix("/config/")?;
+    let segment = segment.strip_suffix('/').unwrap_or(segment);
+    let pool: Vec<u8> = percent_encoding::percent_decode_str(segment).collect();
+    if pool.is_empty() || pool.contains(&b'/') {
+        return None;
+    }
+    let known = pools.iter().any(|name| name.as_bytes() == pool);
+    Some(if known { 200 } else { 503 })
+}
+
+/// Sends one request and says what about its answer breaks the contract.
+pub(crate) fn broken_rules(
+    client: &Client,
+    method: &str,
+    target: &str,
+    pools: &[&str],
+) -> Vec<String> {
+    let expected = status(method, target, pools);
+    let answer = client.request(method, target, &[]);
+    let mut rules: Vec<(bool, &str)> = vec![
+        (answer.status == expected, "another status"),
+        (answer.header("location").is_none(), "a redirection"),
+        (answer.header("content-length").is_some(), "no Content-Length"),
+    ];
+    let is_config = expected == 200 && target.starts_with("/config/");
+    if is_config {
+        rules.push((answer.header("content-type") == Some("application/json"), "another type"));
+        let tag = answer.header("etag").unwrap_or_default();
+        let strong = tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"');
+        rules.push((strong, "no strong ETag"));
+    } else if expected == 200 {
+        rules.push((answer.body.is_empty(), "a body"));
+    }
+    if expected == 503 {
+        rules.push((answer.header("retry-after") == Some("5"), "no Retry-After: 5"));
+    }
+    if expected == 503 && method == "GET" {
+        let line = String::from_utf8_lossy(&answer.body);
+        let one_line = !line.trim().is_empty() && line.trim_end().lines().count() == 1;
+        rules.push((one_line, "not one line that says why"));
+        let plain = answer.header("content-type").is_some_and(|t| t.starts_with("text/plain"));
+        rules.push((plain, "not plain text"));
+    }
+    if expected == 405 {
+        let mut allowed: Vec<&str> =
+            answer.header("allow").unwrap_or_default().split(',').map(str::trim).collect();
+        allowed.sort_unstable();
+        rules.push((allowed == ["GET", "HEAD"], "another Allow"));
+    }
+    if method == "HEAD" {
+        let get = client.request("GET", target, &[]);
+        rules.push((answer.body.is_empty(), "a body"));
+        let same = answer.comparable_headers() == get.comparable_headers();
+        rules.push((same && answer.status == get.status, "not what GET answers"));
+    }
+    rules
+        .into_iter()
+        .filter(|(holds, _)| !holds)
+        .map(|(_, fault)| format!("{method} {target}: {fault}, expected {expected}: {answer:?}"))
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! A blocking HTTP/1.1 client: a request a connection, plain or over TLS.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::DEADLINE;
+
+/// Where requests go, and how.
+#[derive(Clone)]
+pub(crate) struct Client {
+    address: SocketAddr,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// An answer, read to the end of its connection.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    /// Names in lower case, in the order in which they came.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// One connection's two directions.
+pub(crate) trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
+impl Client {
+    pub(crate) fn plain(address: SocketAddr) -> Self {
+        Self { address, tls: None }
+    }
+
+    /// Trusts the certificates of `ca_pem` and none else. Every connection is a full handshake.
+    pub(crate) fn tls(address: SocketAddr, ca_pem: &[u8]) -> Self {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca_pem) {
+            roots.add(certificate.expect("a CA in PEM")).expect("a CA");
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the library's own protocol versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.resumption = rustls::client::Resumption::disabled();
+        Self { address, tls: Some(Arc::new(config)) }
+    }
+
+    /// A connection, with the handshake done when it is one over TLS.
+    pub(crate) fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        let mut socket = TcpStream::connect_timeout(&self.address, DEADLINE)?;
+        socket.set_read_timeout(Some(DEADLINE))?;
+        socket.set_write_timeout(Some(DEADLINE))?;
+        socket.set_nodelay(true)?;
+        let Some(config) = &self.tls else {
+            return Ok(Box::new(socket));
+        };
+        let name = ServerName::try_from("localhost").expect("a host name");
+        let mut connection =
+            ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket)?;
+        }
+        Ok(Box::new(StreamOwned::new(connection, socket)))
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Response {
+        self.request("GET", target, &[])
+    }
+
+    /// Fails the test when there is no answer.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+    ) -> Response {
+        self.try_request(method, target, headers)
+            .unwrap_or_else(|error| panic!("{method} {target} at {}: {error}", self.address))
+    }
+
+    pub(crate) fn try_request(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&str, &str)],
+    ) -> io::Result<Response> {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("Connection: close\r\n\r\n");
+        self.exchange(head.as_bytes())
+    }
+
+    /// Sends these bytes and reads the one answer that they get. For HEAD too: an answer ends
+    /// where its connection does, and a body that falls short of its length is an error.
+    pub(crate) fn exchange(&self, request: &[u8]) -> io::Result<Response> {
+        let mut stream = self.connect()?;
+        stream.write_all(request)?;
+        stream.flush()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let response = Response::parse(&answer)?;
+        let promised = response.header("content-length").and_then(|n| n.parse::<usize>().ok());
+        if !request.starts_with(b"HEAD ") && promised.is_some_and(|n| n != response.body.len()) {
+            return Err(io::Error::other(format!(
+                "{} bytes of body where {promised:?} were promised",
+                response.body.len()
+            )));
+        }
+        Ok(response)
+    }
+}
+
+impl Response {
+    /// Reads a whole answer: everything after the head is body.
+    pub(crate) fn parse(answer: &[u8]) -> io::Result<Self> {
+        let malformed = || io::Error::other(format!("no HTTP answer: {}", answer.escape_ascii()));
+        let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(malformed)?;
+        let head = std::str::from_utf8(&answer[..end]).map_err(|_| malformed())?;
+        let mut lines = head.split("\r\n");
+        let status = lines
+            .next()
+            .and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok())
+            .ok_or_else(malformed)?;
+        let headers = lines
+            .map(|line| {
+                let (name, value) = line.split_once(':').ok_or_else(malformed)?;
+                Ok((name.to_ascii_lowercase(), value.trim().to_owned()))
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self { status, headers, body: answer[end + 4..].to_vec() })
+    }
+
+    /// The value of the one header of this name, in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut found = self.headers.iter().filter(|(n, _)| n == name);
+        let (_, value) = found.next()?;
+        assert!(found.next().is_none(), "{name} comes more than once");
+        Some(value)
+    }
+
+    /// The headers in an order of their own, without the date, which differs from one answer to
+    /// the next.
+    pub(crate) fn comparable_headers(&self) -> Vec<(String, String)> {
+        let mut headers = self.headers.clone();
+        headers.retain(|(name, _)| name != "date");
+        headers.sort();
+        headers
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = &self.body[..self.body.len().min(300)];
+        write!(f, "{} {:?} {}", self.status, self.headers, start.escape_ascii())
+    }
+}

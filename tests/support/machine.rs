@@ -1,0 +1,143 @@
+//! A machine that boots for the first time, as far as a folder can be one: the real Ignition
+//! runs its `fetch` and `files` stages into it.
+//!
+//! Ignition is the one of Debian's `ignition` package, 2.14, which lies in dracut's modules. It
+//! reads spec 3 alone, so no pointer config of spec 2 can be given to it.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use tempfile::TempDir;
+
+use super::wait_for;
+
+const IGNITION: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
+
+/// What an operating system's image brings, so far as Ignition and the sample cluster build on it.
+const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
+                      core:x:1000:1000:Administrator:/var/home/core:/bin/bash\n";
+const SHADOW: &str = "root:*:19000:0:99999:7:::\ncore:*:19000:0:99999:7:::\n";
+const GROUP: &str = "root:x:0:\ncore:x:1000:\n";
+const GSHADOW: &str = "root:*::\ncore:!::\n";
+const HOSTS: &str = "127.0.0.1 localhost\n";
+
+/// A machine's disk, and beside it what Ignition keeps between its stages.
+pub(crate) struct Machine {
+    folder: TempDir,
+}
+
+impl Machine {
+    /// One with an operating system on it that has never booted.
+    pub(crate) fn new() -> Self {
+        assert!(
+            rustix::process::geteuid().is_root(),
+            "Ignition gives files to other users, which takes root: run tests/run"
+        );
+        assert!(Path::new(IGNITION).exists(), "no {IGNITION}: tests/run installs it");
+        let machine = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        // Ignition writes a user's keys as that user, who has to get there.
+        fs::set_permissions(machine.folder.path(), Permissions::from_mode(0o755)).expect("chmod");
+        for (path, text) in [
+            ("etc/passwd", PASSWD),
+            ("etc/shadow", SHADOW),
+            ("etc/group", GROUP),
+            ("etc/gshadow", GSHADOW),
+            ("etc/hosts", HOSTS),
+            ("etc/selinux/config", "SELINUX=enforcing\nSELINUXTYPE=targeted\n"),
+            ("etc/selinux/targeted/contexts/files/file_contexts", ""),
+        ] {
+            write(&machine.root().join(path), text, 0o644);
+        }
+        let home = machine.root().join("var/home/core");
+        fs::create_dir_all(&home).expect("a folder");
+        chown(&home, Some(1000), Some(1000)).expect("a new owner");
+        // Labels are between SELinux and the machine's own policy: this one takes the list of
+        // paths and leaves them as they are.
+        let stand_in = machine.folder.path().join("bin/setfiles");
+        write(&stand_in, "#!/bin/sh\nexec cat >/dev/null\n", 0o755);
+        machine
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    /// Where a config lies once it is fetched.
+    pub(crate) fn fetched_config(&self) -> PathBuf {
+        self.folder.path().join("config.json")
+    }
+
+    /// Boots from a pointer config: both stages, each of which has to succeed.
+    pub(crate) fn boot(&self, pointer: &str) {
+        for stage in ["fetch", "files"] {
+            let mut run = self.start(stage, pointer);
+            let status = run.ended();
+            assert!(status.success(), "the {stage} stage: {status}\n{}", run.log());
+        }
+    }
+
+    /// Starts one stage and returns without waiting for it.
+    pub(crate) fn start(&self, stage: &str, pointer: &str) -> Stage {
+        let at = self.folder.path();
+        let config = at.join("pointer.ign");
+        fs::write(&config, pointer).expect("a writable folder");
+        let log = at.join(format!("{stage}.log"));
+        let file = File::create(&log).expect("a log file");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let child = Command::new(IGNITION)
+            .args(["-platform", "file", "-stage", stage, "-log-to-stdout"])
+            .arg("-root")
+            .arg(self.root())
+            .arg("-config-cache")
+            .arg(self.fetched_config())
+            .arg("-state-file")
+            .arg(at.join("state.json"))
+            .arg("-neednet")
+            .arg(at.join("neednet"))
+            .env("IGNITION_CONFIG_FILE", &config)
+            .env("PATH", format!("{}:{path}:/usr/sbin:/sbin", at.join("bin").display()))
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a second handle"))
+            .stderr(file)
+            .spawn()
+            .expect("Ignition");
+        Stage { child, log }
+    }
+}
+
+/// A stage under way. It ends with this value.
+pub(crate) struct Stage {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Stage {
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).expect("Ignition's log")
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child of this process").is_none()
+    }
+
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        wait_for("Ignition to end", || child.try_wait().expect("a child of this process"))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
+    fs::create_dir_all(path.parent().expect("a path in a folder")).expect("a folder");
+    fs::write(path, text).expect("a writable folder");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
+}

@@ -1,0 +1,37 @@
+//! What the black-box tests share: the built binary as a process, a small HTTP client, the
+//! manifests as values, the comparison of two configs, and machines that boot with the real
+//! Ignition.
+#![allow(dead_code, reason = "every test crate compiles all of it and uses its own part")]
+
+pub(crate) mod contract;
+pub(crate) mod http;
+pub(crate) mod ignition_equal;
+pub(crate) mod machine;
+pub(crate) mod manifests;
+pub(crate) mod pair;
+pub(crate) mod resource;
+pub(crate) mod server;
+pub(crate) mod tree;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Long enough for a busy machine with two cores, short enough to end a hopeless run.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A path below the crate's top folder.
+pub(crate) fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Asks until there is an answer. Panics with what was waited for once the deadline is past.
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

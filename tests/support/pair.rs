@@ -1,0 +1,40 @@
+//! Serving pairs for the commands that do not make their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
+
+/// A self-signed pair for `localhost`, in files.
+pub(crate) struct Pair {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// What a client trusts.
+    pub(crate) pem: String,
+}
+
+impl Pair {
+    /// Makes `tls.crt` and `tls.key` in `folder`, where each takes the place of an older one in
+    /// one step.
+    pub(crate) fn make(folder: &Path, common_name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let mut params =
+            CertificateParams::new(["localhost".to_owned()]).expect("a subject alternative name");
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2119, 12, 31);
+        params.use_authority_key_identifier_extension = true;
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        let pair =
+            Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), pem };
+        replace(&pair.key, &key.serialize_pem());
+        replace(&pair.certificate, &pair.pem);
+        pair
+    }
+}
+
+fn replace(path: &Path, text: &str) {
+    let next = path.with_extension("next");
+    fs::write(&next, text).expect("a writable folder");
+    fs::rename(&next, path).expect("a rename in one folder");
+}

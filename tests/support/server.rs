@@ -1,0 +1,173 @@
+//! The built binary as a process of its own.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::http::Client;
+use super::wait_for;
+
+/// A running server. It ends with this value, and its log is shown when the test has failed.
+pub(crate) struct Server {
+    child: Child,
+    secure: SocketAddr,
+    insecure: SocketAddr,
+    metrics: SocketAddr,
+    folder: TempDir,
+}
+
+impl Server {
+    /// `serve` on a folder of manifests, with certificates of its own. Returns once it is ready.
+    pub(crate) fn serve(manifests: &Path, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = binary();
+        command.arg("serve").arg(manifests);
+        command.arg("--state-dir").arg(folder.path().join("state"));
+        command.args(["--host", "localhost"]).args(flags);
+        Self::start(command, folder).until_ready()
+    }
+
+    /// `bootstrap` on a folder in the layout that the command wants. Returns once it answers.
+    pub(crate) fn bootstrap(base: &Path, certificate: &Path, key: &Path, flags: &[&str]) -> Self {
+        let mut command = binary();
+        command.arg("bootstrap").arg("--server-basedir").arg(base);
+        command.arg("--cert").arg(certificate).arg("--key").arg(key).args(flags);
+        Self::start(command, tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// Returns once it answers.
+    fn start(mut command: Command, folder: TempDir) -> Self {
+        let [secure, insecure, metrics] = free_ports();
+        let log = File::create(folder.path().join("log")).expect("a log file");
+        let child = command
+            .args(["--listen-address", "127.0.0.1"])
+            .args(["--secure-port", &secure.port().to_string()])
+            .args(["--insecure-port", &insecure.port().to_string()])
+            .args(["--metrics-address", &metrics.to_string()])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the built binary");
+        let mut server = Self { child, secure, insecure, metrics, folder };
+        let answers = Client::plain(insecure);
+        wait_for("the server to be up", || {
+            if let Some(status) = server.child.try_wait().expect("a child of this process") {
+                panic!("the server ended with {status}:\n{}", server.log());
+            }
+            answers.try_request("GET", "/healthz", &[]).ok().filter(|r| r.status == 200)
+        });
+        server
+    }
+
+    /// Waits until `/readyz` answers 200.
+    pub(crate) fn until_ready(self) -> Self {
+        let client = self.plain();
+        wait_for("the server to be ready", || {
+            client.try_request("GET", "/readyz", &[]).ok().filter(|r| r.status == 200)
+        });
+        self
+    }
+
+    /// The port for TLS.
+    pub(crate) fn secure(&self) -> SocketAddr {
+        self.secure
+    }
+
+    /// The port without TLS.
+    pub(crate) fn insecure(&self) -> SocketAddr {
+        self.insecure
+    }
+
+    /// What `serve` made: certificates and pointer configs.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// The CA that `serve` made.
+    pub(crate) fn ca(&self) -> Vec<u8> {
+        fs::read(self.state().join("ca.crt")).expect("the server's CA")
+    }
+
+    pub(crate) fn plain(&self) -> Client {
+        Client::plain(self.insecure)
+    }
+
+    /// Over TLS, trusting the CA that `serve` made.
+    pub(crate) fn tls(&self) -> Client {
+        Client::tls(self.secure, &self.ca())
+    }
+
+    pub(crate) fn metrics(&self) -> Client {
+        Client::plain(self.metrics)
+    }
+
+    /// All that it has written to standard output and standard error.
+    pub(crate) fn log(&self) -> String {
+        let log = fs::read(self.folder.path().join("log")).expect("the log file");
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child of this process").is_none()
+    }
+
+    /// Sends SIGTERM.
+    pub(crate) fn terminate(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::TERM).expect("a process that is still there");
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        wait_for("the server to end", || child.try_wait().expect("a child of this process"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server's log:\n{}", self.log());
+        }
+    }
+}
+
+/// The binary under test, with no command yet.
+pub(crate) fn binary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_machine-config-server"));
+    command.env_remove("RUST_LOG");
+    command
+}
+
+/// Loopback addresses that nobody listens on. They lie below the range that outgoing connections
+/// take theirs from, so a test's many clients do not get in the way.
+fn free_ports<const N: usize>() -> [SocketAddr; N] {
+    const FIRST: u16 = 10_000;
+    const COUNT: u16 = 20_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Each process starts elsewhere, as test crates may run side by side.
+    let start = u16::try_from(std::process::id() * 97 % u32::from(COUNT)).expect("below the count");
+    std::array::from_fn(|_| {
+        (0..COUNT)
+            .find_map(|_| {
+                let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+                let port = FIRST + (start + step) % COUNT;
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                TcpListener::bind(address).is_ok().then_some(address)
+            })
+            .expect("a free port")
+    })
+}
