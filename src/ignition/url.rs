@@ -57,7 +57,7 @@ impl<'a> Url<'a> {
 
     /// The first value of a query parameter.
     pub(super) fn parameter(&self, name: &str) -> Option<String> {
-        let mut pairs = url::form_urlencoded::parse(self.query.as_bytes());
+        let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 }
