@@ -99,10 +99,25 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
         name: name.clone(),
         reason,
     };
+    if !name.is_empty() && !is_object_name(&name) {
+        return Err(malformed("metadata.name is no object's name".to_owned()));
+    }
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
         return Err(malformed("metadata.name is missing".to_owned()));
     }
     serde_json::from_value(value).map_err(|error| malformed(error.to_string()))
+}
+
+/// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
+/// Names become parts of paths and URLs here.
+fn is_object_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
 }
 
 fn type_name(value: &Value) -> &'static str {

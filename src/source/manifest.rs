@@ -107,7 +107,7 @@ mod tests {
     }
 
     const POOL: &str = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: master}\n";
-    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: n}\n";
+    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: ns}\n";
 
     #[test]
     fn several_documents_of_a_file_are_read() {

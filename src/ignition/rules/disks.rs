@@ -60,7 +60,7 @@ fn check_disk(disk: &Disk, spec: Spec, at: &At<'_>) -> Checked {
             return Err(at.item(i).field("label").invalid("is there twice on its disk"));
         }
     }
-    // Up to 3.5 Ignition saw a danger in numbers that are chosen while partitions are deleted.
+    // Ignition dropped this rule in a release that reads 3.6; one that only reads 3.5 still has it.
     let deletes = partitions.iter().any(|partition| partition.should_exist == Some(false));
     if spec <= (3, 5) && deletes && partitions.iter().any(|partition| partition.number == 0) {
         return Err(

@@ -83,6 +83,9 @@ pub(super) fn check(resource: &Resource, spec: Spec, at: &At<'_>) -> Checked {
 
 fn check_headers(resource: &Resource, source: Option<&str>, at: &At<'_>) -> Checked {
     let headers = &resource.http_headers;
+    if headers.is_empty() {
+        return Ok(());
+    }
     for (i, header) in headers.iter().enumerate() {
         if header.name.is_empty() {
             return Err(at.item(i).field("name").invalid("is empty"));
@@ -92,12 +95,9 @@ fn check_headers(resource: &Resource, source: Option<&str>, at: &At<'_>) -> Chec
         }
     }
     all_unique(headers, at, |header| &header.name)?;
-    let takes_headers =
-        source.and_then(Url::parse).is_some_and(|url| url.is("http") || url.is("https"));
-    if headers.is_empty() || takes_headers {
-        Ok(())
-    } else {
-        Err(at.invalid("only go with an http or https source"))
+    match source.and_then(Url::parse) {
+        Some(url) if url.is("http") || url.is("https") => Ok(()),
+        _ => Err(at.invalid("only go with an http or https source")),
     }
 }
 

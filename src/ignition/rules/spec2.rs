@@ -18,7 +18,9 @@ pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {
     let security = ignition.field("security");
     let tls = security.field("tls");
     check_references(&body.ignition.config.append, spec, &config.field("append"))?;
-    check_references(body.ignition.config.replace.as_slice(), spec, &config.field("replace"))?;
+    if let Some(replace) = &body.ignition.config.replace {
+        check_reference(replace, spec, &config.field("replace"))?;
+    }
     let authorities = &body.ignition.security.tls.certificate_authorities;
     check_references(authorities, spec, &tls.field("certificateAuthorities"))?;
 
@@ -78,12 +80,13 @@ fn check_storage(body: &Body, spec: Spec, at: &At<'_>) -> Checked {
 }
 
 fn check_references(references: &[Reference], spec: Spec, at: &At<'_>) -> Checked {
-    for (i, reference) in references.iter().enumerate() {
-        let at = at.item(i);
-        check_source(&reference.source, spec, &at)?;
-        check_hash(reference.verification.hash.as_deref(), spec, &at)?;
-    }
-    Ok(())
+    let mut items = references.iter().enumerate();
+    items.try_for_each(|(i, reference)| check_reference(reference, spec, &at.item(i)))
+}
+
+fn check_reference(reference: &Reference, spec: Spec, at: &At<'_>) -> Checked {
+    check_source(&reference.source, spec, at)?;
+    check_hash(reference.verification.hash.as_deref(), spec, at)
 }
 
 /// A source may be empty, which stands for empty contents.

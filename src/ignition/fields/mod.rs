@@ -1,0 +1,82 @@
+//! Which fields the specs have, and since when.
+//!
+//! One table for spec 3 and one for spec 2, read in both directions: on the way in, what the declared spec does not
+//! know is dropped, as Ignition ignores unknown keys ([`super::conform`]); on the way out, what the spec asked for
+//! does not know is refused by name, or dropped where it says nothing ([`super::fit`]).
+//!
+//! Sources: the pages "Configuration Specification v2.0.0" to "v3.6.0" and "Upgrading Configs".
+
+pub(super) mod spec2;
+pub(super) mod spec3;
+
+/// A spec as (major, minor), with the two that are read but never served: 2.0 and 2.1.
+pub(super) type Spec = (u8, u8);
+
+/// What may stand at a place.
+pub(super) enum Shape {
+    Text,
+    Integer,
+    Flag,
+    Object(&'static [Field]),
+    List(&'static Shape),
+}
+
+/// One field of an object.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    /// The first spec that has it.
+    pub(super) since: Spec,
+    pub(super) shape: Shape,
+    pub(super) idle: Idle,
+}
+
+/// The value at which a field says no more than its absence, so that an older spec can do without it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// None: its presence says something.
+    Never,
+    True,
+    False,
+    /// Whatever its value, the reference server leaves it out.
+    Always,
+}
+
+impl Field {
+    /// This field, which only came with `since`.
+    const fn since(self, since: Spec) -> Self {
+        Self { since, ..self }
+    }
+
+    /// This field, which an older spec can do without when it is `idle`.
+    const fn idle(self, idle: Idle) -> Self {
+        Self { idle, ..self }
+    }
+}
+
+const fn field(name: &'static str, shape: Shape) -> Field {
+    Field { name, since: (2, 0), shape, idle: Idle::Never }
+}
+
+const fn text(name: &'static str) -> Field {
+    field(name, Shape::Text)
+}
+
+const fn integer(name: &'static str) -> Field {
+    field(name, Shape::Integer)
+}
+
+const fn flag(name: &'static str) -> Field {
+    field(name, Shape::Flag)
+}
+
+const fn texts(name: &'static str) -> Field {
+    field(name, Shape::List(&Shape::Text))
+}
+
+const fn object(name: &'static str, fields: &'static [Field]) -> Field {
+    field(name, Shape::Object(fields))
+}
+
+const fn objects(name: &'static str, item: &'static Shape) -> Field {
+    field(name, Shape::List(item))
+}

@@ -1,0 +1,279 @@
+//! Changes of files are followed: what is served is right within a second, and what cannot be read
+//! leaves the last good state.
+
+mod support;
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::contract::config;
+use support::pair::Pair;
+use support::server::Server;
+use support::wait_for;
+
+/// The contract's limit for a change to be served.
+const SOON: Duration = Duration::from_secs(1);
+
+fn pool(name: &str, configuration: &str) -> String {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfigPool",
+        "metadata": {"name": name},
+        "status": {"configuration": {"name": configuration}},
+    })
+    .to_string()
+}
+
+/// A machine config with one file, of so many bytes.
+fn machine_config(name: &str, contents: &str) -> String {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": {
+            "ignition": {"version": "3.4.0"},
+            "storage": {"files": [{"path": "/etc/marker", "contents": {"source": format!("data:,{contents}")}}]},
+        }},
+    })
+    .to_string()
+}
+
+fn write(folder: &Path, file: &str, contents: &str) {
+    fs::write(folder.join(file), contents).expect("a writable folder");
+}
+
+/// Replaces a file as a careful program does.
+fn rename_into(folder: &Path, file: &str, contents: &str) {
+    let temporary = folder.join(format!(".{file}.new"));
+    fs::write(&temporary, contents).expect("a writable folder");
+    fs::rename(temporary, folder.join(file)).expect("a rename within a folder");
+}
+
+/// What the machines of a pool find in `/etc/marker`, or the status.
+fn marker(server: &Server, pool: &str) -> Result<String, u16> {
+    let response = config(&server.plain(), pool, "3.4.0");
+    if response.status != 200 {
+        return Err(response.status);
+    }
+    let config: Value = serde_json::from_slice(&response.body).expect("JSON");
+    let files = config["storage"]["files"].as_array().expect("files");
+    let file = files.iter().find(|file| file["path"] == "/etc/marker").expect("the marker");
+    Ok(file["contents"]["source"].as_str().expect("a source").replacen("data:,", "", 1))
+}
+
+/// Waits until the marker is as expected, and fails if that takes more than a second.
+fn served_soon(server: &Server, pool: &str, expected: &Result<String, u16>) {
+    let changed = Instant::now();
+    wait_for(&format!("{expected:?} from pool {pool}"), || {
+        (marker(server, pool) == *expected).then_some(())
+    });
+    let took = changed.elapsed();
+    assert!(took < SOON, "{expected:?} was served after {took:?}");
+}
+
+fn ok(marker: &str) -> Result<String, u16> {
+    Ok(marker.to_owned())
+}
+
+/// One pool `worker` at config `a`, whose marker is `one`.
+fn cluster() -> (tempfile::TempDir, Server) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "pool.yaml", &pool("worker", "a"));
+    write(folder.path(), "a.yaml", &machine_config("a", "one"));
+    let server = Server::serve(folder.path(), &[]);
+    assert_eq!(marker(&server, "worker"), ok("one"));
+    (folder, server)
+}
+
+fn readiness(server: &Server) -> (u16, String) {
+    let response = server.plain().get("/readyz");
+    (response.status, String::from_utf8(response.body).expect("text"))
+}
+
+fn metric(server: &Server, name: &str) -> f64 {
+    let text = String::from_utf8(server.metrics().get("/metrics").body).expect("text");
+    let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).expect("the metric");
+    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_file_that_is_written_renamed_into_or_removed_is_followed() {
+    let (folder, server) = cluster();
+    write(folder.path(), "a.yaml", &machine_config("a", "two"));
+    served_soon(&server, "worker", &ok("two"));
+    rename_into(folder.path(), "a.yaml", &machine_config("a", "three"));
+    served_soon(&server, "worker", &ok("three"));
+    fs::create_dir(folder.path().join("more")).expect("a new folder");
+    write(&folder.path().join("more"), "extra.json", &pool("extra", "a"));
+    served_soon(&server, "extra", &ok("three"));
+    fs::remove_file(folder.path().join("more/extra.json")).expect("the file");
+    served_soon(&server, "extra", &Err(503));
+}
+
+#[test]
+fn kubelets_swap_of_a_symlinked_folder_is_followed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let version = |number: u32, marker: &str| {
+        let data = folder.path().join(format!("..version_{number}"));
+        fs::create_dir(&data).expect("a new folder");
+        write(&data, "pool.yaml", &pool("worker", "a"));
+        write(&data, "a.yaml", &machine_config("a", marker));
+        let link = folder.path().join("..data_tmp");
+        symlink(data.file_name().expect("a name"), &link).expect("a link");
+        fs::rename(link, folder.path().join("..data")).expect("a rename");
+    };
+    version(1, "one");
+    for file in ["pool.yaml", "a.yaml"] {
+        symlink(format!("..data/{file}"), folder.path().join(file)).expect("a link");
+    }
+    let server = Server::serve(folder.path(), &[]);
+    assert_eq!(marker(&server, "worker"), ok("one"));
+    version(2, "two");
+    served_soon(&server, "worker", &ok("two"));
+    assert!(readiness(&server).0 == 200);
+}
+
+#[test]
+fn a_folder_that_is_replaced_whole_is_followed() {
+    let top = tempfile::tempdir().expect("a temporary folder");
+    for (version, marker) in [("one", "one"), ("two", "two")] {
+        let folder = top.path().join(version);
+        fs::create_dir(&folder).expect("a new folder");
+        write(&folder, "pool.yaml", &pool("worker", "a"));
+        write(&folder, "a.yaml", &machine_config("a", marker));
+    }
+    let current = top.path().join("current");
+    symlink("one", &current).expect("a link");
+    let server = Server::serve(&current, &[]);
+    assert_eq!(marker(&server, "worker"), ok("one"));
+    symlink("two", top.path().join("next")).expect("a link");
+    fs::rename(top.path().join("next"), &current).expect("a rename");
+    served_soon(&server, "worker", &ok("two"));
+}
+
+#[test]
+fn a_file_is_not_read_while_a_program_still_writes_it() {
+    let (folder, server) = cluster();
+    // Cut in the middle it is still YAML, with a shorter marker.
+    let text = "kind: MachineConfig\nmetadata: {name: a}\nspec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - path: /etc/marker\n        contents:\n          source: data:,half";
+    let mut file = fs::File::create(folder.path().join("a.yaml")).expect("a file");
+    file.write_all(text.as_bytes()).expect("a write");
+    file.sync_all().expect("a sync");
+    // Another change shows that the folder was looked at meanwhile.
+    write(folder.path(), "other.yaml", &pool("other", "b"));
+    write(folder.path(), "b.yaml", &machine_config("b", "b"));
+    served_soon(&server, "other", &ok("b"));
+    assert_eq!(marker(&server, "worker"), ok("one"));
+    file.write_all(b"-and-whole\n").expect("a write");
+    drop(file);
+    served_soon(&server, "worker", &ok("half-and-whole"));
+}
+
+#[test]
+fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
+    let (folder, server) = cluster();
+    for broken in ["kind: MachineConfig\nmetadata: {name: a\n", "", "{\"kind\": 1}", "\u{0}"] {
+        write(folder.path(), "a.yaml", broken);
+        let (status, reason) =
+            wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
+        assert_eq!(status, 503);
+        assert!(reason.contains("a.yaml: "), "{broken:?}: {reason:?}");
+        assert_eq!(marker(&server, "worker"), ok("one"));
+        assert!(metric(&server, "mcs_input_problems") > 0.0);
+        wait_for("a log line with file and reason", || {
+            server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml")).then_some(())
+        });
+        write(folder.path(), "a.yaml", &machine_config("a", "one"));
+        wait_for("readiness to come back", || (readiness(&server).0 == 200).then_some(()));
+    }
+    assert!(metric(&server, "mcs_input_failures_total") >= 4.0);
+}
+
+#[test]
+fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
+    let (folder, server) = cluster();
+    let invalid = machine_config("a", "one").replace("/etc/marker", "not-absolute");
+    write(folder.path(), "a.yaml", &invalid);
+    let (_, reason) =
+        wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
+    assert!(reason.contains("pool worker: "), "{reason:?}");
+    assert_eq!(marker(&server, "worker"), ok("one"));
+    fs::remove_file(folder.path().join("a.yaml")).expect("the file");
+    wait_for("readiness to notice", || {
+        readiness(&server).1.contains("machine config a is not there").then_some(())
+    });
+    assert_eq!(marker(&server, "worker"), ok("one"));
+    // A version that was not asked for while it was good has no last good answer.
+    assert_eq!(config(&server.plain(), "worker", "3.1.0").status, 503);
+    write(folder.path(), "a.yaml", &machine_config("a", "two"));
+    served_soon(&server, "worker", &ok("two"));
+}
+
+#[test]
+fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
+    let fill = |marker: &str| {
+        for name in &names {
+            let config = format!("{name}-{marker}");
+            write(folder.path(), &format!("{config}.json"), &machine_config(&config, marker));
+            rename_into(folder.path(), &format!("{name}.json"), &pool(name, &config));
+        }
+    };
+    fill("one");
+    let server = Server::serve(folder.path(), &[]);
+    for name in &names {
+        assert_eq!(marker(&server, name), ok("one"));
+    }
+    fill("two");
+    let changed = Instant::now();
+    for name in &names {
+        wait_for("the new config", || (marker(&server, name) == ok("two")).then_some(()));
+    }
+    let took = changed.elapsed();
+    assert!(took < SOON, "the last of 100 pools was served after {took:?}");
+}
+
+#[test]
+fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (base, served, others) =
+        (folder.path().join("base"), folder.path().join("served"), folder.path().join("others"));
+    for path in [&base, &served, &others] {
+        fs::create_dir(path).expect("a new folder");
+    }
+    write(folder.path(), "kubeconfig", "apiVersion: v1\nkind: Config\n");
+    let kubeconfig = folder.path().join("kubeconfig");
+    let old = Pair::make(&served, "localhost");
+    let new = Pair::make(&others, "localhost");
+    let server = Server::bootstrap(
+        &base,
+        &old.certificate,
+        &old.key,
+        &["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")],
+    );
+    let trusting = |pem: &str| support::http::Client::tls(server.secure(), pem.as_bytes());
+    let (old_pem, new_pem) = (old.pem.clone(), new.pem.clone());
+    assert_eq!(trusting(&old_pem).get("/healthz").status, 200);
+
+    fs::copy(&new.certificate, &old.certificate).expect("a copy");
+    let refused = || trusting(&old_pem).get("/readyz").body;
+    wait_for("readiness to name the pair", || {
+        String::from_utf8_lossy(&refused()).contains("serving pair: ").then_some(())
+    });
+    wait_for("a log line", || {
+        server.log().contains("the key does not belong to the certificate").then_some(())
+    });
+    assert!(metric(&server, "mcs_certificate_reload_failures_total") >= 1.0);
+
+    fs::copy(&new.key, &old.key).expect("a copy");
+    let changed = Instant::now();
+    wait_for("the new pair", || {
+        trusting(&new_pem).try_request("GET", "/healthz", &[]).ok().filter(|r| r.status == 200)
+    });
+    assert!(changed.elapsed() < SOON);
+}
