@@ -158,7 +158,10 @@ fn the_certificates_are_what_their_index_claims() {
         assert_eq!(curve, "1.2.840.10045.3.1.7", "{} is not on P-256", row[0]);
         let validity = certificate.validity();
         let day = |time: x509_parser::time::ASN1Time| time.to_datetime().date().to_string();
-        assert_eq!([day(validity.not_before), day(validity.not_after)], ["2020-01-01", "2119-12-31"]);
+        assert_eq!(
+            [day(validity.not_before), day(validity.not_after)],
+            ["2020-01-01", "2119-12-31"]
+        );
     }
 }
 

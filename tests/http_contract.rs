@@ -66,7 +66,8 @@ fn both_ports_keep_the_contract_for_every_method_and_path() {
     ];
     let mut broken = Vec::new();
     for client in ports(&server) {
-        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"] {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREW"]
+        {
             for target in targets {
                 broken.extend(broken_rules(&client, method, target, &POOLS));
             }
@@ -134,17 +135,27 @@ fn the_first_servable_version_of_an_accept_header_is_served() {
 #[test]
 fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let configuration = json!({"configuration": {"name": "rendered-new"}, "updatedMachineCount": 1});
+    let configuration =
+        json!({"configuration": {"name": "rendered-new"}, "updatedMachineCount": 1});
     let group = "machineconfiguration.openshift.io/v1";
     for (file, manifest) in [
-        ("pool.json", json!({"apiVersion": group, "kind": "MachineConfigPool",
-            "metadata": {"name": "new"}, "spec": configuration, "status": configuration})),
-        ("config.json", json!({"apiVersion": group, "kind": "MachineConfig",
+        (
+            "pool.json",
+            json!({"apiVersion": group, "kind": "MachineConfigPool",
+            "metadata": {"name": "new"}, "spec": configuration, "status": configuration}),
+        ),
+        (
+            "config.json",
+            json!({"apiVersion": group, "kind": "MachineConfig",
             "metadata": {"name": "rendered-new"},
             "spec": {"config": {"ignition": {"version": "3.6.0"}, "storage": {"files": [
-                {"path": "/etc/new", "contents": {"source": "data:,new"}}]}}}})),
-        ("controller.json", json!({"apiVersion": group, "kind": "ControllerConfig",
-            "metadata": {"name": "machine-config-controller"}, "spec": {}})),
+                {"path": "/etc/new", "contents": {"source": "data:,new"}}]}}}}),
+        ),
+        (
+            "controller.json",
+            json!({"apiVersion": group, "kind": "ControllerConfig",
+            "metadata": {"name": "machine-config-controller"}, "spec": {}}),
+        ),
     ] {
         fs::write(folder.path().join(file), manifest.to_string()).expect("a writable folder");
     }

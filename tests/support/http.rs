@@ -75,12 +75,7 @@ impl Client {
     }
 
     /// Fails the test when there is no answer.
-    pub(crate) fn request(
-        &self,
-        method: &str,
-        target: &str,
-        headers: &[(&str, &str)],
-    ) -> Response {
+    pub(crate) fn request(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
         self.try_request(method, target, headers)
             .unwrap_or_else(|error| panic!("{method} {target} at {}: {error}", self.address))
     }

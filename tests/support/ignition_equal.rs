@@ -91,7 +91,9 @@ fn compare(first: &Value, second: &Value, at: &str, found: &mut Vec<String>) {
                 match (a.get(name), b.get(name)) {
                     (Some(a), Some(b)) => compare(a, b, &at, found),
                     (Some(a), None) => found.push(format!("{at}: only in the first: {}", short(a))),
-                    (None, Some(b)) => found.push(format!("{at}: only in the second: {}", short(b))),
+                    (None, Some(b)) => {
+                        found.push(format!("{at}: only in the second: {}", short(b)))
+                    }
                     (None, None) => {}
                 }
             }

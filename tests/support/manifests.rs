@@ -35,7 +35,8 @@ pub(crate) fn read(folder: &Path) -> Vec<Manifest> {
             Some("json") => vec![serde_json::from_str(&text).expect("a JSON manifest")],
             _ => continue,
         };
-        manifests.extend(documents.into_iter().map(|d| Manifest { file: file.clone(), document: d }));
+        manifests
+            .extend(documents.into_iter().map(|d| Manifest { file: file.clone(), document: d }));
     }
     manifests
 }

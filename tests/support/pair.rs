@@ -25,8 +25,7 @@ impl Pair {
         params.not_after = date_time_ymd(2119, 12, 31);
         params.use_authority_key_identifier_extension = true;
         let pem = params.self_signed(&key).expect("a certificate").pem();
-        let pair =
-            Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), pem };
+        let pair = Self { certificate: folder.join("tls.crt"), key: folder.join("tls.key"), pem };
         replace(&pair.key, &key.serialize_pem());
         replace(&pair.certificate, &pair.pem);
         pair

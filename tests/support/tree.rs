@@ -93,7 +93,12 @@ impl std::fmt::Debug for Node {
         write!(f, "{mode:04o} {user}:{group} ")?;
         match what {
             What::File(bytes) => {
-                write!(f, "file of {} bytes: {}", bytes.len(), bytes[..bytes.len().min(200)].escape_ascii())
+                write!(
+                    f,
+                    "file of {} bytes: {}",
+                    bytes.len(),
+                    bytes[..bytes.len().min(200)].escape_ascii()
+                )
             }
             What::Directory => f.write_str("directory"),
             What::SymbolicLink(target) => write!(f, "link to {}", target.display()),
