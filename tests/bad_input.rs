@@ -20,7 +20,8 @@ fn error_line(arguments: &[&str]) -> String {
     let output = run(arguments);
     let text = String::from_utf8(output.stderr).expect("text");
     assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
-    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("machine-config-server: ")).collect();
+    let lines: Vec<_> =
+        text.lines().filter(|line| line.starts_with("machine-config-server: ")).collect();
     assert_eq!(lines.len(), 1, "{arguments:?}: {text}");
     assert!(!text.contains("panicked"), "{text}");
     lines[0].to_owned()
@@ -110,7 +111,8 @@ fn an_unreadable_or_mismatched_pair_is_named() {
 
 #[test]
 fn a_missing_bootstrap_kubeconfig_is_named() {
-    let line = error_line(&["bootstrap", "--server-basedir=/tmp", "--bootstrap-kubeconfig=/no/such"]);
+    let line =
+        error_line(&["bootstrap", "--server-basedir=/tmp", "--bootstrap-kubeconfig=/no/such"]);
     assert!(line.contains("--bootstrap-kubeconfig /no/such: No such file"), "{line}");
 }
 
@@ -143,7 +145,10 @@ fn a_slip_on_the_command_line_is_named_with_what_is_nearest() {
         (&["bootstrap", "--bootstrap-certs", "registry"], "expected HOST=FILE"),
         (&["bootstrap", "--bootstrap-certs", "../x=y"], "no registry host"),
         (&["serve", "x", "--tls-min-version", "1.2"], "VersionTLS12"),
-        (&["serve", "x", "--tls-cipher-suites", "TLS_RSA_WITH_AES_128_CBC_SHA"], "none of the cipher suites"),
+        (
+            &["serve", "x", "--tls-cipher-suites", "TLS_RSA_WITH_AES_128_CBC_SHA"],
+            "none of the cipher suites",
+        ),
         (&["--bogus"], "unknown flag --bogus"),
     ] {
         let line = error_line(arguments);
@@ -165,9 +170,19 @@ fn version_prints_name_version_and_commit() {
 #[test]
 fn the_reference_servers_logging_flags_are_accepted_wherever_they_stand() {
     let line = error_line(&[
-        "--logtostderr", "--stderrthreshold=2", "--add_dir_header=false", "bootstrap", "--v=4",
-        "--alsologtostderr=true", "--vmodule", "a=1", "--skip_headers", "--one_output",
-        "--log_dir=/tmp", "--payload-version=4.21.0", "--bootstrap-kubeconfig=/no/such",
+        "--logtostderr",
+        "--stderrthreshold=2",
+        "--add_dir_header=false",
+        "bootstrap",
+        "--v=4",
+        "--alsologtostderr=true",
+        "--vmodule",
+        "a=1",
+        "--skip_headers",
+        "--one_output",
+        "--log_dir=/tmp",
+        "--payload-version=4.21.0",
+        "--bootstrap-kubeconfig=/no/such",
     ]);
     assert!(line.contains("/no/such"), "{line}");
 }

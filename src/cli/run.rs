@@ -31,8 +31,11 @@ pub(super) struct Plan<'a> {
     pub(super) policy: TlsPolicy,
     pub(super) pair: PairFiles,
     /// Called with the bound ports once everything is served, and after each change of the inputs.
-    pub(super) on_change: Box<dyn FnMut(Ports, &Inputs) + Send>,
+    pub(super) on_change: OnChange,
 }
+
+/// Told of the inputs that are served now, and on which ports.
+pub(super) type OnChange = Box<dyn FnMut(Ports, &Inputs) + Send>;
 
 /// The ports that were bound.
 #[derive(Debug, Clone, Copy)]
@@ -196,7 +199,7 @@ struct FollowInputs {
     answers: Arc<Answers>,
     metrics: Arc<Metrics>,
     troubles: Troubles,
-    on_change: Box<dyn FnMut(Ports, &Inputs) + Send>,
+    on_change: OnChange,
     ports: Ports,
 }
 

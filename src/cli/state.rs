@@ -116,10 +116,10 @@ impl State {
                 self.certificate().display()
             );
         };
-        let issued = issue_serving(&generate_key()?, &hosts, issuer, now)
+        let pair = issue_serving(&generate_key()?, &hosts, issuer, now)
             .with_context(|| self.folder.join("ca.key").display().to_string())?;
-        files::replace(&self.key(), issued.key.as_bytes(), PRIVATE)?;
-        files::replace(&self.certificate(), issued.certificate.as_bytes(), PUBLIC)?;
+        files::replace(&self.key(), pair.key.as_bytes(), PRIVATE)?;
+        files::replace(&self.certificate(), pair.certificate.as_bytes(), PUBLIC)?;
         tracing::info!(path = %self.certificate().display(), %reason, "issued a serving pair");
         Ok(())
     }

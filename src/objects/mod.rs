@@ -14,16 +14,18 @@ pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::MachineConfigPool;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object of one of the kinds that are read.
+/// An object of one of the kinds that are read. Those that live on in what is served are shared.
 #[derive(Debug, Clone)]
 pub enum Object {
     /// `machineconfiguration.openshift.io/v1 MachineConfigPool`
-    MachineConfigPool(MachineConfigPool),
+    MachineConfigPool(Arc<MachineConfigPool>),
     /// `machineconfiguration.openshift.io/v1 MachineConfig`
-    MachineConfig(MachineConfig),
+    MachineConfig(Arc<MachineConfig>),
     /// `machineconfiguration.openshift.io/v1 ControllerConfig`
     ControllerConfig(ControllerConfig),
     /// `v1 ConfigMap`
@@ -75,8 +77,8 @@ impl Object {
         let group = fields.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
         let core = group == "v1";
         let object = match kind.as_str() {
-            "MachineConfigPool" => Self::MachineConfigPool(decode(&kind, value)?),
-            "MachineConfig" => Self::MachineConfig(decode(&kind, value)?),
+            "MachineConfigPool" => Self::MachineConfigPool(Arc::new(decode(&kind, value)?)),
+            "MachineConfig" => Self::MachineConfig(Arc::new(decode(&kind, value)?)),
             "ControllerConfig" => Self::ControllerConfig(decode(&kind, value)?),
             "APIServer" => Self::ApiServer(decode(&kind, value)?),
             "Image" if group.starts_with("config.openshift.io/") => {

@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 use super::patience::Phase;
 use crate::answers::{Answers, Refusal};
 use crate::ignition::{SpecVersion, negotiate};
-use crate::telemetry::{Metrics, PoolLabel};
+use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -132,10 +132,7 @@ impl Routes {
                 Err(refusal) => (unavailable(pool, &refusal), Some(version)),
             },
         };
-        let label = match self.answers.label(pool) {
-            PoolLabel::Known(name) => PoolLabel::Known(name),
-            PoolLabel::Unknown => PoolLabel::Unknown,
-        };
+        let label = self.answers.label(pool);
         self.metrics.requests(label, version, response.status().as_u16()).inc();
         log(request, peer, pool, version, response.status());
         response

@@ -209,7 +209,7 @@ impl Directory {
         let path = base.join("controller-config").join("machine-config-controller.yaml");
         self.files.read_if_there(&path, being_written);
         shared.controller_config = self.files.objects(&path).iter().find_map(|object| {
-            let Parsed::Other(Object::ControllerConfig(config)) = object else { return None };
+            let Object::ControllerConfig(config) = object else { return None };
             Some(config.clone())
         });
         let mut plain = |path: &Path| match self.files.read_plain(path, being_written) {
@@ -237,30 +237,12 @@ type Parts = (
     Vec<Problem>,
 );
 
-/// A file's object, the large or long-lived ones shared from scan to scan.
-#[derive(Debug, Clone)]
-pub(super) enum Parsed {
-    Pool(Arc<MachineConfigPool>),
-    MachineConfig(Arc<MachineConfig>),
-    Other(Object),
+fn as_pool(object: &Object) -> Option<&Arc<MachineConfigPool>> {
+    if let Object::MachineConfigPool(pool) = object { Some(pool) } else { None }
 }
 
-impl From<Object> for Parsed {
-    fn from(object: Object) -> Self {
-        match object {
-            Object::MachineConfigPool(pool) => Self::Pool(Arc::new(pool)),
-            Object::MachineConfig(config) => Self::MachineConfig(Arc::new(config)),
-            other => Self::Other(other),
-        }
-    }
-}
-
-fn as_pool(object: &Parsed) -> Option<&Arc<MachineConfigPool>> {
-    if let Parsed::Pool(pool) = object { Some(pool) } else { None }
-}
-
-fn as_machine_config(object: &Parsed) -> Option<&Arc<MachineConfig>> {
-    if let Parsed::MachineConfig(config) = object { Some(config) } else { None }
+fn as_machine_config(object: &Object) -> Option<&Arc<MachineConfig>> {
+    if let Object::MachineConfig(config) = object { Some(config) } else { None }
 }
 
 /// The objects of many files. Of two with one identity the first counts and the second is a
@@ -275,7 +257,7 @@ struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    fn add(&mut self, path: &'a Path, objects: &'a [Parsed]) {
+    fn add(&mut self, path: &'a Path, objects: &'a [Object]) {
         for object in objects {
             let identity = identity(object);
             if let Some(first) = self.seen.get(&identity) {
@@ -292,36 +274,28 @@ impl<'a> Gathered<'a> {
             }
             self.seen.insert(identity, path);
             match object {
-                Parsed::Pool(pool) => {
+                Object::MachineConfigPool(pool) => {
                     self.pools.insert(pool.name().to_owned(), Arc::clone(pool));
                 }
-                Parsed::MachineConfig(config) => {
+                Object::MachineConfig(config) => {
                     self.machine_configs.insert(config.name().to_owned(), Arc::clone(config));
                 }
-                Parsed::Other(object) => self.others.push(object),
+                object => self.others.push(object),
             }
         }
     }
 }
 
 /// Kind, namespace and name. Kinds of which there is one in a cluster have neither of the latter.
-fn identity(object: &Parsed) -> (&'static str, &str, &str) {
+fn identity(object: &Object) -> (&'static str, &str, &str) {
     match object {
-        Parsed::Pool(pool) => ("MachineConfigPool", "", pool.name()),
-        Parsed::MachineConfig(config) => ("MachineConfig", "", config.name()),
-        Parsed::Other(Object::ConfigMap(map)) => {
-            ("ConfigMap", &map.metadata.namespace, &map.metadata.name)
-        }
-        Parsed::Other(Object::Secret(secret)) => {
-            ("Secret", &secret.metadata.namespace, &secret.metadata.name)
-        }
-        Parsed::Other(Object::ControllerConfig(_)) => ("ControllerConfig", "", ""),
-        Parsed::Other(Object::Kubeconfig(_)) => ("kubeconfig", "", ""),
-        Parsed::Other(Object::ApiServer(_)) => ("APIServer", "", ""),
-        Parsed::Other(Object::ImageConfig(_)) => ("Image", "", ""),
-        Parsed::Other(Object::MachineConfigPool(_) | Object::MachineConfig(_)) => {
-            // `From<Object>` makes the variants above of these two.
-            ("", "", "")
-        }
+        Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),
+        Object::MachineConfig(config) => ("MachineConfig", "", config.name()),
+        Object::ConfigMap(map) => ("ConfigMap", &map.metadata.namespace, &map.metadata.name),
+        Object::Secret(secret) => ("Secret", &secret.metadata.namespace, &secret.metadata.name),
+        Object::ControllerConfig(_) => ("ControllerConfig", "", ""),
+        Object::Kubeconfig(_) => ("kubeconfig", "", ""),
+        Object::ApiServer(_) => ("APIServer", "", ""),
+        Object::ImageConfig(_) => ("Image", "", ""),
     }
 }

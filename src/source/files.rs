@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::Problem;
-use super::directory::Parsed;
 use super::manifest;
+use crate::objects::Object;
 use crate::parallel;
 
 /// A file larger than this is no manifest; the API server's own limit for an object is 1.5 MiB.
@@ -49,7 +49,7 @@ struct File {
     /// What the bytes hashed to when they were last read.
     digest: Option<u64>,
     /// The last good objects.
-    objects: Vec<Parsed>,
+    objects: Vec<Object>,
     /// The last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
     problem: Option<String>,
@@ -65,7 +65,7 @@ pub(super) struct ReadError {
 /// All files of a source, from scan to scan.
 #[derive(Debug)]
 pub(super) struct Files {
-    files: BTreeMap<PathBuf, File>,
+    known: BTreeMap<PathBuf, File>,
     seen: BTreeSet<PathBuf>,
     now: SystemTime,
     settle: Duration,
@@ -76,7 +76,7 @@ pub(super) struct Files {
 impl Default for Files {
     fn default() -> Self {
         Self {
-            files: BTreeMap::new(),
+            known: BTreeMap::new(),
             seen: BTreeSet::new(),
             now: SystemTime::UNIX_EPOCH,
             settle: Duration::ZERO,
@@ -105,19 +105,19 @@ impl Files {
 
     /// Ends a scan: forgets the files that were not seen in it. Tells whether anything changed.
     pub(super) fn finish(&mut self) -> bool {
-        let before = self.files.len();
-        self.files.retain(|path, _| self.seen.contains(path));
-        self.changed || self.files.len() != before
+        let before = self.known.len();
+        self.known.retain(|path, _| self.seen.contains(path));
+        self.changed || self.known.len() != before
     }
 
     /// Whether the scan left files alone that need another look.
     pub(super) fn unsettled(&self) -> bool {
-        self.unsettled || self.files.values().any(|file| file.stamp.is_none())
+        self.unsettled || self.known.values().any(|file| file.stamp.is_none())
     }
 
     /// The last good objects of a file.
-    pub(super) fn objects(&self, path: &Path) -> &[Parsed] {
-        self.files.get(path).map_or(&[], |file| &file.objects)
+    pub(super) fn objects(&self, path: &Path) -> &[Object] {
+        self.known.get(path).map_or(&[], |file| &file.objects)
     }
 
     /// What is wrong with files of this scan.
@@ -126,7 +126,7 @@ impl Files {
             let reason = file.problem.clone()?;
             self.seen.contains(path).then(|| Problem { place: path.display().to_string(), reason })
         };
-        self.files.iter().filter_map(problem).collect()
+        self.known.iter().filter_map(problem).collect()
     }
 
     /// Reads those of `paths` that changed, on all processors.
@@ -138,7 +138,7 @@ impl Files {
                 Wanted::No => {}
                 Wanted::Later => self.unsettled = true,
                 Wanted::Read(stamp) => {
-                    let digest = self.files.get(path).and_then(|file| file.digest);
+                    let digest = self.known.get(path).and_then(|file| file.digest);
                     jobs.push((path, stamp, digest));
                 }
             }
@@ -168,7 +168,7 @@ impl Files {
             Wanted::Later => self.unsettled = true,
             Wanted::Read(stamp) => {
                 let result = read(path);
-                let file = self.files.entry(path.to_owned()).or_default();
+                let file = self.known.entry(path.to_owned()).or_default();
                 file.stamp = stamp;
                 match result {
                     Ok(bytes) => {
@@ -180,7 +180,7 @@ impl Files {
                 }
             }
         }
-        let Some(file) = self.files.get(path) else {
+        let Some(file) = self.known.get(path) else {
             return Err(ReadError { reason: "is being written".to_owned(), last_good: None });
         };
         match (&file.problem, &file.plain) {
@@ -193,7 +193,7 @@ impl Files {
     }
 
     fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Wanted {
-        let known = self.files.get(path).map(|file| file.stamp);
+        let known = self.known.get(path).map(|file| file.stamp);
         let Ok(metadata) = std::fs::metadata(path) else {
             // Reading it tells what is wrong.
             return Wanted::Read(None);
@@ -212,7 +212,7 @@ impl Files {
     }
 
     fn keep(&mut self, path: &Path, stamp: Option<Stamp>, contents: Contents) {
-        let file = self.files.entry(path.to_owned()).or_default();
+        let file = self.known.entry(path.to_owned()).or_default();
         file.stamp = stamp;
         let Contents::Changed { digest, result } = contents else { return };
         file.digest = digest;
@@ -295,7 +295,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 enum Contents {
     Same,
-    Changed { digest: Option<u64>, result: Result<Vec<Parsed>, String> },
+    Changed { digest: Option<u64>, result: Result<Vec<Object>, String> },
 }
 
 /// Reads and parses a file, unless its bytes still hash to `known`.
@@ -311,9 +311,7 @@ fn parse_file(path: &Path, known: Option<u64>) -> Contents {
         return Contents::Same;
     }
     let result = if named_as_manifest(path) || manifest::may_be_manifest(&bytes) {
-        manifest::parse(&bytes)
-            .map(|objects| objects.into_iter().map(Parsed::from).collect())
-            .map_err(|error| error.to_string())
+        manifest::parse(&bytes).map_err(|error| error.to_string())
     } else {
         Ok(Vec::new())
     };

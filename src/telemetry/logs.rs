@@ -22,7 +22,6 @@ impl From<Verbosity> for LevelFilter {
 ///
 /// A thread of its own writes them, and lines are dropped rather than waited for when nobody reads
 /// standard error: a log must not keep machines from booting.
-#[must_use]
 pub fn init(verbosity: Verbosity) -> WorkerGuard {
     let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
         .thread_name("log")
