@@ -92,7 +92,7 @@ impl Client {
     ) -> io::Result<Response> {
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         head.push_str("Connection: close\r\n\r\n");
         self.exchange(head.as_bytes())

@@ -103,9 +103,13 @@ impl Server {
         Client::tls(self.secure, &self.ca())
     }
 
+    pub(crate) fn metrics(&self) -> Client {
+        Client::plain(self.metrics)
+    }
+
     /// The value of a metric that has no labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let page = Client::plain(self.metrics).get("/metrics");
+        let page = self.metrics().get("/metrics");
         let text = String::from_utf8(page.body).expect("metrics in UTF-8");
         let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = values.next().unwrap_or_else(|| panic!("no metric {name}:\n{text}"));
