@@ -98,7 +98,7 @@ fn compare(first: &Value, second: &Value, at: &str, found: &mut Vec<String>) {
                         found.push(format!("{at}: only in the first: {}", short(a)));
                     }
                     (None, Some(b)) => {
-                        found.push(format!("{at}: only in the second: {}", short(b)))
+                        found.push(format!("{at}: only in the second: {}", short(b)));
                     }
                     (None, None) => {}
                 }
