@@ -2,6 +2,7 @@
 //! over TLS, by the pointer config that the server made, and writes it to disk. Every entry of
 //! that disk is then compared with what the sample cluster's manifests say, worked out here from
 //! the manifests and the specs, with no code of the server's.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -289,8 +290,8 @@ impl Expected {
             Some(mode) => u32::try_from(mode).expect("a mode"),
             None => shipped.map_or(default_mode, |node| node.mode),
         };
-        let user = users.id(&entry["user"], &users.users);
-        let group = users.id(&entry["group"], &users.groups);
+        let user = Accounts::id(&entry["user"], &users.users);
+        let group = Accounts::id(&entry["group"], &users.groups);
         self.disk.insert(path, Node { what, mode, user, group });
     }
 
@@ -332,7 +333,7 @@ impl Accounts {
     }
 
     /// The owner that a file names, by name or by number; root where it names none.
-    fn id(&self, owner: &Value, known: &BTreeMap<String, u32>) -> u32 {
+    fn id(owner: &Value, known: &BTreeMap<String, u32>) -> u32 {
         match (owner["name"].as_str(), owner["id"].as_u64()) {
             (Some(name), _) => known[name],
             (None, Some(id)) => u32::try_from(id).expect("an id"),

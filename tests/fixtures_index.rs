@@ -1,4 +1,5 @@
 //! The indexes of the sample cluster and of the sample registry CAs claim what is there.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -15,11 +16,10 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 #[test]
 fn the_clusters_index_names_every_manifest_and_no_other() {
-    let listed: Vec<[String; 3]> = index("ignition-fixtures")
+    let mut listed: Vec<[String; 3]> = index("ignition-fixtures")
         .into_iter()
         .map(|row| [row[0].clone(), row[1].clone(), row[2].clone()])
         .collect();
-    let mut listed = listed;
     listed.sort();
     let mut there: Vec<[String; 3]> = manifests::fixtures()
         .iter()
@@ -99,7 +99,7 @@ fn the_configs_hold_every_kind_of_file_link_and_unit() {
     };
     let files = all("/storage/files");
     let source = |file: &Value| file["contents"]["source"].as_str().map(str::to_owned);
-    let kinds: [(&str, &dyn Fn(&Value) -> bool); 9] = [
+    let kinds: [Kind<'_>; 9] = [
         ("percent-encoded", &|f| source(f).is_some_and(|s| s.contains('%'))),
         ("base64", &|f| source(f).is_some_and(|s| s.contains(";base64,"))),
         ("compressed", &|f| f["contents"]["compression"] == "gzip"),
@@ -119,7 +119,7 @@ fn the_configs_hold_every_kind_of_file_link_and_unit() {
     assert!(links.iter().any(|link| link["hard"] == true), "no hard link");
     assert!(links.iter().any(|link| link["hard"] != true), "no soft link");
     let units = all("/systemd/units");
-    let kinds: [(&str, &dyn Fn(&Value) -> bool); 6] = [
+    let kinds: [Kind<'_>; 6] = [
         ("enabled", &|u| u["enabled"] == true),
         ("enabled by its name of old", &|u| u["enable"] == true),
         ("disabled", &|u| u["enabled"] == false),
@@ -186,6 +186,9 @@ fn the_config_map_holds_each_certificate_for_the_registry_that_the_index_names()
         .collect();
     assert_eq!(there, listed);
 }
+
+/// A kind's name, and whether an entry of a config is of it.
+type Kind<'a> = (&'a str, &'a dyn Fn(&Value) -> bool);
 
 /// The rows of the one table in a folder's README.md, without code marks.
 fn index(folder: &str) -> Vec<Vec<String>> {

@@ -1,4 +1,5 @@
 //! What both ports answer to any method, path and Accept header, on the sample cluster.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod support;
 

@@ -61,13 +61,17 @@ impl Client {
         let Some(config) = &self.tls else {
             return Ok(Box::new(socket));
         };
-        let name = ServerName::try_from("localhost").expect("a host name");
-        let mut connection =
-            ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
-        while connection.is_handshaking() {
-            connection.complete_io(&mut socket)?;
-        }
+        let connection = handshake(config, &mut socket)?;
         Ok(Box::new(StreamOwned::new(connection, socket)))
+    }
+
+    /// The certificate that the server shows, in DER. Over TLS alone.
+    pub(crate) fn shown_certificate(&self) -> io::Result<Vec<u8>> {
+        let config = self.tls.as_ref().expect("a client over TLS");
+        let mut socket = TcpStream::connect_timeout(&self.address, DEADLINE)?;
+        socket.set_read_timeout(Some(DEADLINE))?;
+        let connection = handshake(config, &mut socket)?;
+        Ok(connection.peer_certificates().expect("a certificate")[0].to_vec())
     }
 
     pub(crate) fn get(&self, target: &str) -> Response {
@@ -88,7 +92,7 @@ impl Client {
     ) -> io::Result<Response> {
         let mut head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n");
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         head.push_str("Connection: close\r\n\r\n");
         self.exchange(head.as_bytes())
@@ -112,6 +116,16 @@ impl Client {
         }
         Ok(response)
     }
+}
+
+fn handshake(config: &Arc<ClientConfig>, socket: &mut TcpStream) -> io::Result<ClientConnection> {
+    let name = ServerName::try_from("localhost").expect("a host name");
+    let mut connection =
+        ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+    while connection.is_handshaking() {
+        connection.complete_io(socket)?;
+    }
+    Ok(connection)
 }
 
 impl Response {

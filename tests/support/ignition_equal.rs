@@ -57,6 +57,12 @@ fn canonical(config: &Value) -> Value {
     pruned(config)
 }
 
+/// By its name, as the definition has it.
+#[allow(clippy::case_sensitive_file_extension_comparisons, reason = "paths are case-sensitive")]
+fn is_json(path: &str) -> bool {
+    path.ends_with(".json")
+}
+
 /// Puts what the resource holds in the place of how it says so.
 fn decode(resource: &mut Value, path: &str) {
     if !resource["source"].as_str().is_some_and(|source| source.starts_with("data:")) {
@@ -66,18 +72,14 @@ fn decode(resource: &mut Value, path: &str) {
     let fields: &mut Map<String, Value> = resource.as_object_mut().expect("a resource");
     fields.remove("source");
     fields.remove("compression");
-    if path.ends_with(".json")
+    if is_json(path)
         && let Ok(document) = serde_json::from_slice(&bytes)
     {
         fields.insert("json".into(), pruned(document));
         return;
     }
     fields.insert("length".into(), json!(bytes.len()));
-    fields.insert("bytes_sha256".into(), json!(hex(&Sha256::digest(&bytes))));
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    fields.insert("bytes_sha256".into(), json!(format!("{:x}", Sha256::digest(&bytes))));
 }
 
 fn compare(first: &Value, second: &Value, at: &str, found: &mut Vec<String>) {
@@ -89,8 +91,12 @@ fn compare(first: &Value, second: &Value, at: &str, found: &mut Vec<String>) {
             for name in names {
                 let at = format!("{at}.{name}");
                 match (a.get(name), b.get(name)) {
-                    (Some(a), Some(b)) => compare(a, b, &at, found),
-                    (Some(a), None) => found.push(format!("{at}: only in the first: {}", short(a))),
+                    (Some(a), Some(b)) => {
+                        compare(a, b, &at, found);
+                    }
+                    (Some(a), None) => {
+                        found.push(format!("{at}: only in the first: {}", short(a)));
+                    }
                     (None, Some(b)) => {
                         found.push(format!("{at}: only in the second: {}", short(b)))
                     }

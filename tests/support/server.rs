@@ -107,6 +107,15 @@ impl Server {
         Client::plain(self.metrics)
     }
 
+    /// The value of a metric that has no labels.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let page = self.metrics().get("/metrics");
+        let text = String::from_utf8(page.body).expect("metrics in UTF-8");
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = values.next().unwrap_or_else(|| panic!("no metric {name}:\n{text}"));
+        value.parse().expect("a number")
+    }
+
     /// All that it has written to standard output and standard error.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(self.folder.path().join("log")).expect("the log file");
