@@ -157,12 +157,12 @@ impl Answers {
         self.metrics.inputs_changed(now);
     }
 
-    /// Finds out which pools render, for the readiness report. Blocks while it renders.
+    /// Finds out which pools render, for the readiness report. Blocks while it renders, one after
+    /// the other: machines that ask meanwhile go first.
     pub fn check(&self) {
-        if let Some(table) = self.table.load_full() {
-            let unchecked: Vec<_> =
-                table.pools.values().filter(|pool| pool.check.get().is_none()).collect();
-            parallel::map(&unchecked, |pool| pool.check(&self.metrics));
+        let Some(table) = self.table.load_full() else { return };
+        for pool in table.pools.values().filter(|pool| pool.check.get().is_none()) {
+            pool.check(&self.metrics);
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) const HOST: &str = "api-int.storm.test";
 
 /// A boot that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Room for a config and its head, so that a reused buffer doesn't grow under load.
 pub(crate) const BUFFER_SIZE: usize = 512 * 1_024;

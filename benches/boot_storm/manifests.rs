@@ -14,7 +14,7 @@ const REAL_MACHINE_CONFIG: &str =
 const MACHINE_CONFIG: &str = "rendered-master-aws";
 
 const FILES: usize = 40;
-const LINES_A_FILE: usize = 52;
+const LINES_A_FILE: usize = 46;
 
 /// What a data URL leaves as it is (RFC 3986, unreserved characters).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

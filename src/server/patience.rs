@@ -90,13 +90,15 @@ pub struct Patient<S> {
     since: Instant,
     /// The phase that `since` was taken in.
     timed: u8,
+    /// Whether bytes for the client wait for it to take them.
+    blocked: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Patient<S> {
     /// Times `stream` from now on.
     pub fn new(stream: S, phase: Phase, limits: Limits) -> Self {
-        Self { stream, phase, limits, since: Instant::now(), timed: HANDSHAKE, timer: None }
+        Self { stream, phase, limits, since: Instant::now(), timed: HANDSHAKE, blocked: false, timer: None }
     }
 
     /// A byte came in.
@@ -114,7 +116,7 @@ impl<S> Patient<S> {
     }
 
     /// Nothing moves: waits until the limit is reached, and then fails.
-    fn wait(&mut self, context: &mut Context<'_>, writing: bool) -> Poll<io::Error> {
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let phase = self.phase.get();
         if self.timed != phase {
             self.timed = phase;
@@ -122,7 +124,7 @@ impl<S> Patient<S> {
         }
         let limit = match phase {
             HANDSHAKE => self.limits.handshake,
-            _ if writing => self.limits.stall,
+            _ if self.blocked => self.limits.stall,
             FIRST_HEAD | HEAD => self.limits.head,
             IDLE => self.limits.idle,
             // Nothing is expected of the client while its answer is made.
@@ -151,13 +153,17 @@ impl<S> Patient<S> {
     ) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Ok(count)) => {
+                self.blocked = false;
                 if self.phase.get() != HANDSHAKE {
                     self.since = Instant::now();
                 }
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => self.wait(context, true).map(Err),
+            Poll::Pending => {
+                self.blocked = true;
+                self.wait(context).map(Err)
+            }
         }
     }
 }
@@ -173,7 +179,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
                 self.received();
                 Poll::Ready(result)
             }
-            Poll::Pending => self.wait(context, false).map(Err),
+            Poll::Pending => self.wait(context).map(Err),
         }
     }
 }
