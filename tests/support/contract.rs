@@ -33,12 +33,12 @@ fn known_path(target: &str, pools: &[&str]) -> Option<u16> {
     }
     let segment = path.strip_prefix("/config/")?;
     let segment = segment.strip_suffix('/').unwrap_or(segment);
-    let pool: Vec<u8> = percent_encoding::percent_decode_str(segment).collect();
-    if pool.is_empty() || pool.contains(&b'/') {
+    // A name is text: what is no UTF-8 names nothing.
+    let pool = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?;
+    if pool.is_empty() || pool.contains('/') {
         return None;
     }
-    let known = pools.iter().any(|name| name.as_bytes() == pool);
-    Some(if known { 200 } else { 503 })
+    Some(if pools.contains(&&*pool) { 200 } else { 503 })
 }
 
 /// Sends one request and says what about its answer breaks the contract.
