@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn map(namespace: &str, name: &str, data: serde_json::Value) -> ConfigMap {
+    fn map(namespace: &str, name: &str, data: &serde_json::Value) -> ConfigMap {
         serde_json::from_value(
             json!({"metadata": {"namespace": namespace, "name": name}, "data": data}),
         )
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn the_administrators_entry_wins_over_the_operators() {
         let operators =
-            map(MANAGED_NAMESPACE, OPERATOR_MAP, json!({"a": "operator", "b": "operator"}));
+            map(MANAGED_NAMESPACE, OPERATOR_MAP, &json!({"a": "operator", "b": "operator"}));
         let administrators =
-            map(ADMINISTRATOR_NAMESPACE, "mine", json!({"a": "mine", "c..1": "mine"}));
-        let merged = map(MANAGED_NAMESPACE, MERGED_MAP, json!({"stale": "x"}));
+            map(ADMINISTRATOR_NAMESPACE, "mine", &json!({"a": "mine", "c..1": "mine"}));
+        let merged = map(MANAGED_NAMESPACE, MERGED_MAP, &json!({"stale": "x"}));
         let image: ImageConfig =
             serde_json::from_value(json!({"spec": {"additionalTrustedCA": {"name": "mine"}}}))
                 .unwrap();
@@ -170,8 +170,9 @@ mod tests {
 
     #[test]
     fn the_merged_map_is_taken_where_its_sources_are_absent() {
-        let merged = map(MANAGED_NAMESPACE, MERGED_MAP, json!({"a..5000": "merged", "a/b": "bad"}));
-        let elsewhere = map("default", MERGED_MAP, json!({"b": "not ours"}));
+        let merged =
+            map(MANAGED_NAMESPACE, MERGED_MAP, &json!({"a..5000": "merged", "a/b": "bad"}));
+        let elsewhere = map("default", MERGED_MAP, &json!({"b": "not ours"}));
         let (authorities, refused) = collect(&[&elsewhere, &merged], None);
         assert_eq!(hosts(&authorities), [("a:5000", &b"merged"[..])]);
         assert_eq!(refused.len(), 1);

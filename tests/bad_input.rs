@@ -1,4 +1,5 @@
 //! Bad input at the start ends in exit code 1 and one line that names what is wrong.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Changes of files are followed: what is served is right within a second, and what cannot be read
 //! leaves the last good state.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod support;
 
@@ -66,17 +67,13 @@ fn marker(server: &Server, pool: &str) -> Result<String, u16> {
 }
 
 /// Waits until the marker is as expected, and fails if that takes more than a second.
-fn served_soon(server: &Server, pool: &str, expected: &Result<String, u16>) {
+fn served_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
     let changed = Instant::now();
     wait_for(&format!("{expected:?} from pool {pool}"), || {
-        (marker(server, pool) == *expected).then_some(())
+        (marker(server, pool).as_deref().map_err(|status| *status) == expected).then_some(())
     });
     let took = changed.elapsed();
     assert!(took < SOON, "{expected:?} was served after {took:?}");
-}
-
-fn ok(marker: &str) -> Result<String, u16> {
-    Ok(marker.to_owned())
 }
 
 /// One pool `worker` at config `a`, whose marker is `one`.
@@ -85,7 +82,7 @@ fn cluster() -> (tempfile::TempDir, Server) {
     write(folder.path(), "pool.yaml", &pool("worker", "a"));
     write(folder.path(), "a.yaml", &machine_config("a", "one"));
     let server = Server::serve(folder.path(), &[]);
-    assert_eq!(marker(&server, "worker"), ok("one"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     (folder, server)
 }
 
@@ -104,14 +101,14 @@ fn metric(server: &Server, name: &str) -> f64 {
 fn a_file_that_is_written_renamed_into_or_removed_is_followed() {
     let (folder, server) = cluster();
     write(folder.path(), "a.yaml", &machine_config("a", "two"));
-    served_soon(&server, "worker", &ok("two"));
+    served_soon(&server, "worker", Ok("two"));
     rename_into(folder.path(), "a.yaml", &machine_config("a", "three"));
-    served_soon(&server, "worker", &ok("three"));
+    served_soon(&server, "worker", Ok("three"));
     fs::create_dir(folder.path().join("more")).expect("a new folder");
     write(&folder.path().join("more"), "extra.json", &pool("extra", "a"));
-    served_soon(&server, "extra", &ok("three"));
+    served_soon(&server, "extra", Ok("three"));
     fs::remove_file(folder.path().join("more/extra.json")).expect("the file");
-    served_soon(&server, "extra", &Err(503));
+    served_soon(&server, "extra", Err(503));
 }
 
 #[test]
@@ -131,9 +128,9 @@ fn kubelets_swap_of_a_symlinked_folder_is_followed() {
         symlink(format!("..data/{file}"), folder.path().join(file)).expect("a link");
     }
     let server = Server::serve(folder.path(), &[]);
-    assert_eq!(marker(&server, "worker"), ok("one"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     version(2, "two");
-    served_soon(&server, "worker", &ok("two"));
+    served_soon(&server, "worker", Ok("two"));
     assert!(readiness(&server).0 == 200);
 }
 
@@ -149,10 +146,10 @@ fn a_folder_that_is_replaced_whole_is_followed() {
     let current = top.path().join("current");
     symlink("one", &current).expect("a link");
     let server = Server::serve(&current, &[]);
-    assert_eq!(marker(&server, "worker"), ok("one"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     symlink("two", top.path().join("next")).expect("a link");
     fs::rename(top.path().join("next"), &current).expect("a rename");
-    served_soon(&server, "worker", &ok("two"));
+    served_soon(&server, "worker", Ok("two"));
 }
 
 #[test]
@@ -166,11 +163,11 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
     // Another change shows that the folder was looked at meanwhile.
     write(folder.path(), "other.yaml", &pool("other", "b"));
     write(folder.path(), "b.yaml", &machine_config("b", "b"));
-    served_soon(&server, "other", &ok("b"));
-    assert_eq!(marker(&server, "worker"), ok("one"));
+    served_soon(&server, "other", Ok("b"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     file.write_all(b"-and-whole\n").expect("a write");
     drop(file);
-    served_soon(&server, "worker", &ok("half-and-whole"));
+    served_soon(&server, "worker", Ok("half-and-whole"));
 }
 
 #[test]
@@ -182,7 +179,7 @@ fn a_broken_manifest_leaves_the_last_good_state_and_is_named_everywhere() {
             wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
         assert_eq!(status, 503);
         assert!(reason.contains("a.yaml: "), "{broken:?}: {reason:?}");
-        assert_eq!(marker(&server, "worker"), ok("one"));
+        assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
         assert!(metric(&server, "mcs_input_problems") > 0.0);
         wait_for("a log line with file and reason", || {
             server.log().lines().any(|l| l.contains("ERROR") && l.contains("a.yaml")).then_some(())
@@ -201,16 +198,16 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
     let (_, reason) =
         wait_for("readiness to notice", || Some(readiness(&server)).filter(|(s, _)| *s == 503));
     assert!(reason.contains("pool worker: "), "{reason:?}");
-    assert_eq!(marker(&server, "worker"), ok("one"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     fs::remove_file(folder.path().join("a.yaml")).expect("the file");
     wait_for("readiness to notice", || {
         readiness(&server).1.contains("machine config a is not there").then_some(())
     });
-    assert_eq!(marker(&server, "worker"), ok("one"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     // A version that was not asked for while it was good has no last good answer.
     assert_eq!(config(&server.plain(), "worker", "3.1.0").status, 503);
     write(folder.path(), "a.yaml", &machine_config("a", "two"));
-    served_soon(&server, "worker", &ok("two"));
+    served_soon(&server, "worker", Ok("two"));
 }
 
 #[test]
@@ -227,12 +224,14 @@ fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
     fill("one");
     let server = Server::serve(folder.path(), &[]);
     for name in &names {
-        assert_eq!(marker(&server, name), ok("one"));
+        assert_eq!(marker(&server, name), Ok("one".to_owned()));
     }
     fill("two");
     let changed = Instant::now();
     for name in &names {
-        wait_for("the new config", || (marker(&server, name) == ok("two")).then_some(()));
+        wait_for("the new config", || {
+            (marker(&server, name) == Ok("two".to_owned())).then_some(())
+        });
     }
     let took = changed.elapsed();
     assert!(took < SOON, "the last of 100 pools was served after {took:?}");
@@ -241,15 +240,14 @@ fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
 #[test]
 fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let (base, served, others) =
-        (folder.path().join("base"), folder.path().join("served"), folder.path().join("others"));
-    for path in [&base, &served, &others] {
+    let [base, first, second] = ["base", "first", "second"].map(|name| folder.path().join(name));
+    for path in [&base, &first, &second] {
         fs::create_dir(path).expect("a new folder");
     }
     write(folder.path(), "kubeconfig", "apiVersion: v1\nkind: Config\n");
     let kubeconfig = folder.path().join("kubeconfig");
-    let old = Pair::make(&served, "localhost");
-    let new = Pair::make(&others, "localhost");
+    let old = Pair::make(&first, "localhost");
+    let new = Pair::make(&second, "localhost");
     let server = Server::bootstrap(
         &base,
         &old.certificate,

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, anyhow, bail};
 use arc_swap::ArcSwapOption;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use time::format_description::well_known::Rfc3339;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -303,9 +304,10 @@ impl FollowPair {
 
 fn note_pair(pair: &Pair, metrics: &Metrics) {
     metrics.certificate_expires(pair.expires.unix_timestamp());
+    let expires = pair.expires.format(&Rfc3339).unwrap_or_default();
     if pair.expires < SystemTime::now() {
-        tracing::error!(expired = %pair.expires, "serving a certificate that has expired");
+        tracing::error!(expires, "serving a certificate that has expired");
     } else {
-        tracing::info!(expires = %pair.expires, "serving pair read");
+        tracing::info!(expires, "serving pair read");
     }
 }

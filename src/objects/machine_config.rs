@@ -32,7 +32,11 @@ pub struct MachineConfigSpec {
     #[serde(default, rename = "osImageURL", deserialize_with = "null_as_default")]
     pub os_image_url: String,
     /// The image that extensions are installed from.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(
+        default,
+        rename = "baseOSExtensionsContainerImage",
+        deserialize_with = "null_as_default"
+    )]
     pub base_os_extensions_container_image: String,
     /// The Ignition config as JSON text, `None` where the machine config has none.
     ///

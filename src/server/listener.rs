@@ -125,7 +125,7 @@ impl Accepting {
     }
 
     async fn accept(&self, listener: &Listener) {
-        while let Some(place) = self.place().await {
+        loop {
             let (stream, peer) = match listener.socket.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -134,6 +134,8 @@ impl Accepting {
                     continue;
                 }
             };
+            // Taken after accepting: a listener that nobody connects to holds no place.
+            let Some(place) = self.place().await else { return };
             let tls = match &listener.tls {
                 None => None,
                 Some(tls) => match tls.load_full() {

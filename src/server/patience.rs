@@ -98,7 +98,15 @@ pub struct Patient<S> {
 impl<S> Patient<S> {
     /// Times `stream` from now on.
     pub fn new(stream: S, phase: Phase, limits: Limits) -> Self {
-        Self { stream, phase, limits, since: Instant::now(), timed: HANDSHAKE, blocked: false, timer: None }
+        Self {
+            stream,
+            phase,
+            limits,
+            since: Instant::now(),
+            timed: HANDSHAKE,
+            blocked: false,
+            timer: None,
+        }
     }
 
     /// A byte came in.

@@ -18,6 +18,9 @@ impl From<Verbosity> for LevelFilter {
     }
 }
 
+/// Lines that wait for a slow reader of standard error; more are dropped.
+const QUEUED_LINES: usize = 4096;
+
 /// Sends log lines to standard error until the guard is dropped, which writes what is left.
 ///
 /// A thread of its own writes them, and lines are dropped rather than waited for when nobody reads
@@ -25,6 +28,7 @@ impl From<Verbosity> for LevelFilter {
 pub fn init(verbosity: Verbosity) -> WorkerGuard {
     let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
         .thread_name("log")
+        .buffered_lines_limit(QUEUED_LINES)
         .finish(std::io::stderr());
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(verbosity))
