@@ -3,5 +3,5 @@
 mod logs;
 mod metrics;
 
-pub use logs::{Verbosity, init as init_logs};
+pub use logs::{Logs, Verbosity, init as init_logs};
 pub use metrics::{HandshakeFailure, Metrics, PoolLabel};

@@ -58,19 +58,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             print_line(&version());
             return ExitCode::SUCCESS;
         }
-        Some(Command::Bootstrap(args)) => {
-            let _logs = telemetry::init_logs(cli.klog.verbosity());
-            bootstrap::run(&args)
-        }
-        Some(Command::Serve(args)) => {
-            let _logs = telemetry::init_logs(cli.klog.verbosity());
-            serve::run(&args)
-        }
+        Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
+        Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
+}
+
+/// Runs a command that logs; when it has ended, so has its log.
+fn with_logs(
+    flags: &KlogFlags,
+    command: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let _logs = telemetry::init_logs(flags.verbosity())?;
+    command()
 }
 
 /// Name, version, commit.

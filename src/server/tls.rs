@@ -107,6 +107,7 @@ impl Pair {
             .with_cert_resolver(Arc::new(resolver));
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        config.ignore_client_order = true;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
     }

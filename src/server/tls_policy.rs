@@ -95,6 +95,8 @@ impl TlsPolicy {
             other => return Err(PolicyError::UnknownVersion(other.to_owned())),
         };
         let mut provider = aws_lc_rs::default_provider();
+        // AES-128 first, as Ignition itself asks for: safe, and a quarter cheaper than AES-256.
+        provider.cipher_suites.sort_by_key(|suite| is_aes_256(*suite));
         if !suites.is_empty() {
             let mut allowed = Vec::new();
             for name in suites {
@@ -136,6 +138,10 @@ fn is_tls13(suite: SupportedCipherSuite) -> bool {
     suite.version().version == ProtocolVersion::TLSv1_3
 }
 
+fn is_aes_256(suite: SupportedCipherSuite) -> bool {
+    suite.suite().as_str().is_some_and(|name| name.contains("AES_256"))
+}
+
 fn suite(name: &str) -> Option<CipherSuite> {
     // Go's library has these two under a shorter name as well.
     let legacy = format!("{name}_SHA256");
@@ -164,6 +170,12 @@ mod tests {
             let known = SUITES.iter().any(|(_, _, known)| *known == suite.suite());
             assert!(known, "{suite:?}");
         }
+    }
+
+    #[test]
+    fn aes_128_is_preferred() {
+        let (policy, _) = TlsPolicy::new("", &[]).unwrap();
+        assert_eq!(suites_of(&policy)[0], CipherSuite::TLS13_AES_128_GCM_SHA256);
     }
 
     #[test]

@@ -1,7 +1,19 @@
 //! Log lines on standard error, as the reference server writes them there.
+//!
+//! A thread of its own writes them, many at a time: a log must neither keep machines from booting
+//! when nobody reads standard error, nor cost each boot a system call and a thread's waking.
 
-use tracing_appender::non_blocking::WorkerGuard;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
 use tracing_subscriber::filter::LevelFilter;
+
+/// Bytes that wait for a slow reader of standard error; lines beyond it are dropped.
+const QUEUED_BYTES: usize = 1 << 20;
+/// How long lines are gathered before they are written.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// How much is logged, by klog's numbers: 0 to 3 what an administrator needs, 4 and above what
 /// happens inside, 8 and above everything.
@@ -18,23 +30,164 @@ impl From<Verbosity> for LevelFilter {
     }
 }
 
-/// Lines that wait for a slow reader of standard error; more are dropped.
-const QUEUED_LINES: usize = 4096;
-
 /// Sends log lines to standard error until the guard is dropped, which writes what is left.
 ///
-/// A thread of its own writes them, and lines are dropped rather than waited for when nobody reads
-/// standard error: a log must not keep machines from booting.
-pub fn init(verbosity: Verbosity) -> WorkerGuard {
-    let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
-        .thread_name("log")
-        .buffered_lines_limit(QUEUED_LINES)
-        .finish(std::io::stderr());
+/// # Errors
+/// When no thread can be started.
+pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
+    let (logs, queue) = Logs::start(io::stderr())?;
     tracing_subscriber::fmt()
         .with_max_level(LevelFilter::from(verbosity))
-        .with_writer(writer)
+        .with_writer(queue)
         .with_ansi(false)
         .with_target(false)
         .init();
-    guard
+    Ok(logs)
+}
+
+/// The thread that writes. Dropping it writes what is left, and waits for that.
+#[derive(Debug)]
+pub struct Logs {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    dropped: u64,
+    ended: bool,
+}
+
+impl Logs {
+    fn start(mut writer: impl Write + Send + 'static) -> io::Result<(Self, Arc<Queue>)> {
+        let queue = Arc::new(Queue::default());
+        let shared = Arc::clone(&queue);
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(move || {
+            while let Some(lines) = shared.next() {
+                // Nobody may be reading, and there is nowhere to tell.
+                let _ = writer.write_all(&lines);
+            }
+        })?;
+        Ok((Self { queue: Arc::clone(&queue), thread: Some(thread) }, queue))
+    }
+}
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        self.queue.lock().ended = true;
+        self.queue.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic, and if it did, nothing would be left to write.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for lines and takes all there are; `None` once everything is written and ended.
+    fn next(&self) -> Option<Vec<u8>> {
+        let idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.ended;
+        let waiting = self.lock();
+        let waiting =
+            self.changed.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner);
+        let gathering = |waiting: &mut Waiting| !waiting.ended;
+        let (mut waiting, _) = self
+            .changed
+            .wait_timeout_while(waiting, GATHER, gathering)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waiting.bytes.is_empty() {
+            return None;
+        }
+        let mut lines = std::mem::take(&mut waiting.bytes);
+        let dropped = std::mem::take(&mut waiting.dropped);
+        drop(waiting);
+        if dropped > 0 {
+            let note = format!("{dropped} log lines dropped: standard error is not read\n");
+            lines.extend_from_slice(note.as_bytes());
+        }
+        Some(lines)
+    }
+
+    fn push(&self, line: &[u8]) {
+        let mut waiting = self.lock();
+        if waiting.bytes.len() + line.len() > QUEUED_BYTES {
+            waiting.dropped += 1;
+            return;
+        }
+        let first = waiting.bytes.is_empty();
+        waiting.bytes.extend_from_slice(line);
+        drop(waiting);
+        if first {
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// One line a call, which is how the subscriber writes.
+impl Write for &Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A reader that gets what is written, and one that can be kept from reading.
+    struct Reader(mpsc::SyncSender<Vec<u8>>);
+
+    impl Write for Reader {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_was_logged_is_written_before_the_guard_is_gone() {
+        let (sender, lines) = mpsc::sync_channel(10);
+        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        queue.push(b"one\n");
+        queue.push(b"two\n");
+        drop(logs);
+        assert_eq!(lines.iter().collect::<Vec<_>>().concat(), b"one\ntwo\n");
+    }
+
+    #[test]
+    fn lines_are_dropped_and_counted_when_nobody_reads() {
+        let (sender, lines) = mpsc::sync_channel(0);
+        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        let line = vec![b'x'; 1 << 16];
+        for _ in 0..100 {
+            queue.push(&line);
+        }
+        let reader = std::thread::spawn(move || lines.iter().collect::<Vec<_>>().concat());
+        drop(logs);
+        let written = reader.join().unwrap();
+        let text = String::from_utf8_lossy(&written);
+        assert!(text.contains("log lines dropped"));
+        assert!(written.len() < 100 * line.len());
+    }
 }
