@@ -30,7 +30,7 @@ enum Notice {
     Stop,
 }
 
-/// Ends [`follow`] when it is dropped.
+/// Ends [`Follower::follow`] when it is dropped.
 #[derive(Debug)]
 pub struct Stop(Sender<Notice>);
 
