@@ -128,6 +128,8 @@ impl Answers {
             let reason = match pool.check.get() {
                 Some(Ok(())) => return None,
                 Some(Err(reason)) => reason.as_str(),
+                // What was rendered ahead of the swap is good; readiness must not blink.
+                None if pool.is_serving() => return None,
                 None => "is being rendered",
             };
             Some(format!("pool {}: {reason}", pool.name))
@@ -200,6 +202,11 @@ impl Pool {
             }
         }
         Arc::new(pool)
+    }
+
+    /// Whether some version is ready to send.
+    fn is_serving(&self) -> bool {
+        self.outcomes.iter().filter_map(OnceCell::get).any(Result::is_ok)
     }
 
     /// Renders what was served before, and keeps the last good answer where that fails.

@@ -131,7 +131,7 @@ fn kubelets_swap_of_a_symlinked_folder_is_followed() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     version(2, "two");
     served_soon(&server, "worker", Ok("two"));
-    assert!(readiness(&server).0 == 200);
+    wait_for("readiness", || (readiness(&server).0 == 200).then_some(()));
 }
 
 #[test]
