@@ -105,16 +105,6 @@ impl Answers {
         known.map_or(PoolLabel::Unknown, |(name, _)| PoolLabel::Known(Arc::clone(name)))
     }
 
-    /// The names of all pools, sorted.
-    #[must_use]
-    pub fn pools(&self) -> Vec<Arc<str>> {
-        let table = self.table.load();
-        let names = table.as_ref().map(|table| table.pools.keys().map(Arc::clone));
-        let mut names: Vec<_> = names.into_iter().flatten().collect();
-        names.sort();
-        names
-    }
-
     /// What keeps the server from being ready, one line each; nothing if all is well.
     #[must_use]
     pub fn unready(&self) -> Vec<String> {

@@ -30,55 +30,45 @@ impl KlogFlags {
     }
 }
 
-/// A flag of Go's: `--flag`, `--flag=true`, `--flag=false`.
-macro_rules! klog_flags {
-    ($($(#[$meta:meta])* $field:ident: $name:literal,)*) => {
+/// Flags that take a value, and flags of Go's boolean form: `--flag`, `--flag=true`.
+macro_rules! ignored_flags {
+    (values { $($value:ident = $value_name:literal,)* } switches { $($switch:ident = $switch_name:literal,)* }) => {
         #[derive(Debug, Args)]
         #[allow(dead_code, reason = "accepted for the sake of existing invocations")]
         struct IgnoredKlogFlags {
             $(
-                $(#[$meta])*
-                #[arg(long = $name, global = true, hide = true)]
-                $field: Option<String>,
+                #[arg(long = $value_name, global = true, hide = true)]
+                $value: Option<String>,
             )*
-            #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true,
-                default_missing_value = "true", value_parser = BoolishValueParser::new())]
-            logtostderr: Option<bool>,
-            #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true,
-                default_missing_value = "true", value_parser = BoolishValueParser::new())]
-            alsologtostderr: Option<bool>,
-            #[arg(long = "legacy_stderr_threshold_behavior", global = true, hide = true,
-                num_args = 0..=1, require_equals = true, default_missing_value = "true",
-                value_parser = BoolishValueParser::new())]
-            legacy_stderr_threshold_behavior: Option<bool>,
-            #[arg(long = "add_dir_header", global = true, hide = true, num_args = 0..=1,
-                require_equals = true, default_missing_value = "true",
-                value_parser = BoolishValueParser::new())]
-            add_dir_header: Option<bool>,
-            #[arg(long = "one_output", global = true, hide = true, num_args = 0..=1,
-                require_equals = true, default_missing_value = "true",
-                value_parser = BoolishValueParser::new())]
-            one_output: Option<bool>,
-            #[arg(long = "skip_headers", global = true, hide = true, num_args = 0..=1,
-                require_equals = true, default_missing_value = "true",
-                value_parser = BoolishValueParser::new())]
-            skip_headers: Option<bool>,
-            #[arg(long = "skip_log_headers", global = true, hide = true, num_args = 0..=1,
-                require_equals = true, default_missing_value = "true",
-                value_parser = BoolishValueParser::new())]
-            skip_log_headers: Option<bool>,
+            $(
+                #[arg(long = $switch_name, global = true, hide = true, num_args = 0..=1,
+                    require_equals = true, default_missing_value = "true",
+                    value_parser = BoolishValueParser::new())]
+                $switch: Option<bool>,
+            )*
         }
     };
 }
 
-klog_flags! {
-    log_backtrace_at: "log_backtrace_at",
-    log_dir: "log_dir",
-    log_file: "log_file",
-    log_file_max_size: "log_file_max_size",
-    log_flush_frequency: "log-flush-frequency",
-    stderrthreshold: "stderrthreshold",
-    vmodule: "vmodule",
+ignored_flags! {
+    values {
+    log_backtrace_at = "log_backtrace_at",
+    log_dir = "log_dir",
+    log_file = "log_file",
+    log_file_max_size = "log_file_max_size",
+    log_flush_frequency = "log-flush-frequency",
+    stderrthreshold = "stderrthreshold",
+    vmodule = "vmodule",
+    }
+    switches {
+    logtostderr = "logtostderr",
+    alsologtostderr = "alsologtostderr",
+    legacy_stderr_threshold_behavior = "legacy_stderr_threshold_behavior",
+    add_dir_header = "add_dir_header",
+    one_output = "one_output",
+    skip_headers = "skip_headers",
+    skip_log_headers = "skip_log_headers",
+    }
 }
 
 /// Where to listen, with which certificate, within which limits.
