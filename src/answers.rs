@@ -131,8 +131,9 @@ impl Answers {
 
     /// Makes `inputs` what is served from now on.
     ///
-    /// Blocks while it renders what was asked for before; call it where that is allowed.
-    pub fn publish(&self, inputs: &Inputs, now: SystemTime) {
+    /// Blocks while it renders what was asked for before; call it where that is allowed. Tells
+    /// whether anything changed.
+    pub fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
         let pools = parallel::map(&names, |name| {
@@ -140,30 +141,49 @@ impl Answers {
             let pool = Pool::next(name, render::select(inputs, name), old, &self.metrics);
             (Arc::clone(&pool.name), pool)
         });
-        let table = Arc::new(Table {
+        let table = Table {
             mode: inputs.mode,
             pools: pools.into_iter().collect(),
             problems: inputs.problems.clone(),
-        });
-        self.table.store(Some(table));
+        };
+        if old.is_some_and(|old| old.same(&table)) {
+            return false;
+        }
+        self.table.store(Some(Arc::new(table)));
         self.metrics.inputs_changed(now);
+        true
     }
 
     /// Finds out which pools render, for the readiness report. Blocks while it renders, one after
     /// the other: machines that ask meanwhile go first.
     pub fn check(&self) {
-        let Some(table) = self.table.load_full() else { return };
-        for pool in table.pools.values().filter(|pool| pool.check.get().is_none()) {
+        // The table may be another one after each pool.
+        while let Some(pool) = self.unchecked() {
             pool.check(&self.metrics);
         }
+    }
+
+    fn unchecked(&self) -> Option<Arc<Pool>> {
+        let table = self.table.load();
+        table.as_ref()?.pools.values().find(|pool| pool.check.get().is_none()).cloned()
     }
 }
 
 impl Table {
+    fn same(&self, other: &Self) -> bool {
+        let same_pool = |(name, pool): (&Arc<str>, &Arc<Pool>)| {
+            other.pools.get(name).is_some_and(|other| Arc::ptr_eq(pool, other))
+        };
+        self.mode == other.mode
+            && self.problems == other.problems
+            && self.pools.len() == other.pools.len()
+            && self.pools.iter().all(same_pool)
+    }
+
     fn unknown(&self, pool: &str) -> Refusal {
         Refusal::Unselected(match self.mode {
             Mode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => Unselected::NotInBootstrap,
-            Mode::Bootstrap | Mode::Cluster => Unselected::UnknownPool,
+            _ => Unselected::UnknownPool,
         })
     }
 }
@@ -176,10 +196,15 @@ impl Pool {
         old: Option<&Arc<Self>>,
         metrics: &Metrics,
     ) -> Arc<Self> {
-        if let (Some(old), Ok(inputs)) = (old, &inputs)
-            && old.inputs.as_ref().is_ok_and(|old| old.same(inputs))
-        {
-            return Arc::clone(old);
+        if let Some(old) = old {
+            let same = match (&old.inputs, &inputs) {
+                (Ok(old), Ok(new)) => old.same(new),
+                (Err(old), Err(new)) => old == new,
+                _ => false,
+            };
+            if same {
+                return Arc::clone(old);
+            }
         }
         let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
         let pool = Self { name, inputs, outcomes: Default::default(), check: OnceLock::new() };

@@ -28,5 +28,6 @@ pub mod registry_ca;
 pub mod render;
 pub mod server;
 pub mod source;
+pub mod status;
 pub mod store;
 pub mod telemetry;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args as ClapArgs;
 
 use super::flags::{PairFiles, ServingFlags, warn_passed_over};
-use super::run::{self, Plan};
+use super::run::{self, Plan, Source};
 use crate::objects::{ApiServer, Object};
 use crate::registry_ca::RegistryHost;
 use crate::server::tls_policy::TlsPolicy;
@@ -47,11 +47,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let profile = args.server_basedir.join("api-server").join("apiserver.yaml");
     run::run(Plan {
         flags: &args.serving,
-        layout: Layout::Bootstrap {
+        source: Source::Directory(Layout::Bootstrap {
             base: args.server_basedir.clone(),
             kubeconfig: args.bootstrap_kubeconfig.clone(),
             registry_cas: args.bootstrap_certs.clone(),
-        },
+        }),
         policy: tls_policy(&profile).unwrap_or(from_flags),
         pair: PairFiles { cert: args.cert.clone(), key: args.key.clone() },
         on_change: Box::new(|_, _| {}),

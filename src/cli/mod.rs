@@ -2,8 +2,11 @@
 
 mod bootstrap;
 mod flags;
+mod follow;
+mod publish;
 mod run;
 mod serve;
+mod start;
 mod state;
 mod usage;
 
@@ -32,6 +35,8 @@ struct Cli {
 enum Command {
     /// Serve the first control-plane machines from a directory, before there is a cluster.
     Bootstrap(bootstrap::Args),
+    /// Serve all pools of a running cluster.
+    Start(start::Args),
     /// Serve all pools of a directory of manifests, with certificates of its own.
     Serve(serve::Args),
     /// Print name, version and commit.
@@ -59,6 +64,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
+        Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(&args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),
     };
     match result {

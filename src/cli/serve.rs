@@ -9,7 +9,8 @@ use time::OffsetDateTime;
 
 use super::flags::{PairFiles, ServingFlags};
 use super::print_line;
-use super::run::{self, Plan, Ports};
+use super::publish::Ports;
+use super::run::{self, Plan, Source};
 use super::state::State;
 use crate::pki::Host;
 use crate::source::Inputs;
@@ -53,7 +54,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     };
     run::run(Plan {
         flags: &args.serving,
-        layout: Layout::Tree { root: args.dir.clone() },
+        source: Source::Directory(Layout::Tree { root: args.dir.clone() }),
         policy,
         pair,
         on_change: Box::new(on_change),

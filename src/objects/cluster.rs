@@ -79,6 +79,12 @@ impl ConfigMap {
         let binary = self.binary_data.iter().map(|(key, value)| (key.as_str(), &value.0[..]));
         text.chain(binary).collect()
     }
+
+    /// The value of one key of `binaryData`.
+    #[must_use]
+    pub fn binary(&self, key: &str) -> Option<&[u8]> {
+        self.binary_data.get(key).map(|value| &value.0[..])
+    }
 }
 
 /// `v1 Secret`

@@ -6,11 +6,13 @@
 
 mod api_server;
 mod cluster;
+mod layering;
 mod machine_config;
 mod machine_config_pool;
 
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
+pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::MachineConfigPool;
 
@@ -38,6 +40,14 @@ pub enum Object {
     ApiServer(ApiServer),
     /// `config.openshift.io/v1 Image`
     ImageConfig(ImageConfig),
+    /// `machineconfiguration.openshift.io/v1 MachineOSConfig`
+    MachineOsConfig(MachineOsConfig),
+    /// `machineconfiguration.openshift.io/v1 MachineOSBuild`
+    MachineOsBuild(MachineOsBuild),
+    /// `v1 Service`
+    Service(Service),
+    /// `route.openshift.io/v1 Route`
+    Route(Route),
 }
 
 /// Why a manifest's document is no object that can be used.
@@ -61,6 +71,17 @@ pub enum ObjectError {
     },
 }
 
+impl ObjectError {
+    /// What is wrong, without the object's kind and name.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Malformed { reason, .. } => reason.clone(),
+            Self::NotAMapping(_) | Self::NoKind => self.to_string(),
+        }
+    }
+}
+
 impl Object {
     /// Reads one document. `Ok(None)` is a well-formed object of a kind that is not read here.
     ///
@@ -80,10 +101,16 @@ impl Object {
             "MachineConfigPool" => Self::MachineConfigPool(Arc::new(decode(&kind, value)?)),
             "MachineConfig" => Self::MachineConfig(Arc::new(decode(&kind, value)?)),
             "ControllerConfig" => Self::ControllerConfig(decode(&kind, value)?),
+            "MachineOSConfig" => Self::MachineOsConfig(decode(&kind, value)?),
+            "MachineOSBuild" => Self::MachineOsBuild(decode(&kind, value)?),
             "APIServer" => Self::ApiServer(decode(&kind, value)?),
             "Image" if group.starts_with("config.openshift.io/") => {
                 Self::ImageConfig(decode(&kind, value)?)
             }
+            "Route" if group.starts_with("route.openshift.io/") => {
+                Self::Route(decode(&kind, value)?)
+            }
+            "Service" if core => Self::Service(decode(&kind, value)?),
             "ConfigMap" if core => Self::ConfigMap(decode(&kind, value)?),
             "Secret" if core => Self::Secret(decode(&kind, value)?),
             "Config" if core => Self::Kubeconfig(decode(&kind, value)?),

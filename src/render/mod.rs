@@ -5,11 +5,14 @@
 //! Inputs ── select ──> PoolInputs ── render(version) ──> Ignition config as JSON
 //!             │                          │
 //!   which machine config          parse and lift, edit in a fixed order,
-//!   the pool serves now           lower to the version
+//!   and image the pool            lower to the version
+//!   serves now
 //! ```
 
+mod image;
 mod select;
 mod steps;
 
+pub(crate) use select::served_configuration;
 pub use select::{PoolInputs, Unselected, select};
 pub use steps::{RenderError, render};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::image::layered_image;
 use crate::objects::{MachineConfig, MachineConfigPool};
 use crate::source::directory::BOOTSTRAP_POOLS;
 use crate::source::{Inputs, Mode, Shared};
@@ -52,6 +53,9 @@ pub enum Unselected {
     /// There is no ControllerConfig, without which a machine would miss its CAs.
     #[error("ControllerConfig machine-config-controller is not there")]
     NoControllerConfig,
+    /// There is no kubeconfig, without which a machine could not join the cluster.
+    #[error("the kubeconfig for new machines cannot be made")]
+    NoKubeconfig,
 }
 
 impl Unselected {
@@ -61,7 +65,7 @@ impl Unselected {
     pub fn is_meant(&self) -> bool {
         match self {
             Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration => true,
-            Self::NoMachineConfig(_) | Self::NoControllerConfig => false,
+            Self::NoMachineConfig(_) | Self::NoControllerConfig | Self::NoKubeconfig => false,
         }
     }
 }
@@ -76,7 +80,7 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
         return Err(Unselected::NotInBootstrap);
     }
     let pool = inputs.pools.get(pool).ok_or(Unselected::UnknownPool)?;
-    let configuration = configuration(inputs.mode, pool);
+    let configuration = served_configuration(inputs.mode, pool);
     if configuration.is_empty() {
         return Err(Unselected::NoConfiguration);
     }
@@ -84,28 +88,34 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
         .machine_configs
         .get(configuration)
         .ok_or_else(|| Unselected::NoMachineConfig(configuration.to_owned()))?;
-    if inputs.mode == Mode::Bootstrap && inputs.shared.controller_config.is_none() {
+    if inputs.mode != Mode::Manifests && inputs.shared.controller_config.is_none() {
         return Err(Unselected::NoControllerConfig);
     }
+    if inputs.mode == Mode::Cluster && inputs.shared.kubeconfig.is_none() {
+        return Err(Unselected::NoKubeconfig);
+    }
+    let image = layered_image(&inputs.layering, pool, configuration);
     Ok(PoolInputs {
         mode: inputs.mode,
         machine_config: Arc::clone(machine_config),
         configuration: configuration.to_owned(),
-        image: None,
+        image,
         shared: Arc::clone(&inputs.shared),
     })
 }
 
-fn configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
+/// The name of the machine config that `pool` serves, empty where it has none yet.
+pub(crate) fn served_configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
     match mode {
-        Mode::Cluster if pool.updated_machine_count() > 0 => pool.spec_configuration(),
-        Mode::Cluster | Mode::Bootstrap => pool.status_configuration(),
+        Mode::Cluster | Mode::Manifests if pool.updated_machine_count() > 0 => pool.spec_configuration(),
+        _ => pool.status_configuration(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Layering;
     use serde_json::{Value, json};
 
     fn inputs(mode: Mode, pool: &Value) -> Inputs {
@@ -119,8 +129,10 @@ mod tests {
             mode,
             pools: [(pool.name().to_owned(), Arc::new(pool))].into(),
             machine_configs: ["old", "new"].map(machine_config).into(),
+            layering: Layering::default(),
             shared: Arc::new(Shared {
                 controller_config: Some(crate::objects::ControllerConfig::default()),
+                kubeconfig: Some("kubeconfig".into()),
                 ..Shared::default()
             }),
             problems: Vec::new(),

@@ -138,7 +138,7 @@ fn encapsulate(
 ) -> serde_json::Result<Vec<u8>> {
     let version = match mode {
         Mode::Bootstrap => NEWEST_ENCAPSULATED,
-        Mode::Cluster => version.min(NEWEST_ENCAPSULATED),
+        Mode::Cluster | Mode::Manifests => version.min(NEWEST_ENCAPSULATED),
     };
     let empty = json!({"ignition": {"version": version.as_str()}});
     machine_config.spec.config = Some(RawValue::from_string(empty.to_string())?);

@@ -16,6 +16,7 @@ use percent_encoding::percent_decode_str;
 use super::patience::Phase;
 use crate::answers::{Answers, Refusal};
 use crate::ignition::{SpecVersion, negotiate};
+use crate::status::Status;
 use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -60,28 +61,8 @@ pub struct Routes {
     pub answers: Arc<Answers>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// What else keeps the server from being ready, such as a serving pair that was refused.
-    pub troubles: Troubles,
-}
-
-/// Names of things that are out of order, with the reason; shared by those who notice.
-#[derive(Debug, Clone, Default)]
-pub struct Troubles(Arc<std::sync::Mutex<std::collections::BTreeMap<&'static str, String>>>);
-
-impl Troubles {
-    /// Notes that `thing` is out of order, or in order again with `None`.
-    pub fn set(&self, thing: &'static str, reason: Option<String>) {
-        let mut troubles = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match reason {
-            Some(reason) => troubles.insert(thing, reason),
-            None => troubles.remove(thing),
-        };
-    }
-
-    fn lines(&self) -> Vec<String> {
-        let troubles = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        troubles.iter().map(|(thing, reason)| format!("{thing}: {reason}")).collect()
-    }
+    /// What else readiness tells, such as a serving pair that was refused.
+    pub status: Status,
 }
 
 impl Routes {
@@ -139,12 +120,15 @@ impl Routes {
     }
 
     fn readiness(&self) -> Response<Bytes> {
-        let mut lines = self.troubles.lines();
+        let mut lines = self.status.troubles.lines();
         lines.extend(self.answers.unready());
-        if lines.is_empty() {
-            return plain(StatusCode::OK, Bytes::new());
+        let is_ready = lines.is_empty();
+        lines.extend(self.status.notices.lines());
+        let text = if lines.is_empty() { Bytes::new() } else { line(&lines.join("\n")) };
+        if is_ready {
+            return plain(StatusCode::OK, text);
         }
-        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, line(&lines.join("\n")));
+        let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
         response.headers_mut().insert(RETRY_AFTER, SOON);
         response
     }

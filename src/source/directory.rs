@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::files::{Files, ReadError};
-use super::{Inputs, Mode, Problem, Shared};
+use super::{Inputs, Layering, Mode, Problem, Shared};
 use crate::objects::{MachineConfig, MachineConfigPool, Object};
 use crate::registry_ca::{self, RegistryHost};
 
@@ -114,7 +114,7 @@ impl Directory {
         // The first scan takes what is there; later ones wait for a file to be quiet.
         let settle = if self.published { SETTLE } else { Duration::ZERO };
         self.files.begin(now, settle);
-        let (pools, machine_configs, shared, mut problems) = match self.layout.clone() {
+        let Parts { pools, machine_configs, layering, shared, mut problems } = match self.layout.clone() {
             Layout::Tree { root } => self.scan_tree(&root, being_written)?,
             Layout::Bootstrap { base, kubeconfig, registry_cas } => {
                 self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?
@@ -132,11 +132,11 @@ impl Directory {
         self.published = true;
         self.problems.clone_from(&problems);
         let mode = match self.layout {
-            Layout::Tree { .. } => Mode::Cluster,
+            Layout::Tree { .. } => Mode::Manifests,
             Layout::Bootstrap { .. } => Mode::Bootstrap,
         };
         let inputs =
-            Inputs { mode, pools, machine_configs, shared: Arc::clone(&self.shared), problems };
+            Inputs { mode, pools, machine_configs, layering, shared: Arc::clone(&self.shared), problems };
         Ok(Scan { inputs: Some(inputs), unsettled: self.files.unsettled() })
     }
 
@@ -155,6 +155,7 @@ impl Directory {
         }
         let Gathered { pools, machine_configs, others, mut problems, .. } = gathered;
         let mut shared = Shared::default();
+        let mut layering = Layering::default();
         let mut config_maps = Vec::new();
         let mut image = None;
         for object in others {
@@ -163,7 +164,7 @@ impl Directory {
                 Object::Kubeconfig(config) => shared.kubeconfig = Some(config.to_json().into()),
                 Object::ConfigMap(map) => config_maps.push(map),
                 Object::ImageConfig(config) => image = Some(config),
-                _ => {}
+                object => layering.add(object),
             }
         }
         let (authorities, refused) = registry_ca::collect(&config_maps, image);
@@ -172,7 +173,7 @@ impl Directory {
             refused.into_iter().map(|(place, error)| Problem { place, reason: error.to_string() }),
         );
         problems.extend(self.files.problems());
-        Ok((pools, machine_configs, shared, problems))
+        Ok(Parts { pools, machine_configs, layering, shared, problems })
     }
 
     fn scan_bootstrap(
@@ -226,16 +227,19 @@ impl Directory {
             }
         }
         problems.extend(self.files.problems());
-        Ok((pools, machine_configs, shared, problems))
+        let layering = Layering::default();
+        Ok(Parts { pools, machine_configs, layering, shared, problems })
     }
 }
 
-type Parts = (
-    BTreeMap<String, Arc<MachineConfigPool>>,
-    BTreeMap<String, Arc<MachineConfig>>,
-    Shared,
-    Vec<Problem>,
-);
+/// What one scan finds, before it is compared with the one before.
+struct Parts {
+    pools: BTreeMap<String, Arc<MachineConfigPool>>,
+    machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    layering: Layering,
+    shared: Shared,
+    problems: Vec<Problem>,
+}
 
 fn as_pool(object: &Object) -> Option<&Arc<MachineConfigPool>> {
     if let Object::MachineConfigPool(pool) = object { Some(pool) } else { None }
@@ -297,5 +301,9 @@ fn identity(object: &Object) -> (&'static str, &str, &str) {
         Object::Kubeconfig(_) => ("kubeconfig", "", ""),
         Object::ApiServer(_) => ("APIServer", "", ""),
         Object::ImageConfig(_) => ("Image", "", ""),
+        Object::MachineOsConfig(config) => ("MachineOSConfig", "", &config.metadata.name),
+        Object::MachineOsBuild(build) => ("MachineOSBuild", "", &build.metadata.name),
+        Object::Service(service) => ("Service", &service.metadata.namespace, &service.metadata.name),
+        Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
     }
 }

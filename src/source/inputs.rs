@@ -1,11 +1,14 @@
 //! The one value that decides what machines are served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
+use crate::objects::{
+    ControllerConfig, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig, Object,
+    REGISTRY_NAMESPACE,
+};
 use crate::registry_ca::RegistryHost;
 
 /// Which of the reference server's two ways of choosing and rendering applies.
@@ -14,8 +17,11 @@ pub enum Mode {
     /// The first control-plane machines, before there is a cluster: pools `master` and `arbiter`
     /// only, always at their status' configuration.
     Bootstrap,
-    /// A cluster, or a directory that stands for one.
+    /// A cluster.
     Cluster,
+    /// A directory of manifests that stands for a cluster. It need not hold all that a cluster
+    /// has: what is not there is left out of the configs.
+    Manifests,
 }
 
 /// Everything that can change what a machine is served, at one moment.
@@ -30,11 +36,48 @@ pub struct Inputs {
     pub pools: BTreeMap<String, Arc<MachineConfigPool>>,
     /// The machine configs by name.
     pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
+    /// Which pools have images of their own.
+    pub layering: Layering,
     /// What all pools have in common.
     pub shared: Arc<Shared>,
     /// What could not be read, one entry a file or object. The values above are then the last
     /// good ones.
     pub problems: Vec<Problem>,
+}
+
+/// What decides which pools' machines boot straight into an image that was built for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layering {
+    /// MachineOSConfigs by name.
+    pub os_configs: BTreeMap<String, MachineOsConfig>,
+    /// MachineOSBuilds by name.
+    pub os_builds: BTreeMap<String, MachineOsBuild>,
+    /// The hosts of the cluster's own image registry, which a machine cannot reach before it is
+    /// part of the cluster.
+    pub registry_hosts: BTreeSet<String>,
+}
+
+impl Layering {
+    /// Takes in an object that has to do with it; others are passed over.
+    pub fn add(&mut self, object: &Object) {
+        match object {
+            Object::MachineOsConfig(config) => {
+                self.os_configs.insert(config.metadata.name.clone(), config.clone());
+            }
+            Object::MachineOsBuild(build) => {
+                self.os_builds.insert(build.metadata.name.clone(), build.clone());
+            }
+            Object::Service(service) if service.metadata.namespace == REGISTRY_NAMESPACE => {
+                self.registry_hosts.insert(service.registry_host());
+            }
+            Object::Route(route)
+                if route.metadata.namespace == REGISTRY_NAMESPACE && !route.host().is_empty() =>
+            {
+                self.registry_hosts.insert(route.host().to_owned());
+            }
+            _ => {}
+        }
+    }
 }
 
 /// What the rendered configs of all pools have in common.

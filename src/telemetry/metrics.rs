@@ -61,6 +61,11 @@ struct HandshakeLabels {
     reason: HandshakeFailure,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
 /// All metrics, and the registry that writes them out.
 #[derive(Debug)]
 pub struct Metrics {
@@ -84,6 +89,10 @@ pub struct Metrics {
     pub input_problems: Gauge<i64, AtomicI64>,
     /// Times that a file or object could not be read.
     pub input_failures: Counter,
+    watch_failures: Family<KindLabels, Counter>,
+    stale_since: Gauge,
+    /// Times that the cache of a cluster's inputs could not be read or written.
+    pub cache_failures: Counter,
 }
 
 impl Metrics {
@@ -107,6 +116,9 @@ impl Metrics {
             inputs_age: Gauge::default(),
             input_problems: Gauge::default(),
             input_failures: Counter::default(),
+            watch_failures: Family::default(),
+            stale_since: Gauge::default(),
+            cache_failures: Counter::default(),
         };
         metrics.register();
         metrics
@@ -175,6 +187,21 @@ impl Metrics {
             "Files or objects that turned out unreadable",
             self.input_failures.clone(),
         );
+        registry.register(
+            "watch_failures",
+            "Lists, watches and fetches from the API server that failed, by kind of object",
+            self.watch_failures.clone(),
+        );
+        registry.register(
+            "source_stale_since_timestamp_seconds",
+            "Since when the API server has been away, in seconds since 1970; 0 while it is not",
+            self.stale_since.clone(),
+        );
+        registry.register(
+            "cache_failures",
+            "Reads and writes of the inputs' cache that failed",
+            self.cache_failures.clone(),
+        );
     }
 
     /// The counter for one outcome of a request. Look it up once where the outcome repeats.
@@ -203,6 +230,17 @@ impl Metrics {
     /// Notes when the certificates that are served now expire, in seconds since 1970.
     pub fn certificate_expires(&self, timestamp: i64) {
         self.certificate_expiry.set(timestamp);
+    }
+
+    /// Counts a list, a watch or a fetch that failed, of objects of a kind (in the plural).
+    pub fn watch_failed(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// Notes since when what is served may be out of step with the cluster.
+    pub fn stale_since(&self, since: Option<SystemTime>) {
+        let seconds = since.map_or(0, unix_seconds);
+        self.stale_since.set(seconds.try_into().unwrap_or(i64::MAX));
     }
 
     /// Notes that the inputs changed.

@@ -1,0 +1,82 @@
+//! `start`: the reference server's command line, in a running cluster.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::flags::{PairFiles, ServingFlags};
+use super::run::{self, Plan, Source};
+use crate::source::cluster::Settings;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The API server's URL in the kubeconfig that machines get
+    #[arg(long, value_name = "URL", value_parser = url)]
+    apiserver_url: String,
+    /// Kubeconfig for this server's own access to the API server; the pod's service account by
+    /// default
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Directory with the token that machines join with, in `token`, and the API server's
+    /// certificate authorities, in `ca.crt`
+    #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap-token")]
+    bootstrap_token_dir: PathBuf,
+    /// Directory to keep the cluster's state in, never the token, so that a server that is started
+    /// while the API server is away serves too
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// Certificate for TLS
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
+    cert: PathBuf,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
+    key: PathBuf,
+    #[command(flatten)]
+    serving: ServingFlags,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    tracing::info!(
+        version = super::version(),
+        payload_version = args.serving.payload_version.as_deref().unwrap_or("unknown"),
+        "starting"
+    );
+    run::run(Plan {
+        flags: &args.serving,
+        source: Source::Cluster(Settings {
+            // An empty one is none, as it is for the reference.
+            kubeconfig: args.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
+            apiserver_url: args.apiserver_url.clone(),
+            token_dir: args.bootstrap_token_dir.clone(),
+            cache_dir: args.cache_dir.clone(),
+        }),
+        policy: args.serving.tls_policy()?,
+        pair: PairFiles { cert: args.cert.clone(), key: args.key.clone() },
+        on_change: Box::new(|_, _| {}),
+    })
+}
+
+/// A URL that kubelet takes for an API server's.
+fn url(text: &str) -> Result<String, String> {
+    let url: http::Uri = text.parse().map_err(|error| format!("{error}"))?;
+    match url.scheme_str() {
+        Some("https" | "http") if url.host().is_some_and(|host| !host.is_empty()) => {
+            Ok(text.to_owned())
+        }
+        _ => Err("expected https://HOST:PORT".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_servers_url_has_a_scheme_and_a_host() {
+        assert!(url("https://api-int.example.com:6443").is_ok());
+        assert!(url("https://[2001:db8::1]:6443").is_ok());
+        for text in ["", "api-int.example.com:6443", "api-int", "ftp://a", "https://"] {
+            assert!(url(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The inputs on disk, so that a server that is started while the API server is away serves too.
+//!
+//! ```text
+//! DIR/objects.json              all objects but machine configs, by their kind's plural name
+//! DIR/machine-configs/NAME.json the machine configs that pools refer to
+//! ```
+//!
+//! Machine configs are written before the objects that refer to them and removed after, each file
+//! is replaced whole: whenever the process dies, what is on disk is complete. The token is never
+//! written.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::kind::Kind;
+use crate::objects::MachineConfig;
+use crate::store::files::{self, PRIVATE, WriteError};
+
+/// What is kept.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) objects: BTreeMap<Kind, Vec<Box<RawValue>>>,
+    pub(super) machine_configs: Vec<Arc<MachineConfig>>,
+}
+
+/// A cache's directory.
+#[derive(Debug)]
+pub(super) struct Cache {
+    directory: PathBuf,
+    /// What is on disk as it was written, told by identity.
+    written: HashMap<String, Arc<MachineConfig>>,
+}
+
+/// Why what is in the cache cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub(super) struct LoadError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+#[derive(Serialize)]
+struct Saved<'a>(BTreeMap<&'static str, &'a [Box<RawValue>]>);
+
+#[derive(Deserialize)]
+struct Loaded(BTreeMap<String, Vec<Box<RawValue>>>);
+
+impl Cache {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self { directory, written: HashMap::new() }
+    }
+
+    fn objects(&self) -> PathBuf {
+        self.directory.join("objects.json")
+    }
+
+    fn machine_configs(&self) -> PathBuf {
+        self.directory.join("machine-configs")
+    }
+
+    /// Reads what an earlier server wrote, `None` where there is nothing.
+    pub(super) fn load(&self) -> Result<Option<Snapshot>, LoadError> {
+        let path = self.objects();
+        let Some(bytes) = read(&path)? else { return Ok(None) };
+        let Loaded(mut lists) = parse(&path, &bytes)?;
+        let mut snapshot = Snapshot::default();
+        for kind in Kind::ALL {
+            if let Some(list) = lists.remove(kind.plural()) {
+                snapshot.objects.insert(kind, list);
+            }
+        }
+        for entry in list(&self.machine_configs())? {
+            if let Some(bytes) = read(&entry)? {
+                snapshot.machine_configs.push(Arc::new(parse(&entry, &bytes)?));
+            }
+        }
+        Ok(Some(snapshot))
+    }
+
+    /// Writes what has changed since it was written last.
+    pub(super) fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
+        let folder = self.machine_configs();
+        files::create_folder(&folder)?;
+        let failed = |path: &Path, error: io::Error| WriteError { path: path.to_owned(), error };
+        for config in &snapshot.machine_configs {
+            let name = config.name();
+            if self.written.get(name).is_some_and(|written| Arc::ptr_eq(written, config)) {
+                continue;
+            }
+            let path = folder.join(format!("{name}.json"));
+            let json = serde_json::to_vec(&**config).map_err(|e| failed(&path, e.into()))?;
+            files::replace(&path, &json, PRIVATE)?;
+            self.written.insert(name.to_owned(), Arc::clone(config));
+        }
+        let path = self.objects();
+        let lists = snapshot.objects.iter().map(|(kind, list)| (kind.plural(), &list[..]));
+        let json = serde_json::to_vec(&Saved(lists.collect()));
+        files::replace(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
+
+        let is_kept = |path: &Path| {
+            let name = path.file_stem().unwrap_or_default();
+            snapshot.machine_configs.iter().any(|config| config.name() == name)
+        };
+        let present = list(&folder).map_err(|e| failed(&e.path, e.error))?;
+        for path in present.iter().filter(|path| !is_kept(path)) {
+            std::fs::remove_file(path).map_err(|error| failed(path, error))?;
+        }
+        self.written.retain(|name, _| is_kept(&folder.join(format!("{name}.json"))));
+        Ok(())
+    }
+}
+
+/// The files of a folder that are not hidden; none where there is no folder.
+fn list(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    let failed = |error| LoadError { path: folder.to_owned(), error };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let paths = entries.map(|entry| Ok(entry.map_err(failed)?.path()));
+    let is_visible = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
+    };
+    paths.filter(|path| path.as_ref().map_or(true, is_visible)).collect()
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LoadError { path: path.to_owned(), error }),
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, LoadError> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| LoadError { path: path.to_owned(), error: error.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    fn config(name: &str, file: &str) -> Arc<MachineConfig> {
+        let config = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfig",
+            "metadata": {"name": name},
+            "spec": {"config": {"ignition": {"version": "3.4.0"}, "x": file}},
+        });
+        Arc::new(serde_json::from_value(config).unwrap())
+    }
+
+    fn snapshot(configs: &[Arc<MachineConfig>]) -> Snapshot {
+        let pool = to_raw_value(&json!({"metadata": {"name": "worker"}})).unwrap();
+        Snapshot {
+            objects: [(Kind::MachineConfigPool, vec![pool])].into(),
+            machine_configs: configs.to_vec(),
+        }
+    }
+
+    #[test]
+    fn what_was_saved_is_loaded_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = Cache::new(folder.path().join("cache"));
+        assert!(cache.load().unwrap().is_none());
+        cache.save(&snapshot(&[config("a", "1"), config("b", "1")])).unwrap();
+        cache.save(&snapshot(&[config("a", "2")])).unwrap();
+        let loaded = cache.load().unwrap().unwrap();
+        let pools = &loaded.objects[&Kind::MachineConfigPool];
+        assert_eq!(pools[0].get(), r#"{"metadata":{"name":"worker"}}"#);
+        let configs: Vec<_> = loaded.machine_configs.iter().map(|c| c.ignition()).collect();
+        assert_eq!(configs, [Some(r#"{"ignition":{"version":"3.4.0"},"x":"2"}"#)]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("objects.json"), "{").unwrap();
+        let cache = Cache::new(folder.path().to_owned());
+        let error = cache.load().unwrap_err().to_string();
+        assert!(error.contains("objects.json: "), "{error}");
+    }
+}

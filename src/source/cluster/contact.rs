@@ -1,0 +1,95 @@
+//! Whether the API server answers, and since when it has not.
+//!
+//! A watch that is silent looks the same as one that is cut off, so a small question of its own is
+//! asked every few seconds, on the path that everything else depends on.
+
+use std::time::{Duration, SystemTime};
+
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
+use tokio::sync::mpsc;
+
+use super::Report;
+use super::kind::{Kind, Raw};
+use super::watching::reason;
+
+/// How often to ask.
+const PERIOD: Duration = Duration::from_secs(2);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reports each answer, or that there was none, until nobody receives reports any more.
+pub(super) async fn ask(client: Client, reports: mpsc::Sender<Report>) {
+    let pools = Kind::MachineConfigPool.api::<PartialObjectMeta<Raw>>(&client);
+    let one = ListParams::default().limit(1);
+    loop {
+        let answer = match tokio::time::timeout(PATIENCE, pools.list(&one)).await {
+            Ok(Ok(_)) => Ok(()),
+            // It has been reached, whatever it says: what it says is for the watches to tell.
+            Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 401 => Ok(()),
+            Ok(Err(error)) => Err(reason(&error)),
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        };
+        if reports.send(Report::Contact(answer)).await.is_err() {
+            return;
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// How many answers may fail to come before the API server counts as away.
+const FAILURES: u32 = 2;
+
+/// The state of the contact.
+#[derive(Debug)]
+pub(super) struct Contact {
+    last: SystemTime,
+    failures: u32,
+}
+
+/// What an answer, or its absence, changes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// The API server counts as away from now on; it answered last at this time.
+    Away(SystemTime),
+    /// It is back.
+    Back,
+}
+
+impl Contact {
+    /// In contact at first; `now` is the start.
+    pub(super) fn new(now: SystemTime) -> Self {
+        Self { last: now, failures: 0 }
+    }
+
+    pub(super) fn answered(&mut self, now: SystemTime) -> Option<News> {
+        let was_away = self.failures >= FAILURES;
+        self.last = now;
+        self.failures = 0;
+        was_away.then_some(News::Back)
+    }
+
+    pub(super) fn failed(&mut self) -> Option<News> {
+        self.failures = self.failures.saturating_add(1);
+        (self.failures == FAILURES).then_some(News::Away(self.last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_is_away_since_its_last_answer() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let mut contact = Contact::new(at(0));
+        assert_eq!(contact.answered(at(1)), None);
+        assert_eq!(contact.failed(), None, "once may happen");
+        assert_eq!(contact.answered(at(2)), None);
+        assert_eq!(contact.failed(), None);
+        assert_eq!(contact.failed(), Some(News::Away(at(2))));
+        assert_eq!(contact.failed(), None, "it is told once");
+        assert_eq!(contact.answered(at(9)), Some(News::Back));
+    }
+}

@@ -1,0 +1,226 @@
+//! What is watched, and the objects as the API server sends them.
+
+use std::borrow::Cow;
+
+use kube::Resource;
+use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
+use kube::{Api, Client};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::objects::{Object, ObjectError, REGISTRY_NAMESPACE};
+
+/// The namespace of the machine config operator.
+const OPERATOR_NAMESPACE: &str = "openshift-machine-config-operator";
+
+/// A kind of object that is watched, all of its objects in one place or only one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    MachineConfigPool,
+    /// Only the metadata of these is watched; see [`super::configs`].
+    MachineConfig,
+    ControllerConfig,
+    MachineOsConfig,
+    MachineOsBuild,
+    /// The config map with the API server's certificate authorities.
+    KubeconfigData,
+    Service,
+    Route,
+}
+
+/// Where the API server has the objects of a kind.
+struct Place {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    namespace: Option<&'static str>,
+    /// The only one that is watched.
+    name: Option<&'static str>,
+    /// Whether a cluster may do without the kind.
+    may_be_absent: bool,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 8] = [
+        Self::MachineConfigPool,
+        Self::MachineConfig,
+        Self::ControllerConfig,
+        Self::MachineOsConfig,
+        Self::MachineOsBuild,
+        Self::KubeconfigData,
+        Self::Service,
+        Self::Route,
+    ];
+
+    fn place(self) -> Place {
+        let machine_config = Place {
+            group: "machineconfiguration.openshift.io",
+            kind: "MachineConfig",
+            plural: "machineconfigs",
+            namespace: None,
+            name: None,
+            may_be_absent: false,
+        };
+        match self {
+            Self::MachineConfig => machine_config,
+            Self::MachineConfigPool => {
+                Place { kind: "MachineConfigPool", plural: "machineconfigpools", ..machine_config }
+            }
+            Self::ControllerConfig => Place {
+                kind: "ControllerConfig",
+                plural: "controllerconfigs",
+                name: Some("machine-config-controller"),
+                ..machine_config
+            },
+            Self::MachineOsConfig => Place {
+                kind: "MachineOSConfig",
+                plural: "machineosconfigs",
+                may_be_absent: true,
+                ..machine_config
+            },
+            Self::MachineOsBuild => Place {
+                kind: "MachineOSBuild",
+                plural: "machineosbuilds",
+                may_be_absent: true,
+                ..machine_config
+            },
+            Self::KubeconfigData => Place {
+                group: "",
+                kind: "ConfigMap",
+                plural: "configmaps",
+                namespace: Some(OPERATOR_NAMESPACE),
+                name: Some("kubeconfig-data"),
+                may_be_absent: false,
+            },
+            Self::Service => Place {
+                group: "",
+                kind: "Service",
+                plural: "services",
+                namespace: Some(REGISTRY_NAMESPACE),
+                name: None,
+                may_be_absent: false,
+            },
+            Self::Route => Place {
+                group: "route.openshift.io",
+                kind: "Route",
+                plural: "routes",
+                namespace: Some(REGISTRY_NAMESPACE),
+                name: None,
+                may_be_absent: true,
+            },
+        }
+    }
+
+    /// The resource's name, as `kubectl api-resources` prints it.
+    pub(super) fn plural(self) -> &'static str {
+        self.place().plural
+    }
+
+    /// Whether a cluster may do without the kind: its definition may be absent, and appear later.
+    pub(super) fn may_be_absent(self) -> bool {
+        self.place().may_be_absent
+    }
+
+    /// The name of the only object that is watched, if it is only one.
+    pub(super) fn only(self) -> Option<&'static str> {
+        self.place().name
+    }
+
+    pub(super) fn api<K>(self, client: &Client) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        let place = self.place();
+        let group = if place.group.is_empty() {
+            kube::core::GroupVersionKind::gvk("", "v1", place.kind)
+        } else {
+            kube::core::GroupVersionKind::gvk(place.group, "v1", place.kind)
+        };
+        let resource = ApiResource::from_gvk_with_plural(&group, place.plural);
+        match place.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        }
+    }
+
+    /// How an administrator would name one of its objects.
+    pub(super) fn describe(self, name: &str) -> String {
+        let place = self.place();
+        let slash = if place.namespace.is_some() { "/" } else { "" };
+        format!("{} {}{slash}{name}", place.kind, place.namespace.unwrap_or_default())
+    }
+
+    /// Reads an object of this kind.
+    pub(super) fn decode(self, json: &RawValue) -> Result<Object, ObjectError> {
+        let place = self.place();
+        let mut value: Value = serde_json::from_str(json.get()).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            // The items of a list do not say what they are where their kind is built in.
+            let version = if place.group.is_empty() {
+                "v1".to_owned()
+            } else {
+                format!("{}/v1", place.group)
+            };
+            fields.insert("apiVersion".to_owned(), version.into());
+            fields.insert("kind".to_owned(), place.kind.into());
+        }
+        Object::from_value(value)?.ok_or(ObjectError::NoKind)
+    }
+}
+
+/// An object of any kind: its metadata read, the whole still text, so that one object that does
+/// not decode spoils no list.
+#[derive(Debug, Clone)]
+pub(super) struct Raw {
+    metadata: ObjectMeta,
+    pub(super) json: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct OnlyMetadata {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        let OnlyMetadata { metadata } =
+            serde_json::from_str(json.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self { metadata, json })
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,67 @@
+//! The kubeconfig that new machines join the cluster with.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// A kubeconfig for kubelet's first contact with the API server at `server`: cluster `local`, user
+/// and context `kubelet`, as the reference server's. `authorities` is PEM.
+pub(super) fn bootstrap_kubeconfig(server: &str, authorities: &[u8], token: &str) -> Bytes {
+    // A JSON string is a YAML string too, whatever it holds.
+    let quoted = |text: &str| Value::from(text).to_string();
+    let text = format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: local
+  cluster:
+    server: {server}
+    certificate-authority-data: {authorities}
+users:
+- name: kubelet
+  user:
+    token: {token}
+contexts:
+- name: kubelet
+  context:
+    cluster: local
+    user: kubelet
+current-context: kubelet
+",
+        server = quoted(server),
+        authorities = BASE64.encode(authorities),
+        token = quoted(token),
+    );
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Object;
+    use crate::source::manifest;
+    use serde_json::json;
+
+    #[test]
+    fn it_is_what_kubelet_reads() {
+        let text = bootstrap_kubeconfig("https://api-int.example.com:6443", b"PEM\n", "a.\"b");
+        let objects = manifest::parse(&text).unwrap();
+        let [Object::Kubeconfig(config)] = &objects[..] else { panic!("{objects:?}") };
+        let read: Value = serde_json::from_str(&config.to_json()).unwrap();
+        assert_eq!(
+            read,
+            json!({
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "local", "cluster": {
+                    "server": "https://api-int.example.com:6443",
+                    "certificate-authority-data": "UEVNCg==",
+                }}],
+                "users": [{"name": "kubelet", "user": {"token": "a.\"b"}}],
+                "contexts": [{"name": "kubelet", "context": {"cluster": "local", "user": "kubelet"}}],
+                "current-context": "kubelet",
+            })
+        );
+    }
+}

@@ -1,0 +1,416 @@
+//! Inputs from a cluster.
+//!
+//! ```text
+//!  watches ──────┐                      ┌─> inputs ──> publish
+//!  fetches ──────┼─> reports ─> Observed┤
+//!  contact ──────┤   (values)    (pure) └─> snapshot ─> cache
+//!  token files ──┘
+//! ```
+//!
+//! Tasks do the I/O and report what they see; one loop takes the reports in, and publishes when
+//! they pause. While the API server is away, what was seen last goes on being served.
+
+mod cache;
+mod configs;
+mod contact;
+mod kind;
+mod kubeconfig;
+mod observed;
+mod token;
+mod watching;
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Api, Client};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::cache::{Cache, Snapshot};
+use self::contact::{Contact, News};
+use self::kind::{Kind, Raw};
+use self::observed::Observed;
+use self::token::TokenState;
+use self::watching::{Change, Failure, Item, reason};
+use crate::source::Inputs;
+use crate::status::Reasons;
+use crate::telemetry::Metrics;
+
+pub use self::token::FollowToken;
+
+/// Reports come in bursts; publishing waits for this much quiet,
+const QUIET: Duration = Duration::from_millis(10);
+/// but no longer than this.
+const BURST: Duration = Duration::from_millis(50);
+/// Machine configs that are fetched at a time.
+const FETCHES: usize = 8;
+/// The waits after a fetch that failed, doubled from the one to the other.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The least time from one write of the cache to the next.
+const CACHE_PAUSE: Duration = Duration::from_secs(1);
+/// A connection to the API server that takes longer than this to be made has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Silence longer than this, on a connection that is waited on, is a failure. The API server ends
+/// a watch sooner than that.
+const READ_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Where the cluster is, and what the server itself brings.
+#[derive(Debug)]
+pub struct Settings {
+    /// How to reach the API server; `None` for the pod's own service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// The API server as new machines reach it.
+    pub apiserver_url: String,
+    /// Files `token` and `ca.crt`.
+    pub token_dir: PathBuf,
+    /// Where the inputs are kept on disk, if anywhere.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Why there is no way to the API server at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("--kubeconfig {}: {}", path.display(), reason(error))]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: KubeconfigError,
+    },
+    /// There is no kubeconfig, and this is no pod.
+    #[error("no --kubeconfig is given, and there is no service account: {}", reason(.0))]
+    NoServiceAccount(InClusterError),
+    /// The credentials or certificate authorities cannot be used.
+    #[error("cannot make a client for the API server: {}", reason(.0))]
+    Client(kube::Error),
+}
+
+/// A way to a cluster.
+pub struct Cluster {
+    client: Client,
+    apiserver_url: String,
+    token: watch::Receiver<TokenState>,
+    cache: Option<Cache>,
+}
+
+/// What the source tells beside the inputs.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What is out of step, with the reason.
+    pub notices: Reasons,
+}
+
+enum Report {
+    Change(Kind, Change),
+    Failed(Kind, Failure),
+    /// A machine config was fetched; `None` where there is none of this name.
+    Fetched(String, Option<Item>),
+    FetchFailed(String, String),
+    Contact(Result<(), String>),
+}
+
+impl Cluster {
+    /// Prepares a client and what follows the token; nothing is asked of the API server yet. Call
+    /// it within a runtime.
+    pub async fn connect(settings: Settings) -> Result<(Self, FollowToken), ConnectError> {
+        let mut config = match settings.kubeconfig {
+            Some(path) => {
+                let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error };
+                let kubeconfig = Kubeconfig::read_from(&path).map_err(failed)?;
+                let options = KubeConfigOptions::default();
+                kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?
+            }
+            None => kube::Config::incluster().map_err(ConnectError::NoServiceAccount)?,
+        };
+        config.connect_timeout = Some(CONNECT_TIMEOUT);
+        config.read_timeout = Some(READ_TIMEOUT);
+        config.reset_reader_on_write = true;
+        // What failed is told at once, and tried again where it was told.
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(ConnectError::Client)?;
+        let (state, token) = watch::channel(TokenState::default());
+        let cluster = Self {
+            client,
+            apiserver_url: settings.apiserver_url,
+            token,
+            cache: settings.cache_dir.map(Cache::new),
+        };
+        Ok((cluster, FollowToken { directory: settings.token_dir, state }))
+    }
+
+    /// Publishes the inputs, and each change of them, for ever. `publish` may block.
+    pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, surroundings: Surroundings) {
+        let (sender, mut reports) = mpsc::channel(256);
+        let mut following = Following {
+            client: self.client,
+            apiserver_url: self.apiserver_url,
+            sender,
+            observed: Observed::default(),
+            token: TokenState::default(),
+            contact: Contact::new(SystemTime::now()),
+            fetches: HashMap::new(),
+            fetching: Arc::new(Semaphore::new(FETCHES)),
+            watches: JoinSet::new(),
+            failing: BTreeSet::new(),
+            cache: None,
+            surroundings,
+            publish,
+        };
+        if let Some(cache) = self.cache {
+            following.restore(cache);
+        }
+        following.start_watches();
+        let asking = contact::ask(following.client.clone(), following.sender.clone());
+        let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
+        let mut token = self.token;
+        token.mark_changed();
+
+        loop {
+            tokio::select! {
+                Some(report) = reports.recv() => following.take(report),
+                Ok(()) = token.changed() => following.take_token(token.borrow_and_update().clone()),
+            }
+            let burst = Instant::now() + BURST;
+            loop {
+                let pause = burst.min(Instant::now() + QUIET);
+                match tokio::time::timeout_at(pause, reports.recv()).await {
+                    Ok(Some(report)) => following.take(report),
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            following.fetch();
+            following.publish();
+        }
+    }
+}
+
+struct Following<P> {
+    client: Client,
+    apiserver_url: String,
+    sender: mpsc::Sender<Report>,
+    observed: Observed,
+    token: TokenState,
+    contact: Contact,
+    fetches: HashMap<String, AbortOnDropHandle<()>>,
+    fetching: Arc<Semaphore>,
+    watches: JoinSet<()>,
+    failing: BTreeSet<Kind>,
+    cache: Option<watch::Sender<Snapshot>>,
+    surroundings: Surroundings,
+    publish: P,
+}
+
+impl<P: FnMut(&Inputs) + Send> Following<P> {
+    /// Starts all watches anew: each begins with a list.
+    fn start_watches(&mut self) {
+        self.watches.abort_all();
+        self.watches = JoinSet::new();
+        for kind in Kind::ALL {
+            self.watches.spawn(watching::watch(kind, self.client.clone(), self.sender.clone()));
+        }
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Change(kind, change) => {
+                if matches!(change, Change::ListEnds) {
+                    self.in_order(kind);
+                }
+                self.observed.apply(kind, change);
+            }
+            Report::Failed(kind, failure) => self.failed(kind, failure),
+            Report::Fetched(name, item) => {
+                self.fetches.remove(&name);
+                self.observed.configs.fetched(&name, item);
+            }
+            Report::FetchFailed(name, reason) => {
+                self.surroundings.metrics.watch_failed(Kind::MachineConfig.plural());
+                tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
+            }
+            Report::Contact(answer) => self.take_answer(answer),
+        }
+    }
+
+    fn take_token(&mut self, token: TokenState) {
+        if let Some(problem) = &token.problem {
+            tracing::error!(reason = problem, "the bootstrap token cannot be read");
+        } else {
+            tracing::info!("bootstrap token read");
+        }
+        self.surroundings.notices.set("bootstrap token", token.problem.clone());
+        self.token = token;
+    }
+
+    fn take_answer(&mut self, answer: Result<(), String>) {
+        let Surroundings { metrics, notices } = &self.surroundings;
+        let news = match &answer {
+            Ok(()) => self.contact.answered(SystemTime::now()),
+            Err(_) => self.contact.failed(),
+        };
+        match (news, answer) {
+            (Some(News::Away(since)), Err(reason)) => {
+                let time = OffsetDateTime::from(since).format(&Rfc3339).unwrap_or_default();
+                let text = format!("away since {time} ({reason}); what was read last is served");
+                notices.set("API server", Some(text));
+                metrics.stale_since(Some(since));
+                tracing::error!(since = time, reason, "the API server is away");
+            }
+            (Some(News::Back), _) => {
+                notices.set("API server", None);
+                metrics.stale_since(None);
+                tracing::info!("the API server is back");
+                // Some watches may be waiting for their next try, others may hang.
+                self.start_watches();
+            }
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, kind: Kind, failure: Failure) {
+        let Failure { reason, is_absent } = failure;
+        self.surroundings.metrics.watch_failed(kind.plural());
+        let is_news = self.failing.insert(kind);
+        if is_absent && kind.may_be_absent() {
+            if is_news {
+                tracing::info!(kind = kind.plural(), "the API server does not have this kind");
+            }
+            self.observed.absent(kind);
+            return;
+        }
+        if is_news {
+            tracing::error!(kind = kind.plural(), reason, "cannot be watched; trying again");
+        }
+        self.surroundings.notices.set(kind.plural(), Some(format!("cannot be watched: {reason}")));
+    }
+
+    fn in_order(&mut self, kind: Kind) {
+        if self.failing.remove(&kind) {
+            tracing::info!(kind = kind.plural(), "watched again");
+            self.surroundings.notices.set(kind.plural(), None);
+        }
+    }
+
+    /// Sends for the machine configs that are needed, and calls back what is not any more.
+    fn fetch(&mut self) {
+        let configs = &mut self.observed.configs;
+        self.fetches.retain(|name, _| configs.is_wanted(name));
+        for name in configs.take_needed() {
+            let api = Kind::MachineConfig.api::<Raw>(&self.client);
+            let work =
+                fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
+            self.fetches.insert(name, AbortOnDropHandle::new(tokio::spawn(work)));
+        }
+    }
+
+    fn publish(&mut self) {
+        let kubeconfig = self.kubeconfig();
+        let Some(inputs) = self.observed.inputs(kubeconfig.as_ref()) else {
+            let missing = self.observed.missing().join(", ");
+            self.surroundings.notices.set("cluster", Some(format!("not read yet: {missing}")));
+            return;
+        };
+        self.surroundings.notices.set("cluster", None);
+        tokio::task::block_in_place(|| (self.publish)(&inputs));
+        if let Some(cache) = &self.cache
+            && self.observed.missing().is_empty()
+        {
+            cache.send_replace(self.observed.snapshot());
+        }
+    }
+
+    fn kubeconfig(&self) -> Option<Bytes> {
+        let token = self.token.last_good.as_ref()?;
+        let authorities = self.observed.authorities().or(token.authorities.as_deref())?;
+        Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, authorities, &token.token))
+    }
+
+    /// Takes in what an earlier server kept, and starts to keep what this one sees.
+    fn restore(&mut self, cache: Cache) {
+        match cache.load() {
+            Ok(Some(snapshot)) => {
+                tracing::info!(
+                    machine_configs = snapshot.machine_configs.len(),
+                    "serving what was cached until the cluster is read"
+                );
+                self.observed.restore(snapshot);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.surroundings.metrics.cache_failures.inc();
+                tracing::error!(%error, "the cache cannot be used; going on without it");
+            }
+        }
+        let (sender, snapshots) = watch::channel(Snapshot::default());
+        let metrics = Arc::clone(&self.surroundings.metrics);
+        let notices = self.surroundings.notices.clone();
+        tokio::spawn(keep(cache, snapshots, metrics, notices));
+        self.cache = Some(sender);
+    }
+}
+
+/// Fetches a machine config, however often it takes.
+async fn fetch(
+    name: String,
+    api: Api<Raw>,
+    places: Arc<Semaphore>,
+    reports: mpsc::Sender<Report>,
+) {
+    let mut wait = FIRST_WAIT;
+    loop {
+        let result = {
+            // The semaphore is never closed.
+            let _place = places.acquire().await;
+            api.get_opt(&name).await
+        };
+        match result {
+            Ok(found) => {
+                let item = found.map(Item::from);
+                // Nobody receives any more when the server ends.
+                let _ = reports.send(Report::Fetched(name, item)).await;
+                return;
+            }
+            Err(error) => {
+                if wait == FIRST_WAIT {
+                    let failed = Report::FetchFailed(name.clone(), reason(&error));
+                    let _ = reports.send(failed).await;
+                }
+                tokio::time::sleep(wait).await;
+                wait = LONGEST_WAIT.min(wait * 2);
+            }
+        }
+    }
+}
+
+/// Writes the newest snapshot to the cache, again and again.
+async fn keep(
+    mut cache: Cache,
+    mut snapshots: watch::Receiver<Snapshot>,
+    metrics: Arc<Metrics>,
+    notices: Reasons,
+) {
+    while snapshots.changed().await.is_ok() {
+        let result = tokio::task::block_in_place(|| cache.save(&snapshots.borrow_and_update()));
+        let reason = result.err().map(|error| error.to_string());
+        if reason.is_some() {
+            metrics.cache_failures.inc();
+        }
+        if notices.set("cache", reason.clone())
+            && let Some(reason) = reason
+        {
+            tracing::error!(reason, "the cache cannot be written");
+        }
+        tokio::time::sleep(CACHE_PAUSE).await;
+    }
+}

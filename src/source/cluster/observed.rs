@@ -1,0 +1,226 @@
+//! All that was seen of the cluster, and the inputs that it comes to. Nothing here does I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::cache::Snapshot;
+use super::configs::Configs;
+use super::kind::Kind;
+use super::watching::{Change, Item};
+use crate::objects::{MachineConfigPool, Object};
+use crate::render::served_configuration;
+use crate::source::{Inputs, Layering, Mode, Problem, Shared};
+
+/// The objects of the cluster as they were last seen.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    kinds: BTreeMap<Kind, Objects>,
+    /// The machine configs that pools refer to.
+    pub(super) configs: Configs,
+    shared: Arc<Shared>,
+    published: Option<Inputs>,
+}
+
+/// The objects of one kind.
+#[derive(Debug, Default)]
+struct Objects {
+    by_name: BTreeMap<String, Entry>,
+    /// Names in the list that is being read.
+    listing: Option<BTreeSet<String>>,
+    /// Whether a list was read to its end, or there is none to read.
+    is_read: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    json: Box<RawValue>,
+    /// The last good one.
+    object: Option<Object>,
+    problem: Option<String>,
+}
+
+impl Observed {
+    /// Takes in what a watch saw.
+    pub(super) fn apply(&mut self, kind: Kind, change: Change) {
+        if kind == Kind::MachineConfig {
+            self.configs.apply(change);
+            let objects = self.kinds.entry(kind).or_default();
+            objects.is_read = objects.is_read || self.configs.is_listed();
+            return;
+        }
+        let objects = self.kinds.entry(kind).or_default();
+        match change {
+            Change::ListBegins => objects.listing = Some(BTreeSet::new()),
+            Change::Listed(item) => {
+                objects.listing.get_or_insert_default().insert(item.name.clone());
+                objects.keep(kind, item);
+            }
+            Change::ListEnds => {
+                let listed = objects.listing.take().unwrap_or_default();
+                objects.by_name.retain(|name, _| listed.contains(name));
+                objects.is_read = true;
+            }
+            Change::Applied(item) => objects.keep(kind, item),
+            Change::Deleted(name) => {
+                objects.by_name.remove(&name);
+            }
+        }
+        if kind == Kind::MachineConfigPool {
+            self.want_configs();
+        }
+    }
+
+    /// Takes in that the API server does not know the kind.
+    pub(super) fn absent(&mut self, kind: Kind) {
+        *self.kinds.entry(kind).or_default() = Objects { is_read: true, ..Objects::default() };
+    }
+
+    /// Whether all objects of the kind have been seen once.
+    pub(super) fn is_read(&self, kind: Kind) -> bool {
+        self.kinds.get(&kind).is_some_and(|objects| objects.is_read)
+    }
+
+    /// What was not read yet, without which there are no first inputs.
+    pub(super) fn missing(&self) -> Vec<&'static str> {
+        let unread = Kind::ALL.into_iter().filter(|kind| !self.is_read(*kind)).map(Kind::plural);
+        let mut missing: Vec<_> = unread.collect();
+        if missing.is_empty() && !self.configs.all_known() {
+            missing.push("contents of machineconfigs");
+        }
+        missing
+    }
+
+    /// The PEM of the API server's certificate authorities, from the operator's config map.
+    pub(super) fn authorities(&self) -> Option<&[u8]> {
+        let entry = self.kinds.get(&Kind::KubeconfigData)?.by_name.values().next()?;
+        let Some(Object::ConfigMap(map)) = &entry.object else { return None };
+        map.binary("ca-bundle.crt")
+    }
+
+    /// The inputs that the objects come to, `None` while there is not enough of them.
+    ///
+    /// A pool whose new machine config is still under way stays as it was before.
+    pub(super) fn inputs(&mut self, kubeconfig: Option<&Bytes>) -> Option<Inputs> {
+        if self.published.is_none() && !self.missing().is_empty() {
+            return None;
+        }
+        let mut pools = BTreeMap::new();
+        let mut machine_configs = self.configs.objects();
+        for pool in self.pools() {
+            let configuration = served_configuration(Mode::Cluster, pool);
+            if configuration.is_empty() || self.configs.is_known(configuration) {
+                pools.insert(pool.name().to_owned(), Arc::clone(pool));
+                continue;
+            }
+            let Some(before) = &self.published else { continue };
+            if let Some(pool) = before.pools.get(pool.name()) {
+                let configuration = served_configuration(Mode::Cluster, pool);
+                if let Some(config) = before.machine_configs.get(configuration) {
+                    machine_configs
+                        .entry(configuration.to_owned())
+                        .or_insert_with(|| Arc::clone(config));
+                }
+                pools.insert(pool.name().to_owned(), Arc::clone(pool));
+            }
+        }
+        let shared = Shared {
+            controller_config: self.objects(Kind::ControllerConfig).find_map(|object| {
+                let Object::ControllerConfig(config) = object else { return None };
+                Some(config.clone())
+            }),
+            kubeconfig: kubeconfig.cloned(),
+            registry_cas: BTreeMap::new(),
+        };
+        if *self.shared != shared {
+            self.shared = Arc::new(shared);
+        }
+        let mut layering = Layering::default();
+        for kind in [Kind::MachineOsConfig, Kind::MachineOsBuild, Kind::Service, Kind::Route] {
+            self.objects(kind).for_each(|object| layering.add(object));
+        }
+        let inputs = Inputs {
+            mode: Mode::Cluster,
+            pools,
+            machine_configs,
+            layering,
+            shared: Arc::clone(&self.shared),
+            problems: self.problems(),
+        };
+        self.published = Some(inputs.clone());
+        Some(inputs)
+    }
+
+    /// What a server that is started without the API server needs.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let objects = self.kinds.iter().map(|(kind, objects)| {
+            let items = objects.by_name.values().map(|entry| entry.json.clone()).collect();
+            (*kind, items)
+        });
+        Snapshot { objects: objects.collect(), machine_configs: self.configs.held() }
+    }
+
+    /// Takes in what an earlier server saw.
+    pub(super) fn restore(&mut self, snapshot: Snapshot) {
+        for (kind, items) in snapshot.objects {
+            let objects = self.kinds.entry(kind).or_default();
+            for json in items {
+                if let Some(item) = Item::read(&json) {
+                    objects.keep(kind, item);
+                }
+            }
+            objects.is_read = true;
+        }
+        self.want_configs();
+        self.configs.restore(snapshot.machine_configs);
+    }
+
+    fn want_configs(&mut self) {
+        let wanted = self
+            .pools()
+            .flat_map(|pool| [pool.spec_configuration(), pool.status_configuration()])
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        self.configs.want(&wanted);
+    }
+
+    fn objects(&self, kind: Kind) -> impl Iterator<Item = &Object> {
+        let objects = self.kinds.get(&kind);
+        objects.into_iter().flat_map(|o| o.by_name.values().filter_map(|e| e.object.as_ref()))
+    }
+
+    fn pools(&self) -> impl Iterator<Item = &Arc<MachineConfigPool>> {
+        self.objects(Kind::MachineConfigPool).filter_map(|object| {
+            let Object::MachineConfigPool(pool) = object else { return None };
+            Some(pool)
+        })
+    }
+
+    fn problems(&self) -> Vec<Problem> {
+        let of_kind = |(kind, objects): (&Kind, &Objects)| -> Vec<Problem> {
+            let problem = |(name, entry): (&String, &Entry)| {
+                Some(Problem { place: kind.describe(name), reason: entry.problem.clone()? })
+            };
+            objects.by_name.iter().filter_map(problem).collect()
+        };
+        let mut problems: Vec<Problem> = self.kinds.iter().flat_map(of_kind).collect();
+        problems.extend(self.configs.problems());
+        problems.sort();
+        problems
+    }
+}
+
+impl Objects {
+    fn keep(&mut self, kind: Kind, item: Item) {
+        let Some(json) = item.json else { return };
+        let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);
+        let (object, problem) = match kind.decode(&json) {
+            Ok(object) => (Some(object), None),
+            Err(error) => (last_good, Some(error.reason())),
+        };
+        self.by_name.insert(item.name, Entry { json, object, problem });
+    }
+}

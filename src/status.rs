@@ -1,0 +1,41 @@
+//! What readiness tells an administrator beside the pools: things out of order, with the reason.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Reasons by the thing that each is about. Shared by those who notice, and the one who tells.
+#[derive(Debug, Clone, Default)]
+pub struct Reasons(Arc<Mutex<BTreeMap<&'static str, String>>>);
+
+impl Reasons {
+    /// Notes the reason that `thing` is out of order, or with `None` that it is in order. Tells
+    /// whether that is news.
+    pub fn set(&self, thing: &'static str, reason: Option<String>) -> bool {
+        let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if reasons.get(thing) == reason.as_ref() {
+            return false;
+        }
+        match reason {
+            Some(reason) => reasons.insert(thing, reason),
+            None => reasons.remove(thing),
+        };
+        true
+    }
+
+    /// One line a thing.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reasons.iter().map(|(thing, reason)| format!("{thing}: {reason}")).collect()
+    }
+}
+
+/// What keeps the server from being ready, and what an administrator should know all the same.
+#[derive(Debug, Clone, Default)]
+pub struct Status {
+    /// Machines may get no answer or a wrong one: readiness is 503.
+    pub troubles: Reasons,
+    /// Machines get what was right last: readiness stays 200, so that nothing takes the server out
+    /// of service for a fault that is not its own.
+    pub notices: Reasons,
+}
