@@ -4,12 +4,14 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "every test crate compiles all of it and uses its own part")]
 
+pub(crate) mod cluster;
 pub(crate) mod contract;
 pub(crate) mod http;
 pub(crate) mod ignition_equal;
 pub(crate) mod machine;
 pub(crate) mod manifests;
 pub(crate) mod pair;
+pub(crate) mod proxy;
 pub(crate) mod resource;
 pub(crate) mod server;
 pub(crate) mod tree;

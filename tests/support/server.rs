@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::http::Client;
+use super::pair::Pair;
 use super::wait_for;
 
 /// A running server. It ends with this value, and its log is shown when the test has failed.
@@ -37,6 +38,16 @@ impl Server {
         let mut command = binary();
         command.arg("bootstrap").arg("--server-basedir").arg(base);
         command.arg("--cert").arg(certificate).arg("--key").arg(key).args(flags);
+        Self::start(command, tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// `start` in a cluster. Returns once it answers, which may be before it is ready.
+    pub(crate) fn in_cluster(kubeconfig: &Path, token: &Path, pair: &Pair, flags: &[&str]) -> Self {
+        let mut command = binary();
+        command.args(["start", "--apiserver-url", "https://api-int.example.com:6443"]);
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.arg("--bootstrap-token-dir").arg(token);
+        command.arg("--cert").arg(&pair.certificate).arg("--key").arg(&pair.key).args(flags);
         Self::start(command, tempfile::tempdir().expect("a temporary folder"))
     }
 
@@ -126,6 +137,14 @@ impl Server {
         self.child.id()
     }
 
+    /// The memory that it has now, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("procfs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+        let kibibytes = line.split_whitespace().nth(1).expect("a number");
+        1024 * kibibytes.parse::<u64>().expect("a number")
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child of this process").is_none()
     }
@@ -163,7 +182,7 @@ pub(crate) fn binary() -> Command {
 
 /// Loopback addresses that nobody listens on. They lie below the range that outgoing connections
 /// take theirs from, so a test's many clients do not get in the way.
-fn free_ports<const N: usize>() -> [SocketAddr; N] {
+pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);

@@ -122,8 +122,8 @@ enum Report {
 }
 
 impl Cluster {
-    /// Prepares a client and what follows the token; nothing is asked of the API server yet. Call
-    /// it within a runtime.
+    /// Prepares a client, and reads the token; nothing is asked of the API server yet. Call it
+    /// within a runtime.
     pub async fn connect(settings: Settings) -> Result<(Self, FollowToken), ConnectError> {
         let mut config = match settings.kubeconfig {
             Some(path) => {
@@ -147,7 +147,9 @@ impl Cluster {
             token,
             cache: settings.cache_dir.map(Cache::new),
         };
-        Ok((cluster, FollowToken { directory: settings.token_dir, state }))
+        let token = FollowToken { directory: settings.token_dir, state };
+        token.look();
+        Ok((cluster, token))
     }
 
     /// Publishes the inputs, and each change of them, for ever. `publish` may block.

@@ -43,9 +43,8 @@ impl FollowToken {
         vec![self.directory.clone()]
     }
 
-    /// Reads the token now and after each change, until `follower` is stopped.
+    /// Reads the token after each change, until `follower` is stopped.
     pub fn follow(self, follower: Follower) {
-        self.look();
         follower.follow(|being_written| {
             if being_written(&self.directory.join("token")) {
                 return Look::Unsettled;
@@ -55,7 +54,7 @@ impl FollowToken {
         });
     }
 
-    fn look(&self) {
+    pub(super) fn look(&self) {
         let read = read(&self.directory);
         self.state.send_if_modified(|state| {
             let next = match read {

@@ -1,0 +1,448 @@
+//! The server in a cluster: a real kube-apiserver and etcd, the server as its own service account
+//! with the rights that `deploy/` gives it.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::cluster::{ACCOUNT, Cluster, NAMESPACE, controller_config};
+use support::contract::config;
+use support::in_repository;
+use support::machine::Machine;
+use support::pair::Pair;
+use support::proxy::{Proxy, Way};
+use support::server::Server;
+use support::wait_for;
+use tempfile::TempDir;
+
+/// The contract's limit for a change to be served.
+const SOON: Duration = Duration::from_secs(1);
+
+const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
+const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
+const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+
+/// A cluster, and what a server in it is given.
+struct Site {
+    cluster: Cluster,
+    pair: Pair,
+    folder: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        Self::of(Cluster::openshift())
+    }
+
+    fn of(cluster: Cluster) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let pair = Pair::make(folder.path(), "localhost");
+        let site = Self { cluster, pair, folder };
+        fs::create_dir(site.token()).expect("a new folder");
+        site.write_token("abcdef.0123456789abcdef");
+        fs::write(site.token().join("ca.crt"), "CA of the token\n").expect("a writable folder");
+        site
+    }
+
+    fn token(&self) -> PathBuf {
+        self.folder.path().join("token")
+    }
+
+    fn write_token(&self, token: &str) {
+        fs::write(self.token().join("token"), token).expect("a writable folder");
+    }
+
+    fn start(&self, flags: &[&str]) -> Server {
+        self.start_through(self.cluster.address(), flags)
+    }
+
+    fn start_through(&self, address: std::net::SocketAddr, flags: &[&str]) -> Server {
+        let kubeconfig = self.cluster.account_kubeconfig(address);
+        self.start_with(&kubeconfig, flags)
+    }
+
+    fn start_with(&self, kubeconfig: &std::path::Path, flags: &[&str]) -> Server {
+        Server::in_cluster(kubeconfig, &self.token(), &self.pair, flags)
+    }
+
+    fn pool(&self, name: &str, configuration: &str) {
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfigPool",
+            "metadata": {"name": name},
+            "spec": {"configuration": {"name": configuration}},
+        });
+        self.cluster.create(POOLS, &pool);
+        self.status(name, configuration, 0);
+    }
+
+    fn status(&self, pool: &str, configuration: &str, updated: u32) {
+        let status = json!({"status": {
+            "configuration": {"name": configuration}, "updatedMachineCount": updated,
+        }});
+        self.cluster.patch(&format!("{POOLS}/{pool}/status"), &status);
+    }
+
+    fn machine_config(&self, name: &str, marker: &str) {
+        self.cluster.create(CONFIGS, &machine_config(name, marker, 0));
+    }
+}
+
+/// A machine config with `/etc/marker`, and so many files of 2 KB.
+fn machine_config(name: &str, marker: &str, files: u32) -> Value {
+    let large = (0..files).map(|number| {
+        let contents = format!("data:,{}", "key%20%3D%20value%0A".repeat(100));
+        json!({"path": format!("/etc/large/{number}"), "contents": {"source": contents}})
+    });
+    let marker = json!({"path": "/etc/marker", "contents": {"source": format!("data:,{marker}")}});
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {
+            "osImageURL": "quay.io/example/os@sha256:base",
+            "config": {
+                "ignition": {"version": "3.4.0"},
+                "storage": {"files": std::iter::once(marker).chain(large).collect::<Vec<_>>()},
+            },
+        },
+    })
+}
+
+/// A file of a pool's config, or the status.
+fn served(server: &Server, pool: &str, path: &str) -> Result<String, u16> {
+    let response = config(&server.plain(), pool, "3.4.0");
+    if response.status != 200 {
+        return Err(response.status);
+    }
+    let config = response.json();
+    let files = config["storage"]["files"].as_array().expect("files");
+    let Some(file) = files.iter().find(|file| file["path"] == path) else { return Err(0) };
+    let source = file["contents"]["source"].as_str().expect("a source");
+    let text = source.strip_prefix("data:,").expect("a data URL");
+    let text = percent_encoding::percent_decode_str(text).decode_utf8().expect("UTF-8");
+    Ok(text.into_owned())
+}
+
+fn marker(server: &Server, pool: &str) -> Result<String, u16> {
+    served(server, pool, "/etc/marker")
+}
+
+/// Waits until a file is as expected, and fails if that takes more than a second.
+fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u16>) {
+    let changed = Instant::now();
+    wait_for(&format!("{path} to be {expected:?} in pool {pool}"), || {
+        (served(server, pool, path).as_deref().map_err(|s| *s) == expected).then_some(())
+    });
+    let took = changed.elapsed();
+    assert!(took < SOON, "{path} was {expected:?} after {took:?}");
+}
+
+fn marker_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
+    served_soon(server, pool, "/etc/marker", expected);
+}
+
+fn readiness(server: &Server) -> (u16, String) {
+    let response = server.plain().get("/readyz");
+    (response.status, String::from_utf8(response.body).expect("text"))
+}
+
+fn wait_for_readiness(server: &Server, what: impl Fn(u16, &str) -> bool) -> String {
+    wait_for("readiness", || Some(readiness(server)).filter(|(s, text)| what(*s, text))).1
+}
+
+#[test]
+fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+
+    let machine = Machine::new();
+    machine.boot(&pointer(&server, &site.pair, "worker"));
+    let on_disk = |path: &str| fs::read_to_string(machine.root().join(path)).expect("a file");
+    assert_eq!(on_disk("etc/marker"), "one");
+    assert_eq!(on_disk("etc/kubernetes/kubelet-ca.crt"), "kubelet CA");
+    let encapsulated: Value =
+        serde_json::from_str(&on_disk("etc/ignition-machine-config-encapsulated.json")).expect("JSON");
+    assert_eq!(encapsulated["metadata"]["name"], "rendered-1");
+    assert_eq!(encapsulated["kind"], "MachineConfig");
+
+    // A new config is served once a machine runs it.
+    site.machine_config("rendered-2", "two");
+    site.cluster.patch(
+        &format!("{POOLS}/worker"),
+        &json!({"spec": {"configuration": {"name": "rendered-2"}}}),
+    );
+    site.cluster.patch(&format!("{POOLS}/worker"), &json!({"spec": {"paused": true}}));
+    site.machine_config("other", "seen");
+    site.pool("other", "other");
+    marker_soon(&server, "other", Ok("seen"));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()), "it is not proven yet");
+    site.cluster.patch(&format!("{POOLS}/worker"), &json!({"spec": {"paused": false}}));
+    site.status("worker", "rendered-1", 1);
+    marker_soon(&server, "worker", Ok("two"));
+
+    // A config that changes in place, as none does that was rendered.
+    let files = machine_config("rendered-2", "two-again", 0)["spec"].clone();
+    site.cluster.patch(&format!("{CONFIGS}/rendered-2"), &json!({"spec": files}));
+    marker_soon(&server, "worker", Ok("two-again"));
+
+    // The ControllerConfig's authorities reach a pool that nobody renders anew.
+    let authorities = controller_config("another CA")["spec"]["kubeAPIServerServingCAData"].clone();
+    site.cluster.patch(
+        &format!("{GROUP}/controllerconfigs/machine-config-controller"),
+        &json!({"spec": {"kubeAPIServerServingCAData": authorities}}),
+    );
+    served_soon(&server, "worker", "/etc/kubernetes/kubelet-ca.crt", Ok("another CA"));
+
+    // What the pool refers to gets lost: the last good config stays, and readiness says so.
+    site.cluster.delete(&format!("{CONFIGS}/rendered-2"));
+    let text = wait_for_readiness(&server, |status, _| status == 503);
+    assert!(text.contains("pool worker: machine config rendered-2 is not there"), "{text}");
+    assert_eq!(marker(&server, "worker"), Ok("two-again".to_owned()));
+    site.machine_config("rendered-2", "two-made-again");
+    marker_soon(&server, "worker", Ok("two-made-again"));
+    wait_for_readiness(&server, |status, _| status == 200);
+
+    // The pool itself goes and comes back.
+    site.cluster.delete(&format!("{POOLS}/worker"));
+    marker_soon(&server, "worker", Err(503));
+    site.pool("worker", "rendered-1");
+    marker_soon(&server, "worker", Ok("one"));
+    assert_eq!(wait_for_readiness(&server, |status, _| status == 200), "");
+}
+
+/// A pointer config by which a machine finds the server.
+fn pointer(server: &Server, pair: &Pair, pool: &str) -> String {
+    let authority = percent_encoding::percent_encode(
+        pair.pem.as_bytes(),
+        percent_encoding::NON_ALPHANUMERIC,
+    );
+    let source = format!("https://localhost:{}/config/{pool}", server.secure().port());
+    json!({"ignition": {
+        "version": "3.1.0",
+        "config": {"merge": [{"source": source}]},
+        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{authority}")}]}},
+    }})
+    .to_string()
+}
+
+/// A wish for an image of a pool's own, and a build of it.
+fn layer(site: &Site, pool: &str, image: &str, configuration: &str) {
+    let secret = json!({"name": "push"});
+    let spec = format!("quay.io/example/{pool}:latest");
+    site.cluster.create(
+        &format!("{GROUP}/machineosconfigs"),
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineOSConfig",
+            "metadata": {"name": pool},
+            "spec": {
+                "machineConfigPool": {"name": pool},
+                "imageBuilder": {"imageBuilderType": "Job"},
+                "renderedImagePushSecret": secret,
+                "renderedImagePushSpec": spec,
+            },
+        }),
+    );
+    site.cluster.create(
+        &format!("{GROUP}/machineosbuilds"),
+        &json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineOSBuild",
+            "metadata": {"name": format!("{pool}-build")},
+            "spec": {
+                "machineConfig": {"name": configuration},
+                "machineOSConfig": {"name": pool},
+                "renderedImagePushSpec": spec,
+            },
+        }),
+    );
+    set_image(site, pool, image);
+    let now = "2026-01-01T00:00:00Z";
+    let job = json!({"group": "batch", "resource": "jobs", "namespace": NAMESPACE, "name": "build"});
+    let condition = |kind: &str, status: &str| {
+        json!({
+            "type": kind, "status": status, "reason": kind, "message": kind,
+            "lastTransitionTime": now,
+        })
+    };
+    site.cluster.patch(
+        &format!("{GROUP}/machineosbuilds/{pool}-build/status"),
+        &json!({"status": {
+            "builder": {"imageBuilderType": "Job", "job": job},
+            "conditions": [condition("Building", "False"), condition("Succeeded", "True")],
+        }}),
+    );
+}
+
+fn set_image(site: &Site, pool: &str, image: &str) {
+    site.cluster.patch(
+        &format!("{GROUP}/machineosconfigs/{pool}/status"),
+        &json!({"status": {"currentImagePullSpec": image}}),
+    );
+}
+
+const IMAGE: &str = "quay.io/example/worker@sha256:\
+                     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const INTERNAL: &str = "image-registry.openshift-image-registry.svc:5000/mco/worker@sha256:\
+                        0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+const ROUTED: &str = "registry.apps.example.com/mco/worker@sha256:\
+                      0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+/// The image that a machine of the pool changes over to at its first boot.
+fn image(server: &Server, pool: &str) -> String {
+    let text = served(server, pool, "/etc/ignition-machine-config-encapsulated.json");
+    let config: Value = serde_json::from_str(&text.expect("the file")).expect("JSON");
+    config["spec"]["osImageURL"].as_str().expect("an image").to_owned()
+}
+
+fn image_soon(server: &Server, pool: &str, expected: &str) {
+    let changed = Instant::now();
+    wait_for(&format!("image {expected}"), || (image(server, pool) == expected).then_some(()));
+    assert!(changed.elapsed() < SOON, "image {expected} after {:?}", changed.elapsed());
+}
+
+#[test]
+fn a_layered_image_is_served_when_a_machine_can_boot_into_it() {
+    const BASE: &str = "quay.io/example/os@sha256:base";
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+    assert_eq!(image(&server, "worker"), BASE);
+
+    layer(&site, "worker", IMAGE, "rendered-1");
+    assert_eq!(image(&server, "worker"), BASE, "no machine of the pool runs it");
+    site.status("worker", "rendered-1", 1);
+    image_soon(&server, "worker", IMAGE);
+    let annotations = served(&server, "worker", "/etc/machine-config-daemon/node-annotations.json");
+    let annotations: Value = serde_json::from_str(&annotations.expect("the file")).expect("JSON");
+    for key in ["currentImage", "desiredImage"] {
+        assert_eq!(annotations[format!("machineconfiguration.openshift.io/{key}")], IMAGE);
+    }
+
+    // A service of the cluster's own registry appears after the image that it has.
+    set_image(&site, "worker", INTERNAL);
+    image_soon(&server, "worker", INTERNAL);
+    let service = json!({
+        "metadata": {"name": "image-registry"},
+        "spec": {"ports": [{"port": 5000}], "selector": {"app": "registry"}},
+    });
+    site.cluster.create("/api/v1/namespaces/openshift-image-registry/services", &service);
+    image_soon(&server, "worker", BASE);
+
+    // The kind of the other name's object is not there at first, and appears.
+    set_image(&site, "worker", ROUTED);
+    image_soon(&server, "worker", ROUTED);
+    site.cluster.apply(&["-f", write_definition(&site, "Route", "route.openshift.io").as_str()]);
+    site.cluster.kubectl(&["wait", "--for=condition=Established", "crd/routes.route.openshift.io"]);
+    let routes = "/apis/route.openshift.io/v1/namespaces/openshift-image-registry/routes";
+    site.cluster.create(
+        routes,
+        &json!({
+            "apiVersion": "route.openshift.io/v1", "kind": "Route",
+            "metadata": {"name": "default-route"}, "spec": {"host": "registry.apps.example.com"},
+        }),
+    );
+    wait_for("the new kind to be noticed", || (image(&server, "worker") == BASE).then_some(()));
+
+    // A kind that goes takes its objects along.
+    site.cluster.delete(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/routes.route.openshift.io",
+    );
+    wait_for("the kind's end to be noticed", || (image(&server, "worker") == ROUTED).then_some(()));
+    assert_eq!(readiness(&server), (200, String::new()));
+}
+
+/// A definition of a kind that takes any object, as a manifest.
+fn write_definition(site: &Site, kind: &str, group: &str) -> String {
+    let plural = format!("{}s", kind.to_lowercase());
+    let scope = if kind == "Route" { "Namespaced" } else { "Cluster" };
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": scope,
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    });
+    let path = site.folder.path().join(format!("{plural}.json"));
+    fs::write(&path, definition.to_string()).expect("a writable folder");
+    path.to_str().expect("text").to_owned()
+}
+
+#[test]
+fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
+    let site = Site::new();
+    let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
+    // As large as what a real cluster renders.
+    let make = |marker: &str| {
+        for name in &names {
+            let config = machine_config(&format!("{name}-{marker}"), marker, 85);
+            site.cluster.create(CONFIGS, &config);
+        }
+    };
+    make("one");
+    for name in &names {
+        site.pool(name, &format!("{name}-one"));
+    }
+    let server = site.start(&[]).until_ready();
+    let is_served = |name: &str, marker: &str| {
+        let body = config(&server.plain(), name, "3.4.0").body;
+        let wanted = format!("data:,{marker}\"");
+        body.windows(wanted.len()).any(|window| window == wanted.as_bytes())
+    };
+    for name in &names {
+        assert!(is_served(name, "one"), "{name}");
+    }
+    make("two");
+    let patches: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let status = json!({"status": {"configuration": {"name": format!("{name}-two")}}});
+            (format!("{POOLS}/{name}/status"), status)
+        })
+        .collect();
+    for (path, status) in &patches {
+        site.cluster.patch(path, status);
+    }
+    let changed = Instant::now();
+    for name in &names {
+        wait_for("the new config", || is_served(name, "two").then_some(()));
+    }
+    let took = changed.elapsed();
+    assert!(took < SOON, "the last of 100 pools was served after {took:?}");
+}
+
+#[test]
+fn memory_does_not_grow_with_configs_that_no_pool_refers_to() {
+    const LIMIT: u64 = 40 << 20;
+    let site = Site::new();
+    for number in 0..500 {
+        let name = format!("rendered-{number}");
+        site.cluster.create(CONFIGS, &machine_config(&name, &name, 85));
+    }
+    for (pool, number) in [("master", 7), ("worker", 250), ("infra", 499)] {
+        site.pool(pool, &format!("rendered-{number}"));
+    }
+    let server = site.start(&[]).until_ready();
+    for (pool, number) in [("master", 7), ("worker", 250), ("infra", 499)] {
+        assert_eq!(marker(&server, pool), Ok(format!("rendered-{number}")));
+    }
+    let used = server.resident_bytes();
+    println!("{} KiB are resident", used >> 10);
+    assert!(used <= LIMIT, "{} MiB are resident", used >> 20);
+}

@@ -1,0 +1,298 @@
+//! A cluster's API: a real kube-apiserver on a real etcd, each test's own.
+//!
+//! No controller runs in it, so that an object stays as a test has made it.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::http::{Client, Response};
+use super::pair::Pair;
+use super::server::free_ports;
+use super::{in_repository, wait_for};
+
+const ADMIN: &str = "admin-token";
+/// The namespace and the service account that the server runs as.
+pub(crate) const NAMESPACE: &str = "openshift-machine-config-operator";
+pub(crate) const ACCOUNT: &str = "machine-config-server";
+
+/// A running API server with its store. They end with this value.
+pub(crate) struct Cluster {
+    etcd: Child,
+    api_server: Option<Child>,
+    etcd_address: SocketAddr,
+    address: SocketAddr,
+    pair: Pair,
+    folder: TempDir,
+}
+
+impl Cluster {
+    /// One without any objects but those of Kubernetes itself.
+    pub(crate) fn empty() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let [client, peer, address] = free_ports();
+        let peer = format!("http://{peer}");
+        let etcd = start(
+            "etcd",
+            folder.path(),
+            &[
+                "--name=test",
+                &format!("--data-dir={}", folder.path().join("etcd").display()),
+                "--unsafe-no-fsync",
+                &format!("--listen-client-urls=http://{client}"),
+                &format!("--advertise-client-urls=http://{client}"),
+                &format!("--listen-peer-urls={peer}"),
+                &format!("--initial-advertise-peer-urls={peer}"),
+                &format!("--initial-cluster=test={peer}"),
+            ],
+        );
+        let pair = Pair::make(folder.path(), "test API server");
+        let key = rcgen::KeyPair::generate().expect("a key");
+        for (name, pem) in
+            [("accounts.key", key.serialize_pem()), ("accounts.pub", key.public_key_pem())]
+        {
+            fs::write(folder.path().join(name), pem).expect("a writable folder");
+        }
+        let tokens = format!("{ADMIN},admin,admin,system:masters\n");
+        fs::write(folder.path().join("tokens"), tokens).expect("a writable folder");
+        let mut cluster =
+            Self { etcd, api_server: None, etcd_address: client, address, pair, folder };
+        cluster.write_kubeconfig("admin", ADMIN, cluster.address);
+        cluster.start_api_server();
+        cluster
+    }
+
+    /// One with the kinds that the server reads, OpenShift's own definitions of them where those
+    /// are at hand, and the objects of `deploy/openshift`.
+    pub(crate) fn openshift() -> Self {
+        let cluster = Self::empty();
+        let theirs = in_repository("../shared/conformance/crds");
+        let definitions =
+            if theirs.exists() { theirs } else { in_repository("deploy/kubernetes/crds") };
+        cluster.apply(&["-f", definitions.to_str().expect("text")]);
+        for namespace in [NAMESPACE, "openshift-image-registry"] {
+            cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
+        }
+        cluster.apply(&["-k", in_repository("deploy/openshift").to_str().expect("text")]);
+        cluster.create(
+            "/apis/machineconfiguration.openshift.io/v1/controllerconfigs",
+            &controller_config("kubelet CA"),
+        );
+        cluster
+    }
+
+    /// `kubectl apply`, by the server's rules.
+    pub(crate) fn apply(&self, arguments: &[&str]) {
+        self.kubectl(&[&["apply", "--server-side"], arguments].concat());
+    }
+
+    /// What kubectl prints. It has to succeed.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = Command::new(binary("kubectl"))
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig("admin"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("kubectl");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {text}{errors}");
+        text
+    }
+
+    /// Makes an object in the collection at `path`.
+    pub(crate) fn create(&self, path: &str, object: &Value) {
+        self.expect("POST", path, "application/json", object);
+    }
+
+    /// Changes the fields that `patch` names.
+    pub(crate) fn patch(&self, path: &str, patch: &Value) {
+        self.expect("PATCH", path, "application/merge-patch+json", patch);
+    }
+
+    pub(crate) fn delete(&self, path: &str) {
+        self.expect("DELETE", path, "application/json", &json!({}));
+    }
+
+    fn expect(&self, method: &str, path: &str, kind: &str, body: &Value) {
+        let response = self.request(method, path, kind, body);
+        assert!(response.status < 300, "{method} {path}: {response:?}");
+    }
+
+    fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
+        let body = body.to_string();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Authorization: Bearer {ADMIN}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let client = Client::tls(self.address, self.pair.pem.as_bytes());
+        client.exchange(request.as_bytes()).expect("an answer from the API server")
+    }
+
+    /// A kubeconfig of the server's own service account, which reaches the API server at `address`.
+    pub(crate) fn account_kubeconfig(&self, address: SocketAddr) -> PathBuf {
+        let token = self.kubectl(&["create", "token", ACCOUNT, "--namespace", NAMESPACE]);
+        self.write_kubeconfig("account", token.trim(), address);
+        self.kubeconfig("account")
+    }
+
+    fn kubeconfig(&self, user: &str) -> PathBuf {
+        self.folder.path().join(format!("{user}.kubeconfig"))
+    }
+
+    fn write_kubeconfig(&self, user: &str, token: &str, address: SocketAddr) {
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": {
+                "server": format!("https://localhost:{}", address.port()),
+                "certificate-authority": self.pair.certificate,
+            }}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "current-context": "test",
+        });
+        fs::write(self.kubeconfig(user), kubeconfig.to_string()).expect("a writable folder");
+    }
+
+    /// Where the API server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts the API server and waits until it is ready.
+    pub(crate) fn start_api_server(&mut self) {
+        let in_folder = |name: &str| self.folder.path().join(name).display().to_string();
+        let child = start(
+            "kube-apiserver",
+            self.folder.path(),
+            &[
+                &format!("--etcd-servers=http://{}", self.etcd_address),
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                &format!("--secure-port={}", self.address.port()),
+                &format!("--tls-cert-file={}", self.pair.certificate.display()),
+                &format!("--tls-private-key-file={}", self.pair.key.display()),
+                &format!("--cert-dir={}", in_folder("certificates")),
+                "--service-account-issuer=https://kubernetes.default.svc",
+                &format!("--service-account-key-file={}", in_folder("accounts.pub")),
+                &format!("--service-account-signing-key-file={}", in_folder("accounts.key")),
+                "--service-cluster-ip-range=10.0.0.0/24",
+                "--authorization-mode=RBAC",
+                &format!("--token-auth-file={}", in_folder("tokens")),
+                "--endpoint-reconciler-type=none",
+            ],
+        );
+        self.api_server = Some(child);
+        let client = Client::tls(self.address, self.pair.pem.as_bytes());
+        let authorization = format!("Bearer {ADMIN}");
+        wait_for("the API server to be ready", || {
+            let answer = client.try_request("GET", "/readyz", &[("Authorization", &authorization)]);
+            let ended = self.api_server.as_mut().map(Child::try_wait);
+            if let Some(Ok(Some(status))) = ended {
+                panic!("kube-apiserver ended with {status}:\n{}", self.log("kube-apiserver"));
+            }
+            answer.ok().filter(|response| response.status == 200)
+        });
+        // What everything else is made in comes a little later.
+        wait_for("the default namespace", || {
+            let path = "/api/v1/namespaces/default";
+            let answer = self.request("GET", path, "application/json", &json!({}));
+            (answer.status == 200).then_some(())
+        });
+    }
+
+    /// The last lines that a program has written.
+    fn log(&self, program: &str) -> String {
+        let path = self.folder.path().join(format!("{program}.log"));
+        let log = fs::read(path).expect("the log file");
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// Ends the API server at once, as a crash does.
+    pub(crate) fn kill_api_server(&mut self) {
+        let mut child = self.api_server.take().expect("a running API server");
+        child.kill().expect("a process of this test");
+        child.wait().expect("a child of this process");
+    }
+
+    /// Stops or continues the API server: it keeps its connections and says nothing.
+    pub(crate) fn freeze_api_server(&self, frozen: bool) {
+        let child = self.api_server.as_ref().expect("a running API server");
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(child), signal).expect("a process of this test");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the API server's log:\n{}", self.log("kube-apiserver"));
+        }
+        for child in self.api_server.iter_mut().chain([&mut self.etcd]) {
+            // It may have ended already; then there is nothing left to do.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Where kube-apiserver, kubectl and etcd are.
+fn binary(name: &str) -> PathBuf {
+    let folder = std::env::var_os("KUBEBUILDER_ASSETS")
+        .expect("KUBEBUILDER_ASSETS names no folder with kube-apiserver: run tests/run");
+    Path::new(&folder).join(name)
+}
+
+fn start(name: &str, folder: &Path, flags: &[&str]) -> Child {
+    let log = File::create(folder.join(format!("{name}.log"))).expect("a log file");
+    Command::new(binary(name))
+        .args(flags)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().expect("a second handle"))
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A ControllerConfig with a certificate authority for kubelet, and what its definition requires.
+pub(crate) fn controller_config(kubelet_ca: &str) -> Value {
+    use base64::Engine as _;
+    let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "ControllerConfig",
+        "metadata": {"name": "machine-config-controller"},
+        "spec": {
+            "additionalTrustBundle": null,
+            "baseOSContainerImage": "",
+            "cloudProviderCAData": null,
+            "cloudProviderConfig": "",
+            "clusterDNSIP": "172.30.0.10",
+            "dns": {
+                "apiVersion": "config.openshift.io/v1", "kind": "DNS",
+                "metadata": {"name": "cluster"}, "spec": {"baseDomain": "example.com"},
+            },
+            "images": {},
+            "infra": {
+                "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure",
+                "metadata": {"name": "cluster"}, "spec": {}, "status": {},
+            },
+            "ipFamilies": "IPv4",
+            "kubeAPIServerServingCAData": base64(kubelet_ca),
+            "network": {"mtuMigration": null},
+            "proxy": {},
+            "releaseImage": "quay.io/example/release",
+            "rootCAData": base64("root CA"),
+        },
+    })
+}

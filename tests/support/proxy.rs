@@ -1,0 +1,102 @@
+//! A way to a server that can be cut: faults of a network that a real one does not have on request.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What becomes of bytes on their way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Way {
+    Open,
+    /// Connections are taken and stay, and nothing arrives.
+    Silent,
+    /// Connections are ended at once.
+    Cut,
+    /// The proxy ends.
+    Gone,
+}
+
+/// Hands on connections to a server.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    way: Arc<AtomicU8>,
+    connections: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Proxy {
+    pub(crate) fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        let way = Arc::new(AtomicU8::new(Way::Open as u8));
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        let proxy = Self { address, way: Arc::clone(&way), connections: Arc::clone(&connections) };
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let state = way.load(Ordering::SeqCst);
+                if state == Way::Gone as u8 {
+                    return;
+                }
+                let server = TcpStream::connect(server);
+                let (Ok(server), false) = (server, state == Way::Cut as u8) else { continue };
+                let mut held = connections.lock().unwrap_or_else(PoisonError::into_inner);
+                held.extend([&client, &server].map(|c| c.try_clone().expect("a second handle")));
+                drop(held);
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let from = from.try_clone().expect("a second handle");
+                    let to = to.try_clone().expect("a second handle");
+                    let way = Arc::clone(&way);
+                    std::thread::spawn(move || {
+                        // An end is what both sides see.
+                        let _ = hand_on(&from, &to, &way);
+                        let _ = from.shutdown(Shutdown::Both);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+            }
+        });
+        proxy
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn set(&self, way: Way) {
+        self.way.store(way as u8, Ordering::SeqCst);
+        if matches!(way, Way::Cut | Way::Gone) {
+            let mut held = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            for connection in held.drain(..) {
+                // It may have ended by itself.
+                let _ = connection.shutdown(Shutdown::Both);
+            }
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.set(Way::Gone);
+        // Wakes the thread that takes connections, which then ends.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn hand_on(mut from: &TcpStream, mut to: &TcpStream, way: &AtomicU8) -> io::Result<()> {
+    let mut buffer = [0; 1 << 16];
+    from.set_read_timeout(Some(Duration::from_millis(20)))?;
+    loop {
+        if way.load(Ordering::SeqCst) == Way::Silent as u8 {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        }
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(length) => to.write_all(&buffer[..length])?,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
