@@ -4,13 +4,17 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use support::cluster::{ACCOUNT, Cluster, NAMESPACE, controller_config};
 use support::contract::config;
+use support::http::Client;
 use support::in_repository;
 use support::machine::Machine;
 use support::pair::Pair;
@@ -168,7 +172,8 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
     assert_eq!(on_disk("etc/marker"), "one");
     assert_eq!(on_disk("etc/kubernetes/kubelet-ca.crt"), "kubelet CA");
     let encapsulated: Value =
-        serde_json::from_str(&on_disk("etc/ignition-machine-config-encapsulated.json")).expect("JSON");
+        serde_json::from_str(&on_disk("etc/ignition-machine-config-encapsulated.json"))
+            .expect("JSON");
     assert_eq!(encapsulated["metadata"]["name"], "rendered-1");
     assert_eq!(encapsulated["kind"], "MachineConfig");
 
@@ -219,10 +224,8 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
 
 /// A pointer config by which a machine finds the server.
 fn pointer(server: &Server, pair: &Pair, pool: &str) -> String {
-    let authority = percent_encoding::percent_encode(
-        pair.pem.as_bytes(),
-        percent_encoding::NON_ALPHANUMERIC,
-    );
+    let authority =
+        percent_encoding::percent_encode(pair.pem.as_bytes(), percent_encoding::NON_ALPHANUMERIC);
     let source = format!("https://localhost:{}/config/{pool}", server.secure().port());
     json!({"ignition": {
         "version": "3.1.0",
@@ -265,7 +268,8 @@ fn layer(site: &Site, pool: &str, image: &str, configuration: &str) {
     );
     set_image(site, pool, image);
     let now = "2026-01-01T00:00:00Z";
-    let job = json!({"group": "batch", "resource": "jobs", "namespace": NAMESPACE, "name": "build"});
+    let job =
+        json!({"group": "batch", "resource": "jobs", "namespace": NAMESPACE, "name": "build"});
     let condition = |kind: &str, status: &str| {
         json!({
             "type": kind, "status": status, "reason": kind, "message": kind,
@@ -445,4 +449,375 @@ fn memory_does_not_grow_with_configs_that_no_pool_refers_to() {
     let used = server.resident_bytes();
     println!("{} KiB are resident", used >> 10);
     assert!(used <= LIMIT, "{} MiB are resident", used >> 20);
+}
+
+#[test]
+fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back() {
+    let mut site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let cache = site.folder.path().join("cache");
+    let flags = ["--cache-dir", cache.to_str().expect("text")];
+    let server = site.start(&flags).until_ready();
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    wait_for("the cache", || cache.join("machine-configs/rendered-1.json").exists().then_some(()));
+    assert!(stale_since(&server) < 1.0);
+    let kubeconfig = site.cluster.account_kubeconfig(site.cluster.address());
+
+    site.cluster.kill_api_server();
+    let text = wait_for_readiness(&server, |_, text| text.contains("API server: "));
+    assert!(text.contains("API server: away since 20"), "{text}");
+    assert_eq!(readiness(&server).0, 200, "it serves what is right: {text}");
+    assert!(stale_since(&server) > 1_700_000_000.0, "{}", stale_since(&server));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    let told = || server.log().matches("the API server is away").count();
+    wait_for("a line in the log", || (told() > 0).then_some(()));
+
+    assert_eq!(told(), 1, "once is enough: {}", server.log());
+
+    // One that is started now has the cache alone, and the token from its own files.
+    let second = site.start_with(&kubeconfig, &flags).until_ready();
+    assert_eq!(marker(&second, "worker"), Ok("one".to_owned()));
+    let machine = Machine::new();
+    machine.boot(&pointer(&second, &site.pair, "worker"));
+    wait_for_readiness(&second, |status, text| status == 200 && text.contains("API server: away"));
+    for file in walk(&cache) {
+        let text = fs::read_to_string(&file).expect("text");
+        assert!(!text.contains("0123456789abcdef"), "the token is in {}", file.display());
+    }
+    // One without a cache has nothing to serve, and says that it will.
+    let third = site.start_with(&kubeconfig, &[]);
+    assert_eq!(marker(&third, "worker"), Err(503));
+    let text = wait_for_readiness(&third, |status, text| status == 503 && text.contains("away"));
+    assert!(text.contains("not read yet: machineconfigpools"), "{text}");
+
+    site.cluster.start_api_server();
+    site.machine_config("rendered-2", "two");
+    site.status("worker", "rendered-2", 0);
+    for server in [&server, &second, &third] {
+        wait_for("the change", || (marker(server, "worker") == Ok("two".to_owned())).then_some(()));
+        assert_eq!(wait_for_readiness(server, |_, text| text.is_empty()), "");
+        assert!(stale_since(server) < 1.0);
+    }
+    // Each is in step again, not only up to date once.
+    let files = machine_config("rendered-2", "three", 0)["spec"].clone();
+    site.cluster.patch(&format!("{CONFIGS}/rendered-2"), &json!({"spec": files}));
+    for server in [&server, &second, &third] {
+        marker_soon(server, "worker", Ok("three"));
+    }
+}
+
+/// In seconds since 1970, 0 while what is served is in step with the cluster.
+fn stale_since(server: &Server) -> f64 {
+    server.metric("mcs_source_stale_since_timestamp_seconds")
+}
+
+fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { files.extend(walk(&path)) } else { files.push(path) }
+    }
+    files
+}
+
+#[test]
+fn a_connection_that_goes_silent_or_breaks_is_survived() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let proxy = Proxy::to(site.cluster.address());
+    let server = site.start_through(proxy.address(), &[]).until_ready();
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    for (way, change) in [(Way::Silent, "two"), (Way::Cut, "three")] {
+        proxy.set(way);
+        let text = wait_for_readiness(&server, |_, text| text.contains("API server: away"));
+        assert_eq!(readiness(&server).0, 200, "{text}");
+        let spec = machine_config("rendered-1", change, 0)["spec"].clone();
+        site.cluster.patch(&format!("{CONFIGS}/rendered-1"), &json!({"spec": spec}));
+        proxy.set(Way::Cut);
+        proxy.set(Way::Open);
+        let marker = || marker(&server, "worker");
+        wait_for("the change", || (marker() == Ok(change.to_owned())).then_some(()));
+        wait_for_readiness(&server, |_, text| text.is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_decoded_leaves_the_last_good_one_and_is_named_once() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+
+    // Kinds that take any object have no definition that would keep bad ones out.
+    for kind in ["MachineConfigPool", "MachineConfig"] {
+        let definition = write_definition(&site, kind, "machineconfiguration.openshift.io");
+        site.cluster.kubectl(&["replace", "-f", &definition]);
+    }
+    let config = format!("{CONFIGS}/rendered-1");
+    let broken = json!({"spec": {"fips": "perhaps"}});
+    // A definition takes a moment to be in force.
+    wait_for("the lenient definition", || {
+        let kind = "application/merge-patch+json";
+        (site.cluster.request("PATCH", &config, kind, &broken).status == 200).then_some(())
+    });
+    let text = wait_for_readiness(&server, |status, _| status == 503);
+    assert!(text.contains("MachineConfig rendered-1: ") && text.contains("perhaps"), "{text}");
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    assert!(server.metric("mcs_input_problems") > 0.0);
+
+    let pool = json!({"status": {"updatedMachineCount": "some"}});
+    wait_for("the lenient definition", || {
+        let kind = "application/merge-patch+json";
+        let path = format!("{POOLS}/worker");
+        (site.cluster.request("PATCH", &path, kind, &pool).status == 200).then_some(())
+    });
+    wait_for_readiness(&server, |_, text| text.contains("MachineConfigPool worker: "));
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+
+    site.cluster.patch(&config, &json!({"spec": {"fips": false}}));
+    let sound = json!({"status": {"updatedMachineCount": 0}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &sound);
+    assert_eq!(wait_for_readiness(&server, |status, _| status == 200), "");
+    let log = server.log();
+    for name in ["\"MachineConfig rendered-1\"", "\"MachineConfigPool worker\""] {
+        let lines = log.lines().filter(|l| l.contains("ERROR") && l.contains(name));
+        assert_eq!(lines.count(), 1, "{name}: {log}");
+    }
+}
+
+#[test]
+fn a_definition_that_is_deleted_and_made_again_is_survived() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+    let name = "machineconfigpools.machineconfiguration.openshift.io";
+    site.cluster.delete(&format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"));
+    wait_for("the pools to be gone", || (marker(&server, "worker") == Err(503)).then_some(()));
+    wait_for_readiness(&server, |_, text| text.contains("machineconfigpools: cannot be watched"));
+    let definition =
+        write_definition(&site, "MachineConfigPool", "machineconfiguration.openshift.io");
+    // The old one's end takes a moment.
+    wait_for("the old definition's end", || {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        (site.cluster.request("GET", &path, "application/json", &json!({})).status == 404)
+            .then_some(())
+    });
+    site.cluster.apply(&["-f", &definition]);
+    site.cluster.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}")]);
+    let pool = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"},
+        "status": {"configuration": {"name": "rendered-1"}},
+    });
+    site.cluster.create(POOLS, &pool);
+    wait_for("the pool", || (marker(&server, "worker") == Ok("one".to_owned())).then_some(()));
+    assert_eq!(wait_for_readiness(&server, |status, text| status == 200 && text.is_empty()), "");
+}
+
+/// The kubeconfig that a machine of the pool gets.
+fn kubeconfig(server: &Server) -> Value {
+    let text = served(server, "worker", "/etc/kubernetes/kubeconfig").expect("the file");
+    serde_saphyr::from_str(&text).expect("YAML")
+}
+
+#[test]
+fn machines_join_with_the_newest_token_and_authorities() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+    let found = kubeconfig(&server);
+    assert_eq!(found["current-context"], "kubelet");
+    assert_eq!(
+        found["contexts"],
+        json!([{"name": "kubelet", "context": {"cluster": "local", "user": "kubelet"}}])
+    );
+    assert_eq!(
+        found["users"],
+        json!([{"name": "kubelet", "user": {"token": "abcdef.0123456789abcdef"}}])
+    );
+    let cluster = |authorities: &str| {
+        json!([{"name": "local", "cluster": {
+            "server": "https://api-int.example.com:6443",
+            "certificate-authority-data": BASE64.encode(authorities),
+        }}])
+    };
+    assert_eq!(found["clusters"], cluster("CA of the token\n"));
+
+    site.write_token("fedcba.fedcba9876543210\n");
+    let token = || kubeconfig(&server)["users"][0]["user"]["token"].clone();
+    let changed = Instant::now();
+    wait_for("the new token", || (token() == "fedcba.fedcba9876543210").then_some(()));
+    assert!(changed.elapsed() < SOON);
+
+    let data = json!({
+        "metadata": {"name": "kubeconfig-data"},
+        "binaryData": {"ca-bundle.crt": BASE64.encode("CA of the config map\n")},
+    });
+    let maps = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+    site.cluster.create(&maps, &data);
+    let changed = Instant::now();
+    let clusters = || kubeconfig(&server)["clusters"].clone();
+    wait_for("the config map's CA", || {
+        (clusters() == cluster("CA of the config map\n")).then_some(())
+    });
+    assert!(changed.elapsed() < SOON);
+
+    // A token that is gone leaves the last one, and is told.
+    fs::remove_file(site.token().join("token")).expect("the token");
+    let text = wait_for_readiness(&server, |_, text| text.contains("bootstrap token: "));
+    assert!(text.contains("token/token: No such file"), "{text}");
+    assert_eq!(token(), "fedcba.fedcba9876543210");
+    assert!(!server.log().contains("fedcba9876543210"), "the token is in the log");
+}
+
+#[test]
+fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
+    let site = Site::new();
+    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    let may = |verb: &str, object: &str, namespace: &str| {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": account, "groups": ["system:authenticated"],
+                     "resourceAttributes": attributes(verb, object, namespace)},
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let response = site.cluster.request("POST", path, "application/json", &review);
+        response.json()["status"]["allowed"] == true
+    };
+    let group = "machineconfiguration.openshift.io";
+    let registry = "openshift-image-registry";
+    let objects = [
+        (format!("{group}/machineconfigpools"), "", &["list", "watch"][..]),
+        (format!("{group}/machineconfigs"), "", &["get", "list", "watch"]),
+        (format!("{group}/machineosconfigs"), "", &["list", "watch"]),
+        (format!("{group}/machineosbuilds"), "", &["list", "watch"]),
+        (format!("{group}/controllerconfigs/machine-config-controller"), "", &["list", "watch"]),
+        (format!("{group}/controllerconfigs/other"), "", &[]),
+        (format!("{group}/controllerconfigs"), "", &[]),
+        ("/configmaps/kubeconfig-data".to_owned(), NAMESPACE, &["list", "watch"]),
+        ("/configmaps/other".to_owned(), NAMESPACE, &[]),
+        ("/configmaps".to_owned(), "kube-system", &[]),
+        ("/services".to_owned(), registry, &["list", "watch"]),
+        ("/services".to_owned(), "default", &[]),
+        ("route.openshift.io/routes".to_owned(), registry, &["list", "watch"]),
+        ("route.openshift.io/routes".to_owned(), "default", &[]),
+        ("/secrets".to_owned(), NAMESPACE, &[]),
+        ("/secrets".to_owned(), "kube-system", &[]),
+        ("/pods".to_owned(), NAMESPACE, &[]),
+        ("/nodes".to_owned(), "", &[]),
+        ("/serviceaccounts".to_owned(), NAMESPACE, &[]),
+        ("rbac.authorization.k8s.io/clusterroles".to_owned(), "", &[]),
+        ("coordination.k8s.io/leases".to_owned(), NAMESPACE, &[]),
+        ("/events".to_owned(), NAMESPACE, &[]),
+    ];
+    let verbs = [
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "impersonate",
+        "escalate",
+        "bind",
+    ];
+    for (object, namespace, allowed) in &objects {
+        for verb in verbs {
+            let expected = allowed.contains(&verb);
+            assert_eq!(may(verb, object, namespace), expected, "{verb} {object} in {namespace:?}");
+        }
+    }
+
+    // The roles are all that the account is bound to, so that nothing hides beside the list. The
+    // last one lets its pods use the host's network, on OpenShift.
+    let bindings = site.cluster.kubectl(&[
+        "get",
+        "clusterrolebindings,rolebindings",
+        "--all-namespaces",
+        "-o",
+        "json",
+    ]);
+    let bindings: Value = serde_json::from_str(&bindings).expect("JSON");
+    let is_bound = |binding: &&Value| {
+        binding["subjects"].as_array().is_some_and(|s| s.iter().any(|s| s["name"] == ACCOUNT))
+    };
+    let roles = bindings["items"].as_array().expect("items").iter().filter(is_bound);
+    let roles: BTreeSet<&str> =
+        roles.map(|binding| binding["roleRef"]["name"].as_str().expect("a name")).collect();
+    assert_eq!(roles, [ACCOUNT, "machine-config-server-host-network"].into());
+}
+
+/// `GROUP/RESOURCE` or `GROUP/RESOURCE/NAME`, in the words of an access review.
+fn attributes(verb: &str, object: &str, namespace: &str) -> Value {
+    let parts: Vec<&str> = object.split('/').collect();
+    let name = parts.get(2).copied().unwrap_or_default();
+    json!({
+        "verb": verb, "group": parts[0], "resource": parts[1], "name": name, "namespace": namespace,
+    })
+}
+
+#[test]
+fn what_is_to_be_deployed_is_taken_by_the_api_server() {
+    // OpenShift's: with its own definitions, as part of every other test here.
+    let openshift = Cluster::openshift();
+    openshift.kubectl(&["get", "daemonset", ACCOUNT, "--namespace", NAMESPACE]);
+
+    let cluster = Cluster::empty();
+    cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
+    cluster.kubectl(&["get", "deployment", ACCOUNT, "--namespace", NAMESPACE]);
+    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+    cluster.create(&format!("{GROUP}/controllerconfigs"), &controller_config("kubelet CA"));
+    let site = Site::of(cluster);
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+    assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
+}
+
+#[test]
+fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
+    const BOOTS: u32 = 300;
+    let site = Site::new();
+    let config = machine_config("rendered-1", "one", 170);
+    site.cluster.create(CONFIGS, &config);
+    site.pool("worker", "rendered-1");
+    let manifests = tempfile::tempdir().expect("a temporary folder");
+    let pool = json!({
+        "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"},
+        "status": {"configuration": {"name": "rendered-1"}},
+    });
+    for (name, object) in [("pool", &pool), ("config", &config)] {
+        let path = manifests.path().join(format!("{name}.json"));
+        fs::write(path, object.to_string()).expect("a writable folder");
+    }
+    let from_cluster = site.start(&[]).until_ready();
+    let from_directory = Server::serve(manifests.path(), &[]);
+    let ca = from_directory.ca();
+    let sides = [(&from_cluster, site.pair.pem.as_bytes()), (&from_directory, &ca[..])];
+    let mut used = [0; 2];
+    // By turns, so that whatever else the machine does falls on both.
+    for _ in 0..4 {
+        for ((server, authority), used) in sides.iter().zip(&mut used) {
+            let client = Client::tls(server.secure(), authority);
+            let before = server.cpu_ticks();
+            for _ in 0..BOOTS {
+                assert_eq!(support::contract::config(&client, "worker", "3.4.0").status, 200);
+            }
+            *used += server.cpu_ticks() - before;
+        }
+    }
+    let [cluster, directory] = used;
+    println!("{cluster} ticks from the cluster, {directory} from the directory");
+    // A tenth and a tick a round is what such a measurement is good for.
+    assert!(cluster <= directory + directory / 10 + 4, "{cluster} ticks against {directory}");
 }

@@ -55,7 +55,7 @@ pub(super) fn run(plan: Plan<'_>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let _entered = runtime.enter();
     let (listeners, ports) = bind(plan.flags, &tls)?;
-    let metrics_listener = bind_metrics(plan.flags, &runtime)?;
+    let metrics_listener = bind_metrics(plan.flags, &runtime, &status);
 
     let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
     let publisher =
@@ -190,10 +190,19 @@ fn bind(
     Ok((listeners, Ports { secure, insecure }))
 }
 
-fn bind_metrics(flags: &ServingFlags, runtime: &Runtime) -> anyhow::Result<Option<TcpListener>> {
-    let Some(address) = flags.metrics_address.0 else { return Ok(None) };
-    let bound = runtime.block_on(metrics_endpoint::bind(address));
-    bound.map(Some).with_context(|| format!("--metrics-address {address}"))
+/// The listener for metrics. That there is none must not keep machines from booting: on an
+/// OpenShift node another program may have the default port already.
+fn bind_metrics(flags: &ServingFlags, runtime: &Runtime, status: &Status) -> Option<TcpListener> {
+    let address = flags.metrics_address.0?;
+    match runtime.block_on(metrics_endpoint::bind(address)) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            let reason = format!("--metrics-address {address}: {error}");
+            tracing::error!(reason, "there are no metrics");
+            status.notices.set("metrics", Some(reason));
+            None
+        }
+    }
 }
 
 /// Connections need file descriptors; a shell's default is fewer than the limit of connections.

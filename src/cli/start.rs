@@ -58,13 +58,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// A URL that kubelet takes for an API server's.
 fn url(text: &str) -> Result<String, String> {
-    let url: http::Uri = text.parse().map_err(|error| format!("{error}"))?;
-    match url.scheme_str() {
-        Some("https" | "http") if url.host().is_some_and(|host| !host.is_empty()) => {
-            Ok(text.to_owned())
-        }
-        _ => Err("expected https://HOST:PORT".to_owned()),
-    }
+    let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
+        matches!(url.scheme_str(), Some("https" | "http"))
+            && url.host().is_some_and(|host| !host.is_empty())
+    });
+    if is_url { Ok(text.to_owned()) } else { Err("expected https://HOST:PORT".to_owned()) }
 }
 
 #[cfg(test)]

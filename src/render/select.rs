@@ -107,7 +107,9 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
 /// The name of the machine config that `pool` serves, empty where it has none yet.
 pub(crate) fn served_configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
     match mode {
-        Mode::Cluster | Mode::Manifests if pool.updated_machine_count() > 0 => pool.spec_configuration(),
+        Mode::Cluster | Mode::Manifests if pool.updated_machine_count() > 0 => {
+            pool.spec_configuration()
+        }
         _ => pool.status_configuration(),
     }
 }

@@ -114,12 +114,13 @@ impl Directory {
         // The first scan takes what is there; later ones wait for a file to be quiet.
         let settle = if self.published { SETTLE } else { Duration::ZERO };
         self.files.begin(now, settle);
-        let Parts { pools, machine_configs, layering, shared, mut problems } = match self.layout.clone() {
-            Layout::Tree { root } => self.scan_tree(&root, being_written)?,
-            Layout::Bootstrap { base, kubeconfig, registry_cas } => {
-                self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?
-            }
-        };
+        let Parts { pools, machine_configs, layering, shared, mut problems } =
+            match self.layout.clone() {
+                Layout::Tree { root } => self.scan_tree(&root, being_written)?,
+                Layout::Bootstrap { base, kubeconfig, registry_cas } => {
+                    self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?
+                }
+            };
         let changed = self.files.finish();
         problems.sort();
         problems.dedup();
@@ -135,8 +136,14 @@ impl Directory {
             Layout::Tree { .. } => Mode::Manifests,
             Layout::Bootstrap { .. } => Mode::Bootstrap,
         };
-        let inputs =
-            Inputs { mode, pools, machine_configs, layering, shared: Arc::clone(&self.shared), problems };
+        let inputs = Inputs {
+            mode,
+            pools,
+            machine_configs,
+            layering,
+            shared: Arc::clone(&self.shared),
+            problems,
+        };
         Ok(Scan { inputs: Some(inputs), unsettled: self.files.unsettled() })
     }
 
@@ -303,7 +310,9 @@ fn identity(object: &Object) -> (&'static str, &str, &str) {
         Object::ImageConfig(_) => ("Image", "", ""),
         Object::MachineOsConfig(config) => ("MachineOSConfig", "", &config.metadata.name),
         Object::MachineOsBuild(build) => ("MachineOSBuild", "", &build.metadata.name),
-        Object::Service(service) => ("Service", &service.metadata.namespace, &service.metadata.name),
+        Object::Service(service) => {
+            ("Service", &service.metadata.namespace, &service.metadata.name)
+        }
         Object::Route(route) => ("Route", &route.metadata.namespace, &route.metadata.name),
     }
 }

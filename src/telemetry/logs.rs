@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Bytes that wait for a slow reader of standard error; lines beyond it are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
@@ -20,13 +22,15 @@ const GATHER: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verbosity(pub i32);
 
-impl From<Verbosity> for LevelFilter {
+impl From<Verbosity> for Targets {
+    /// What libraries log is about their inside: what it means here, the server says itself.
     fn from(Verbosity(number): Verbosity) -> Self {
-        match number {
-            ..4 => Self::INFO,
-            4..8 => Self::DEBUG,
-            8.. => Self::TRACE,
-        }
+        let (own, libraries) = match number {
+            ..4 => (LevelFilter::INFO, LevelFilter::OFF),
+            4..8 => (LevelFilter::DEBUG, LevelFilter::WARN),
+            8.. => (LevelFilter::TRACE, LevelFilter::TRACE),
+        };
+        Self::new().with_default(libraries).with_target(env!("CARGO_CRATE_NAME"), own)
     }
 }
 
@@ -37,10 +41,12 @@ impl From<Verbosity> for LevelFilter {
 pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
     let (logs, queue) = Logs::start(io::stderr())?;
     tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::from(verbosity))
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(queue)
         .with_ansi(false)
         .with_target(false)
+        .finish()
+        .with(Targets::from(verbosity))
         .init();
     Ok(logs)
 }

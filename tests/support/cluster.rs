@@ -111,9 +111,9 @@ impl Cluster {
         self.expect("POST", path, "application/json", object);
     }
 
-    /// Changes the fields that `patch` names.
-    pub(crate) fn patch(&self, path: &str, patch: &Value) {
-        self.expect("PATCH", path, "application/merge-patch+json", patch);
+    /// Changes the fields that `change` names.
+    pub(crate) fn patch(&self, path: &str, change: &Value) {
+        self.expect("PATCH", path, "application/merge-patch+json", change);
     }
 
     pub(crate) fn delete(&self, path: &str) {
@@ -125,7 +125,7 @@ impl Cluster {
         assert!(response.status < 300, "{method} {path}: {response:?}");
     }
 
-    fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
+    pub(crate) fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
         let body = body.to_string();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\

@@ -85,7 +85,7 @@ impl Drop for Proxy {
 }
 
 fn hand_on(mut from: &TcpStream, mut to: &TcpStream, way: &AtomicU8) -> io::Result<()> {
-    let mut buffer = [0; 1 << 16];
+    let mut buffer = vec![0; 1 << 16];
     from.set_read_timeout(Some(Duration::from_millis(20)))?;
     loop {
         if way.load(Ordering::SeqCst) == Way::Silent as u8 {
@@ -95,7 +95,8 @@ fn hand_on(mut from: &TcpStream, mut to: &TcpStream, way: &AtomicU8) -> io::Resu
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
             Ok(length) => to.write_all(&buffer[..length])?,
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
             Err(error) => return Err(error),
         }
     }

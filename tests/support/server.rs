@@ -137,6 +137,15 @@ impl Server {
         self.child.id()
     }
 
+    /// The processor time that it has used, in the kernel's ticks of 10 ms.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("procfs");
+        // The fields after the name, which may hold spaces itself.
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
+        let times = fields.split(' ').skip(11).take(2);
+        times.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+    }
+
     /// The memory that it has now, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("procfs");

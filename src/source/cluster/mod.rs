@@ -166,6 +166,7 @@ impl Cluster {
             fetching: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
             failing: BTreeSet::new(),
+            absent: BTreeSet::new(),
             cache: None,
             surroundings,
             publish,
@@ -177,7 +178,8 @@ impl Cluster {
         let asking = contact::ask(following.client.clone(), following.sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
         let mut token = self.token;
-        token.mark_changed();
+        following.take_token(token.borrow_and_update().clone());
+        following.publish();
 
         loop {
             tokio::select! {
@@ -209,6 +211,8 @@ struct Following<P> {
     fetching: Arc<Semaphore>,
     watches: JoinSet<()>,
     failing: BTreeSet<Kind>,
+    /// Kinds that the API server does not have, and need not have.
+    absent: BTreeSet<Kind>,
     cache: Option<watch::Sender<Snapshot>>,
     surroundings: Surroundings,
     publish: P,
@@ -282,22 +286,27 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
 
     fn failed(&mut self, kind: Kind, failure: Failure) {
         let Failure { reason, is_absent } = failure;
-        self.surroundings.metrics.watch_failed(kind.plural());
-        let is_news = self.failing.insert(kind);
         if is_absent && kind.may_be_absent() {
-            if is_news {
+            if self.failing.remove(&kind) {
+                self.surroundings.notices.set(kind.plural(), None);
+            }
+            if self.absent.insert(kind) {
                 tracing::info!(kind = kind.plural(), "the API server does not have this kind");
             }
             self.observed.absent(kind);
             return;
         }
-        if is_news {
+        self.surroundings.metrics.watch_failed(kind.plural());
+        if self.failing.insert(kind) {
             tracing::error!(kind = kind.plural(), reason, "cannot be watched; trying again");
         }
         self.surroundings.notices.set(kind.plural(), Some(format!("cannot be watched: {reason}")));
     }
 
     fn in_order(&mut self, kind: Kind) {
+        if self.absent.remove(&kind) {
+            tracing::info!(kind = kind.plural(), "the API server has this kind now");
+        }
         if self.failing.remove(&kind) {
             tracing::info!(kind = kind.plural(), "watched again");
             self.surroundings.notices.set(kind.plural(), None);
@@ -310,8 +319,7 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         self.fetches.retain(|name, _| configs.is_wanted(name));
         for name in configs.take_needed() {
             let api = Kind::MachineConfig.api::<Raw>(&self.client);
-            let work =
-                fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
+            let work = fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
             self.fetches.insert(name, AbortOnDropHandle::new(tokio::spawn(work)));
         }
     }
@@ -363,12 +371,7 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
 }
 
 /// Fetches a machine config, however often it takes.
-async fn fetch(
-    name: String,
-    api: Api<Raw>,
-    places: Arc<Semaphore>,
-    reports: mpsc::Sender<Report>,
-) {
+async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mpsc::Sender<Report>) {
     let mut wait = FIRST_WAIT;
     loop {
         let result = {

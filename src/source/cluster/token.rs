@@ -103,10 +103,7 @@ mod tests {
         std::fs::write(folder.path().join("token"), "abc.def\n").unwrap();
         follow.look();
         let token = Token { token: "abc.def".to_owned(), authorities: None };
-        assert_eq!(
-            *states.borrow(),
-            TokenState { last_good: Some(token.clone()), problem: None }
-        );
+        assert_eq!(*states.borrow(), TokenState { last_good: Some(token.clone()), problem: None });
 
         std::fs::write(folder.path().join("token"), "\n").unwrap();
         follow.look();
