@@ -1,11 +1,12 @@
 //! Serves Ignition configs to machines that boot for the first time.
 //!
 //! ```text
-//!  manifests in a directory ──> source ──> Inputs ──> render ──> answers ──┬─ TLS   :22623 ─┬─> Ignition, curl
-//!                               (I/O)     (a value)   (pure)    (bytes)    └─ plain :22624 ─┘
+//!  manifests in a directory ─┐                                       ┌─ TLS   :22623 ─┐
+//!                            ├─> source ─> Inputs ─> render ─> answers ┤                ├─> Ignition, curl
+//!  watches of a cluster ─────┘    (I/O)   (a value)  (pure)   (bytes)  └─ plain :22624 ─┘
 //! ```
 //!
-//! [`source`] reads files and publishes one immutable [`source::Inputs`] for each change.
+//! [`source`] reads files or follows a cluster, and publishes one immutable [`source::Inputs`] for each change.
 //! [`render`] is a pure function from the inputs, a pool and an Ignition spec version to JSON; it
 //! builds on [`ignition`], which parses, validates, edits and converts configs, and on [`objects`]
 //! and [`registry_ca`], which know what Kubernetes objects say. [`answers`] keeps the results as
@@ -13,7 +14,8 @@
 //! path reads a file, parses YAML or converts a config.
 //!
 //! Beside that flow, [`pki`] decides about and issues the server's own certificates, [`store`]
-//! writes files whole or not at all, [`telemetry`] logs and counts, and [`cli`] puts it all
+//! writes files whole or not at all, [`telemetry`] logs and counts, [`status`] has what readiness
+//! tells beside the answers, and [`cli`] puts it all
 //! together. The clock, randomness and the environment are read there and in [`source`] only, and
 //! passed on as arguments.
 #![forbid(unsafe_code)]

@@ -24,22 +24,14 @@ pub(super) struct Args {
     /// Certificate authorities of image registries, each in a file below the base directory
     #[arg(long, value_name = "HOST=FILE,...", value_delimiter = ',', value_parser = registry_ca)]
     bootstrap_certs: Vec<(RegistryHost, PathBuf)>,
-    /// Certificate for TLS
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
-    cert: PathBuf,
-    /// Key of that certificate
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
-    key: PathBuf,
+    #[command(flatten)]
+    pair: PairFiles,
     #[command(flatten)]
     serving: ServingFlags,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    tracing::info!(
-        version = super::version(),
-        payload_version = args.serving.payload_version.as_deref().unwrap_or("unknown"),
-        "starting"
-    );
+    args.serving.log_start();
     std::fs::File::open(&args.bootstrap_kubeconfig).with_context(|| {
         format!("--bootstrap-kubeconfig {}", args.bootstrap_kubeconfig.display())
     })?;
@@ -53,7 +45,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             registry_cas: args.bootstrap_certs.clone(),
         }),
         policy: tls_policy(&profile).unwrap_or(from_flags),
-        pair: PairFiles { cert: args.cert.clone(), key: args.key.clone() },
+        pair: args.pair.clone(),
         on_change: Box::new(|_, _| {}),
     })
 }

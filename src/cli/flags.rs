@@ -128,6 +128,15 @@ struct LimitFlags {
 }
 
 impl ServingFlags {
+    /// Says in the log what is starting.
+    pub(super) fn log_start(&self) {
+        tracing::info!(
+            version = super::version(),
+            payload_version = self.payload_version.as_deref().unwrap_or("unknown"),
+            "starting"
+        );
+    }
+
     pub(super) fn limits(&self) -> Limits {
         Limits {
             handshake: self.limits.handshake_timeout,
@@ -156,9 +165,13 @@ pub(super) fn warn_passed_over(passed_over: &[String]) {
 }
 
 /// A certificate file with its key's.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct PairFiles {
+    /// Certificate for TLS
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
     pub(super) cert: PathBuf,
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
     pub(super) key: PathBuf,
 }
 

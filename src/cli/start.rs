@@ -25,22 +25,14 @@ pub(super) struct Args {
     /// while the API server is away serves too
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Certificate for TLS
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
-    cert: PathBuf,
-    /// Key of that certificate
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
-    key: PathBuf,
+    #[command(flatten)]
+    pair: PairFiles,
     #[command(flatten)]
     serving: ServingFlags,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    tracing::info!(
-        version = super::version(),
-        payload_version = args.serving.payload_version.as_deref().unwrap_or("unknown"),
-        "starting"
-    );
+    args.serving.log_start();
     run::run(Plan {
         flags: &args.serving,
         source: Source::Cluster(Settings {
@@ -51,7 +43,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             cache_dir: args.cache_dir.clone(),
         }),
         policy: args.serving.tls_policy()?,
-        pair: PairFiles { cert: args.cert.clone(), key: args.key.clone() },
+        pair: args.pair.clone(),
         on_change: Box::new(|_, _| {}),
     })
 }
