@@ -33,3 +33,4 @@ pub mod source;
 pub mod status;
 pub mod store;
 pub mod telemetry;
+pub mod user_data;

@@ -1,13 +1,13 @@
 //! The command line: flags to checked configuration, configuration to a running server.
 
 mod bootstrap;
+mod certs;
 mod flags;
 mod follow;
 mod publish;
 mod run;
 mod serve;
 mod start;
-mod state;
 mod usage;
 
 use std::ffi::OsString;
@@ -39,6 +39,8 @@ enum Command {
     Start(start::Args),
     /// Serve all pools of a directory of manifests, with certificates of its own.
     Serve(serve::Args),
+    /// Show, check or replace the certificates of a state directory.
+    Certs(certs::Args),
     /// Print name, version and commit.
     Version,
 }
@@ -63,6 +65,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             print_line(&version());
             return ExitCode::SUCCESS;
         }
+        Some(Command::Certs(args)) => certs::run(&args),
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
         Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(&args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),

@@ -5,16 +5,21 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use nix::ifaddrs::getifaddrs;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
+use super::certs::{CertificateFlags, log_step};
 use super::flags::{PairFiles, ServingFlags};
 use super::print_line;
 use super::publish::Ports;
 use super::run::{self, Plan, Source};
-use super::state::State;
-use crate::pki::Host;
+use crate::pki::{Host, Policy};
 use crate::source::Inputs;
 use crate::source::directory::Layout;
+use crate::store::state_folder::{Asked, StateError, StateFolder};
+
+/// How soon and how late the certificates are looked at again.
+const SHORTEST_LOOK: Duration = Duration::seconds(10);
+const LONGEST_LOOK: Duration = Duration::hours(1);
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -28,21 +33,29 @@ pub(super) struct Args {
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<Host>,
     #[command(flatten)]
+    certificates: CertificateFlags,
+    #[command(flatten)]
     serving: ServingFlags,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let policy = args.serving.tls_policy()?;
+    let tls = args.serving.tls_policy()?;
     let hosts = hosts(&args.hosts, &own_hosts());
-    let state = State::prepare(&args.state_dir, &hosts, &policy, OffsetDateTime::now_utc())?;
-    let pair = PairFiles { cert: state.certificate(), key: state.key() };
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
+    let state = StateFolder::open(&args.state_dir)?;
+    let keeper = Keeper { state: state.clone(), hosts, policy: args.certificates.policy() };
+    let next_look = keeper.look()?;
+    // It may end at any moment with the process: whatever it does is whole at every step.
+    std::thread::Builder::new()
+        .name("certificates".to_owned())
+        .spawn(move || keeper.keep(next_look))?;
+
+    let pair = PairFiles { cert: state.serving_path(), key: state.serving_path() };
     let mut announced = false;
     let on_change = move |ports: Ports, inputs: &Inputs| {
-        let pools: Vec<&String> = inputs.pools.keys().collect();
         let mut written = Vec::new();
-        for pool in pools {
+        for pool in inputs.pools.keys() {
             match state.write_pointer(pool, &pointer_host, ports.secure) {
                 Ok(path) => written.push((pool.clone(), path)),
                 Err(error) => tracing::error!(pool, %error, "cannot write the pointer config"),
@@ -55,14 +68,48 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     run::run(Plan {
         flags: &args.serving,
         source: Source::Directory(Layout::Tree { root: args.dir.clone() }),
-        policy,
+        policy: tls,
         pair,
         on_change: Box::new(on_change),
     })
 }
 
+/// Keeps the certificates and pointer configs in order while the server runs.
+struct Keeper {
+    state: StateFolder,
+    hosts: Vec<Host>,
+    policy: Policy,
+}
+
+impl Keeper {
+    /// Does what is due, and tells when to look again.
+    fn look(&self) -> Result<OffsetDateTime, StateError> {
+        let generate = &mut || self.policy.algorithm.generate();
+        let now = OffsetDateTime::now_utc();
+        let done =
+            self.state.reconcile(&self.hosts, Asked::default(), &self.policy, now, generate)?;
+        done.steps.iter().for_each(log_step);
+        Ok(done.next_look)
+    }
+
+    fn keep(&self, mut next_look: OffsetDateTime) {
+        loop {
+            // A clock may be set, a file restored: never trust one wait for years.
+            let wait = (next_look - OffsetDateTime::now_utc()).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+            std::thread::sleep(wait.unsigned_abs());
+            match self.look() {
+                Ok(time) => next_look = time,
+                Err(error) => {
+                    tracing::error!(%error, "the certificates are not in order");
+                    next_look = OffsetDateTime::now_utc();
+                }
+            }
+        }
+    }
+}
+
 /// What a person needs next.
-fn announce(state: &State, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
+fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
     let Ports { secure, insecure } = ports;
     print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
     if let Some(insecure) = insecure {
@@ -79,7 +126,7 @@ fn announce(state: &State, host: &Host, ports: Ports, pointers: &[(String, PathB
         print_line(&format!(
             "  curl --cacert {} -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' \
              https://{host}:{secure}/config/{pool}",
-            state.authority().display()
+            state.bundle_path().display()
         ));
     }
 }

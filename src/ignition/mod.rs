@@ -41,5 +41,5 @@ mod version;
 pub use accept::{NotServable, negotiate};
 pub use config::{Config, Lowered};
 pub use error::Error;
-pub use pointer::pointer;
+pub use pointer::{authority_source, pointer};
 pub use version::SpecVersion;

@@ -12,7 +12,7 @@ use super::version::SpecVersion;
 #[must_use]
 pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
     let verb = if version == SpecVersion::V2_2 { "append" } else { "merge" };
-    let authority = format!("data:text/plain;charset=utf-8;base64,{}", STANDARD.encode(ca_pem));
+    let authority = authority_source(ca_pem);
     json!({
         "ignition": {
             "config": { verb: [{ "source": url }] },
@@ -20,6 +20,12 @@ pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
             "version": version.as_str(),
         }
     })
+}
+
+/// The data URL of certificate authorities, as the reference's controller writes it.
+#[must_use]
+pub fn authority_source(ca_pem: &[u8]) -> String {
+    format!("data:text/plain;charset=utf-8;base64,{}", STANDARD.encode(ca_pem))
 }
 
 #[cfg(test)]

@@ -2,33 +2,62 @@
 //!
 //! What a certificate has to hold is RFC 5280's section 4.2: an authority is marked as one and may
 //! sign certificates, a serving certificate may only serve, and each names its issuer's key so that
-//! a verifier finds the chain.
+//! a verifier finds the chain. A serial number is one of a kind for its issuer (section 4.1.2.2):
+//! here it follows from the key, the issuer and the time.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    KeyUsagePurpose, PublicKeyData as _, RsaKeySize, SanType, SerialNumber,
 };
+use rustls::pki_types::CertificateDer;
+use sha2::{Digest as _, Sha256};
 use time::{Duration, OffsetDateTime};
 
-use super::Host;
+use super::{Certificate, Host};
 
 /// Certificates are valid ten years of 365 days.
 pub const VALIDITY: Duration = Duration::days(10 * 365);
+/// They are renewed after eight such years.
+pub const RENEWAL: Duration = Duration::days(8 * 365);
 /// A machine's clock may be behind at its first boot.
 const BACKDATED: Duration = Duration::hours(1);
 
-/// A certificate with its key, PEM.
-#[derive(Clone)]
-pub struct Issued {
-    /// The certificate.
-    pub certificate: String,
-    /// The private key, PKCS#8.
-    pub key: String,
+/// What kind of keys are made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeyAlgorithm {
+    /// ECDSA on P-256: small and fast, and every Ignition verifies it.
+    #[default]
+    P256,
+    /// ECDSA on P-384.
+    P384,
+    /// RSA with a modulus of 2048 bits.
+    Rsa2048,
+    /// RSA with a modulus of 3072 bits.
+    Rsa3072,
+    /// RSA with a modulus of 4096 bits.
+    Rsa4096,
 }
 
-impl std::fmt::Debug for Issued {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Issued").field("certificate", &self.certificate).finish_non_exhaustive()
+impl KeyAlgorithm {
+    /// All of them, with the names that a flag takes.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("p256", Self::P256),
+        ("p384", Self::P384),
+        ("rsa2048", Self::Rsa2048),
+        ("rsa3072", Self::Rsa3072),
+        ("rsa4096", Self::Rsa4096),
+    ];
+
+    /// A new key from the system's randomness.
+    pub fn generate(self) -> Result<KeyPair, IssueError> {
+        let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
+        Ok(match self {
+            Self::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+            Self::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+            Self::Rsa2048 => rsa(RsaKeySize::_2048),
+            Self::Rsa3072 => rsa(RsaKeySize::_3072),
+            Self::Rsa4096 => rsa(RsaKeySize::_4096),
+        }?)
     }
 }
 
@@ -38,57 +67,131 @@ pub enum IssueError {
     /// A key or certificate cannot be used to sign, or a name not be put into a certificate.
     #[error("cannot issue a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
+    /// What was issued cannot be read back.
+    #[error("the certificate that was issued cannot be read")]
+    Unreadable,
     /// A serving certificate without a name verifies nowhere.
     #[error("a serving certificate needs at least one host name")]
     NoHost,
 }
 
-/// A new P-256 key from the system's randomness.
-pub fn generate_key() -> Result<KeyPair, IssueError> {
-    Ok(KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?)
+/// A certificate authority that can sign.
+pub struct Signer<'a> {
+    /// Its certificate.
+    pub certificate: &'a Certificate,
+    /// Its key.
+    pub key: &'a KeyPair,
+}
+
+impl Signer<'_> {
+    fn issuer(&self) -> Result<Issuer<'_, &KeyPair>, IssueError> {
+        let der = CertificateDer::from(self.certificate.der());
+        Ok(Issuer::from_ca_cert_der(&der, self.key)?)
+    }
 }
 
 /// A new certificate authority, self-signed.
-pub fn issue_authority(key: &KeyPair, now: OffsetDateTime) -> Result<Issued, IssueError> {
-    let mut params = params(now)?;
+pub fn issue_authority(
+    key: &KeyPair,
+    validity: Duration,
+    now: OffsetDateTime,
+) -> Result<Certificate, IssueError> {
     // A name of its own for each, so that verifiers never take one for another.
-    let name = format!("machine-config-server-ca@{}", now.unix_timestamp());
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let certificate = params.self_signed(key)?;
-    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    let digest = Sha256::digest(key.der_bytes());
+    let name = format!(
+        "machine-config-server-ca@{}-{:02x}{:02x}",
+        now.unix_timestamp(),
+        digest[0],
+        digest[1]
+    );
+    let params = authority_params(&name, key, "", now - BACKDATED, now + validity)?;
+    read(&params.self_signed(key)?)
 }
 
-/// A serving certificate for `hosts`, signed by `authority`.
+/// A certificate for an authority's name and key by another authority, so that who trusts the
+/// other one trusts this one too. It ends when either of them does.
+pub fn cross_sign(
+    authority: &Signer<'_>,
+    by: &Signer<'_>,
+    now: OffsetDateTime,
+) -> Result<Certificate, IssueError> {
+    let Certificate { common_name, not_after, .. } = authority.certificate;
+    let not_after = (*not_after).min(by.certificate.not_after);
+    let issuer_name = &by.certificate.common_name;
+    let params =
+        authority_params(common_name, authority.key, issuer_name, now - BACKDATED, not_after)?;
+    read(&params.signed_by(authority.key, &by.issuer()?)?)
+}
+
+/// A serving certificate for `hosts`. It ends with its issuer at the latest.
 pub fn issue_serving(
     key: &KeyPair,
     hosts: &[Host],
-    authority: &Issued,
+    by: &Signer<'_>,
+    validity: Duration,
     now: OffsetDateTime,
-) -> Result<Issued, IssueError> {
-    let mut params = params(now)?;
+) -> Result<Certificate, IssueError> {
     let name = hosts.first().ok_or(IssueError::NoHost)?;
     // RFC 5280's upper bound for a common name; verifiers read the alternative names only.
     let name: String = name.to_string().chars().take(64).collect();
-    params.distinguished_name.push(DnType::CommonName, name);
+    let not_after = (now + validity).min(by.certificate.not_after);
+    let issuer_name = &by.certificate.common_name;
+    let mut params = params(&name, key, issuer_name, now - BACKDATED, not_after)?;
     params.subject_alt_names = hosts.iter().map(alternative_name).collect::<Result<_, _>>()?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    if key.algorithm() == &rcgen::PKCS_RSA_SHA256 {
+        // TLS 1.2 has suites in which an RSA key decrypts.
+        params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
+    }
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let issuer =
-        Issuer::from_ca_cert_pem(&authority.certificate, KeyPair::from_pem(&authority.key)?)?;
-    let certificate = params.signed_by(key, &issuer)?;
-    Ok(Issued { certificate: certificate.pem(), key: key.serialize_pem() })
+    read(&params.signed_by(key, &by.issuer()?)?)
 }
 
-fn params(now: OffsetDateTime) -> Result<CertificateParams, IssueError> {
+fn authority_params(
+    name: &str,
+    key: &KeyPair,
+    issuer: &str,
+    not_before: OffsetDateTime,
+    not_after: OffsetDateTime,
+) -> Result<CertificateParams, IssueError> {
+    let mut params = params(name, key, issuer, not_before, not_after)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    Ok(params)
+}
+
+fn params(
+    name: &str,
+    key: &KeyPair,
+    issuer: &str,
+    not_before: OffsetDateTime,
+    not_after: OffsetDateTime,
+) -> Result<CertificateParams, IssueError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.not_before = now - BACKDATED;
-    params.not_after = now + VALIDITY;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.not_before = not_before;
+    params.not_after = not_after;
     params.use_authority_key_identifier_extension = true;
+    let digest = Sha256::new()
+        .chain_update(key.der_bytes())
+        .chain_update(issuer)
+        .chain_update(not_before.unix_timestamp_nanos().to_be_bytes())
+        .finalize();
+    let mut serial = digest[..16].to_vec();
+    // Positive, and not shorter than it looks.
+    serial[0] = serial[0] & 0x7f | 0x40;
+    params.serial_number = Some(SerialNumber::from(serial));
     Ok(params)
+}
+
+fn read(issued: &rcgen::Certificate) -> Result<Certificate, IssueError> {
+    Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)
 }
 
 fn alternative_name(host: &Host) -> Result<SanType, rcgen::Error> {

@@ -1,3 +1,4 @@
 //! Where decisions are written: files now, a cluster's objects by the same plans.
 
 pub mod files;
+pub mod state_folder;

@@ -1,0 +1,321 @@
+//! The certificates and pointer configs of `serve`, in a folder.
+//!
+//! ```text
+//! ca.key            the signing authority: its key and certificate, and those of older ones
+//! ca.crt            the bundle: every authority that pointer configs trust
+//! tls.key           the serving pair: its key and its chain
+//! tls.crt           the same chain, for whoever wants it apart
+//! user-data/*.ign   pointer configs
+//! ```
+//!
+//! A file is replaced whole or not at all, and what has to change together is in one file: a pair
+//! never falls apart, whenever the process dies. Files that hold a key are their owner's alone.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rcgen::KeyPair;
+use time::OffsetDateTime;
+
+use super::files::{self, PRIVATE, PUBLIC, WriteError};
+use crate::ignition::{SpecVersion, pointer};
+use crate::pki::certificate::read_key;
+use crate::pki::rotation::{new_authority, new_serving};
+use crate::pki::{
+    Certificate, Host, IssueError, Observed, Plan, Pointer, Policy, Step, StoredPair, plan,
+};
+use crate::user_data::{self, Assessment};
+
+/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
+const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
+/// More steps than any state takes to be in order.
+const MOST_STEPS: usize = 16;
+
+/// A folder of certificates and pointer configs.
+#[derive(Debug, Clone)]
+pub struct StateFolder {
+    path: PathBuf,
+}
+
+/// Why the folder could not be brought in order.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// A file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        error: io::Error,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A certificate cannot be issued.
+    #[error("{}: {error}", path.display())]
+    Issue {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        error: IssueError,
+    },
+    /// The plan finds no end.
+    #[error("{}: still not in order after {MOST_STEPS} steps", path.display())]
+    Endless {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// What somebody asks for beside what is due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// A new authority.
+    pub authority: bool,
+    /// A new serving pair.
+    pub serving: bool,
+}
+
+/// What was done, and when to look again.
+#[derive(Debug)]
+pub struct Reconciled {
+    /// The steps, in their order.
+    pub steps: Vec<Step>,
+    /// When something will be due by itself.
+    pub next_look: OffsetDateTime,
+}
+
+/// A pointer config in the folder.
+#[derive(Debug)]
+pub struct PointerFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: Vec<u8>,
+}
+
+impl StateFolder {
+    /// A folder, made if it is not there.
+    pub fn open(path: &Path) -> Result<Self, WriteError> {
+        files::create_folder(&path.join("user-data"))?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// The bundle of authorities.
+    #[must_use]
+    pub fn bundle_path(&self) -> PathBuf {
+        self.path.join("ca.crt")
+    }
+
+    fn authority_path(&self) -> PathBuf {
+        self.path.join("ca.key")
+    }
+
+    /// The serving pair, key and chain in one file.
+    #[must_use]
+    pub fn serving_path(&self) -> PathBuf {
+        self.path.join("tls.key")
+    }
+
+    fn chain_path(&self) -> PathBuf {
+        self.path.join("tls.crt")
+    }
+
+    /// Does what is due, and what is asked for, and makes what is missing. `generate` makes a new
+    /// key. Another process that is at it is waited for.
+    pub fn reconcile(
+        &self,
+        hosts: &[Host],
+        asked: Asked,
+        policy: &Policy,
+        now: OffsetDateTime,
+        generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+    ) -> Result<Reconciled, StateError> {
+        let _lock = self.lock()?;
+        self.join_pair()?;
+        let mut asked = asked;
+        let mut steps = Vec::new();
+        while steps.len() < MOST_STEPS {
+            let observed = self.observe(hosts, asked)?;
+            let Plan { step, next_look } = plan(&observed, policy, now);
+            let Some(step) = step else {
+                self.write_chain()?;
+                return Ok(Reconciled { steps, next_look });
+            };
+            match &step {
+                Step::Authority(_) => asked.authority = false,
+                Step::Serving(..) => asked.serving = false,
+                Step::Bundle(_) | Step::Pointers => {}
+            }
+            self.carry_out(&step, &observed, policy, now, generate)?;
+            steps.push(step);
+        }
+        Err(StateError::Endless { path: self.path.clone() })
+    }
+
+    /// What there is now.
+    pub fn observe(&self, hosts: &[Host], asked: Asked) -> Result<Observed, StateError> {
+        let bundle = read_if_there(&self.bundle_path())?;
+        let authority = self.read_authority(bundle.as_deref())?;
+        let serving = self.read_serving()?;
+        let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
+        let pointers = self.pointers()?.into_iter().map(|file| Pointer {
+            is_stale: matches!(user_data::assess(&file.text, &trusted, &[]), Assessment::Stale(_)),
+            is_refused: false,
+            host: user_data::hosts(&file.text).into_iter().next(),
+        });
+        Ok(Observed {
+            authority,
+            bundle,
+            serving,
+            root_authority: None,
+            pointers: pointers.collect(),
+            hosts: hosts.to_vec(),
+            authority_asked: asked.authority,
+            serving_asked: asked.serving,
+        })
+    }
+
+    /// The pointer configs, by their names.
+    pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
+        let folder = self.path.join("user-data");
+        let failed = |error| StateError::Read { path: folder.clone(), error };
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|extension| extension == "ign") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        let mut files = Vec::new();
+        for path in paths {
+            if let Some(text) = read_if_there(&path)? {
+                files.push(PointerFile { path, text });
+            }
+        }
+        Ok(files)
+    }
+
+    /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`.
+    /// One that does is left as it is. Tells where it is.
+    pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
+        let _lock = self.lock()?;
+        let url = format!("https://{host}:{port}/config/{pool}");
+        let path = self.path.join("user-data").join(format!("{pool}.ign"));
+        let present = read_if_there(&path)?.unwrap_or_default();
+        let quoted = serde_json::Value::from(url.as_str()).to_string();
+        let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
+        let trusted = Certificate::read_all(&bundle);
+        let names_url = present.windows(quoted.len()).any(|window| window == quoted.as_bytes());
+        if !names_url || user_data::assess(&present, &trusted, &[]) != Assessment::Current {
+            let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC));
+            files::replace(&path, config.as_bytes(), PUBLIC)?;
+        }
+        Ok(path)
+    }
+
+    fn carry_out(
+        &self,
+        step: &Step,
+        observed: &Observed,
+        policy: &Policy,
+        now: OffsetDateTime,
+        generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+    ) -> Result<(), StateError> {
+        let failed = |error| StateError::Issue { path: self.path.clone(), error };
+        match step {
+            Step::Authority(_) => {
+                let key = generate().map_err(failed)?;
+                let pair = new_authority(observed, policy, &key, now).map_err(failed)?;
+                let text = [pair.key, pair.certificates, pair.lineage].concat();
+                files::replace(&self.authority_path(), &text, PRIVATE)?;
+            }
+            Step::Bundle(pem) => files::replace(&self.bundle_path(), pem, PUBLIC)?,
+            Step::Pointers => {
+                let bundle = observed.bundle.as_deref().unwrap_or_default();
+                let bundle = Certificate::read_all(bundle);
+                for file in self.pointers()? {
+                    if let Assessment::Stale(mut text) = user_data::assess(&file.text, &bundle, &[])
+                    {
+                        text.push(b'\n');
+                        files::replace(&file.path, &text, PUBLIC)?;
+                    }
+                }
+            }
+            Step::Serving(_, hosts) => {
+                let key = generate().map_err(failed)?;
+                let pair = new_serving(observed, policy, hosts, &key, now).map_err(failed)?;
+                if let Some(pair) = pair {
+                    let text = [pair.key, pair.certificates].concat();
+                    files::replace(&self.serving_path(), &text, PRIVATE)?;
+                    self.write_chain()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A pair that somebody brought in two files becomes one file too.
+    fn join_pair(&self) -> Result<(), StateError> {
+        let key = read_if_there(&self.serving_path())?.unwrap_or_default();
+        let chain = read_if_there(&self.chain_path())?.unwrap_or_default();
+        let chain = Certificate::read_all(&chain);
+        let belongs = |leaf: &Certificate| read_key(&key).is_some_and(|key| leaf.matches(&key));
+        if Certificate::read_all(&key).is_empty() && chain.first().is_some_and(belongs) {
+            let chain: String = chain.iter().map(Certificate::to_pem).collect();
+            files::replace(&self.serving_path(), &[&key, chain.as_bytes()].concat(), PRIVATE)?;
+        }
+        Ok(())
+    }
+
+    /// The chain in a file of its own follows the one beside the key.
+    fn write_chain(&self) -> Result<(), StateError> {
+        let pair = read_if_there(&self.serving_path())?.unwrap_or_default();
+        let chain: String = Certificate::read_all(&pair).iter().map(Certificate::to_pem).collect();
+        if !chain.is_empty() {
+            files::replace(&self.chain_path(), chain.as_bytes(), PUBLIC)?;
+        }
+        Ok(())
+    }
+
+    fn read_authority(&self, bundle: Option<&[u8]>) -> Result<Option<StoredPair>, StateError> {
+        let Some(text) = read_if_there(&self.authority_path())? else { return Ok(None) };
+        let own = Certificate::read_all(&text).into_iter().next();
+        // A key alone: its certificate is in the bundle, as whoever brings a CA has it.
+        let bundled = || Certificate::read_all(bundle.unwrap_or_default()).into_iter().next();
+        let Some(own) = own.or_else(bundled) else { return Ok(None) };
+        // What belongs to whom is told by the keys.
+        let lineage = text.clone();
+        Ok(Some(StoredPair { certificates: own.to_pem().into(), key: text, lineage }))
+    }
+
+    fn read_serving(&self) -> Result<Option<StoredPair>, StateError> {
+        let Some(text) = read_if_there(&self.serving_path())? else { return Ok(None) };
+        let chain = if Certificate::read_all(&text).is_empty() {
+            read_if_there(&self.chain_path())?.unwrap_or_default()
+        } else {
+            text.clone()
+        };
+        Ok(Some(StoredPair { certificates: chain, key: text, lineage: Vec::new() }))
+    }
+
+    /// Held while the folder is changed; a process that dies lets it go.
+    fn lock(&self) -> Result<File, StateError> {
+        let path = self.path.join(".lock");
+        let failed = |error| StateError::Read { path: path.clone(), error };
+        let file =
+            File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        file.lock().map_err(failed)?;
+        Ok(file)
+    }
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StateError::Read { path: path.to_owned(), error }),
+    }
+}
