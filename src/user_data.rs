@@ -271,7 +271,8 @@ mod tests {
     fn an_authority_without_a_name_of_ours_is_recognised_when_it_is_known() {
         let (known, new) = (stranger(), authority(0));
         let text = config("3.1.0", &[plain(&[&known])]).to_string();
-        let Assessment::Stale(text) = assess(text.as_bytes(), &[new.clone()], &[known]) else {
+        let Assessment::Stale(text) = assess(text.as_bytes(), std::slice::from_ref(&new), &[known])
+        else {
             panic!("not stale")
         };
         assert_eq!(assess(&text, &[new], &[]), Assessment::Current);

@@ -21,7 +21,8 @@ use super::tls_policy::TlsPolicy;
 #[derive(Debug, Clone)]
 pub struct Pair {
     certified: Arc<CertifiedKey>,
-    /// When the first certificate of the chain expires.
+    /// When the serving certificate expires. Authorities that follow it may expire before, and
+    /// take nobody along who still trusts another one.
     pub expires: OffsetDateTime,
 }
 
@@ -69,14 +70,11 @@ impl Pair {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(cert)?)
             .collect::<Result<_, _>>()
             .map_err(|error| malformed(cert, format!("no PEM certificate: {error}")))?;
-        let mut expires = None;
-        for certificate in &chain {
-            let (_, parsed) = X509Certificate::from_der(certificate)
-                .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
-            let not_after = parsed.validity().not_after.to_datetime();
-            expires = Some(expires.map_or(not_after, |other| not_after.min(other)));
-        }
-        let expires = expires.ok_or_else(|| malformed(cert, "holds no certificate".to_owned()))?;
+        let leaf = chain.first();
+        let leaf = leaf.ok_or_else(|| malformed(cert, "holds no certificate".to_owned()))?;
+        let (_, parsed) = X509Certificate::from_der(leaf)
+            .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
+        let expires = parsed.validity().not_after.to_datetime();
         let key_der = PrivateKeyDer::from_pem_slice(&read(key)?)
             .map_err(|error| malformed(key, format!("no PEM private key: {error}")))?;
         let signing_key = policy

@@ -33,6 +33,14 @@ impl Server {
         Self::start(command, folder).until_ready()
     }
 
+    /// `serve` with certificates that are kept elsewhere. Returns once it is ready.
+    pub(crate) fn serve_with_state(manifests: &Path, state: &Path) -> Self {
+        let mut command = binary();
+        command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
+        command.args(["--host", "localhost"]);
+        Self::start(command, tempfile::tempdir().expect("a temporary folder")).until_ready()
+    }
+
     /// `bootstrap` on a folder in the layout that the command wants. Returns once it answers.
     pub(crate) fn bootstrap(base: &Path, certificate: &Path, key: &Path, flags: &[&str]) -> Self {
         let mut command = binary();

@@ -1,0 +1,310 @@
+//! The certificates of `serve`: rotated while it serves, killed in the middle, taken over as they are.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use support::contract::config;
+use support::http::Client;
+use support::in_repository;
+use support::machine::Machine;
+use support::server::{Server, binary};
+use support::wait_for;
+
+fn certs(state: &Path, arguments: &[&str]) -> Output {
+    let mut command = binary();
+    command.arg("certs").args(arguments).arg("--state-dir").arg(state);
+    command.output().expect("the built binary")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn must(output: Output) -> String {
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The authorities that a pointer config trusts, PEM.
+fn trusted(pointer: &Path) -> Vec<u8> {
+    let config: Value =
+        serde_json::from_slice(&fs::read(pointer).expect("a pointer config")).expect("JSON");
+    let source = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
+    support::resource::bytes(source).expect("contents")
+}
+
+fn serial(state: &Path) -> String {
+    let output = Command::new("openssl")
+        .args(["x509", "-noout", "-serial", "-in"])
+        .arg(state.join("tls.crt"))
+        .output()
+        .expect("openssl");
+    must(output)
+}
+
+#[test]
+fn machines_boot_with_every_pointer_config_while_certificates_change() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let state = server.state();
+    let pointer = state.join("user-data/worker.ign");
+    wait_for("the pointer config", || pointer.exists().then_some(()));
+    let oldest = fs::read_to_string(&pointer).expect("a pointer config");
+    let oldest_ca = trusted(&pointer);
+
+    let stop = AtomicBool::new(false);
+    let boots = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let old = Client::tls(server.secure(), &oldest_ca);
+                while !stop.load(Ordering::SeqCst) {
+                    assert_eq!(config(&old, "worker", "3.4.0").status, 200);
+                    // Whoever boots now has the pointer config of now.
+                    let new = Client::tls(server.secure(), &trusted(&pointer));
+                    assert_eq!(config(&new, "worker", "3.4.0").status, 200);
+                    boots.fetch_add(2, Ordering::SeqCst);
+                }
+            });
+        }
+        for round in 0..3 {
+            let before = serial(&state);
+            let said = must(certs(&state, &["rotate", "--ca"]));
+            assert!(said.contains("made a certificate authority: it was asked for"), "{said}");
+            assert_ne!(serial(&state), before);
+            let started = boots.load(Ordering::SeqCst);
+            wait_for("machines to go on booting", || {
+                (boots.load(Ordering::SeqCst) > started + 40).then_some(())
+            });
+            let chain = fs::read_to_string(state.join("tls.crt")).expect("the chain");
+            let expected = 1 + (round + 1) + round;
+            assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), expected);
+        }
+        must(certs(&state, &["rotate"]));
+        let started = boots.load(Ordering::SeqCst);
+        wait_for("machines to go on booting", || {
+            (boots.load(Ordering::SeqCst) > started + 40).then_some(())
+        });
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert!((server.metric("mcs_certificate_reload_failures_total")).abs() < 0.5);
+
+    // The new pair is the one that is served, and a machine of three rotations ago boots with it.
+    let shown = || server.tls().shown_certificate().expect("a certificate");
+    let issued = fs::read(state.join("tls.crt")).expect("the chain");
+    wait_for("the new pair", || {
+        let found = openssl_der(&issued);
+        (shown() == found).then_some(())
+    });
+    let machine = Machine::new();
+    machine.boot(&oldest);
+    assert_eq!(trusted(&pointer), fs::read(state.join("ca.crt")).expect("the bundle"));
+    must(certs(&state, &["check"]));
+}
+
+/// The first certificate of a PEM text.
+fn openssl_der(pem: &[u8]) -> Vec<u8> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    CertificateDer::from_pem_slice(pem).expect("a certificate").to_vec()
+}
+
+/// A state directory that `serve` has made.
+fn made() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let state = folder.path().join("state");
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let pointer = server.state().join("user-data/worker.ign");
+    wait_for("the pointer configs", || pointer.exists().then_some(()));
+    let copy = Command::new("cp").arg("-a").arg(server.state()).arg(&state).status();
+    assert!(copy.expect("cp").success());
+    (folder, state)
+}
+
+/// Whether OpenSSL, which is the pickiest of all in finding its way, follows the chain to one of
+/// these authorities.
+fn verifies(state: &Path, authorities: &Path) -> bool {
+    let output = Command::new("openssl")
+        .args(["verify", "-x509_strict", "-purpose", "sslserver", "-CAfile"])
+        .arg(authorities)
+        .arg("-untrusted")
+        .arg(state.join("tls.crt"))
+        .arg(state.join("tls.crt"))
+        .output()
+        .expect("openssl");
+    output.status.success()
+}
+
+#[test]
+fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it() {
+    let (folder, state) = made();
+    let handed = folder.path().join("handed");
+    fs::create_dir(&handed).expect("a new folder");
+    let mut kills = 0;
+    for round in 0..60_u64 {
+        let authorities = handed.join(format!("{round}.pem"));
+        fs::write(&authorities, trusted(&state.join("user-data/worker.ign"))).expect("a write");
+        let mut command = binary();
+        command.args(["certs", "rotate", "--ca", "--state-dir"]).arg(&state);
+        command.stdout(std::process::Stdio::null());
+        let mut child = command.spawn().expect("the built binary");
+        // From before its first write to after its last, a little later each time.
+        std::thread::sleep(Duration::from_micros(500 + round * 400));
+        // It may have ended already.
+        let _ = child.kill();
+        if !child.wait().expect("a child of this process").success() {
+            kills += 1;
+        }
+        for file in fs::read_dir(&handed).expect("a folder") {
+            let file = file.expect("an entry").path();
+            assert!(verifies(&state, &file), "{} after {round} rounds", file.display());
+        }
+    }
+    assert!(kills > 5, "only {kills} of 60 were killed in the middle");
+    must(certs(&state, &["rotate"]));
+    must(certs(&state, &["check"]));
+    for file in fs::read_dir(&handed).expect("a folder") {
+        assert!(verifies(&state, &file.expect("an entry").path()));
+    }
+}
+
+#[test]
+fn several_processes_at_once_take_turns() {
+    let (_folder, state) = made();
+    let before = trusted(&state.join("user-data/worker.ign"));
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| must(certs(&state, &["rotate", "--ca"])));
+        }
+    });
+    must(certs(&state, &["check"]));
+    let bundle = fs::read_to_string(state.join("ca.crt")).expect("the bundle");
+    assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 7);
+    assert!(bundle.ends_with(&text(&before)), "the oldest comes last");
+}
+
+#[test]
+fn what_is_there_is_shown_and_judged() {
+    let (_folder, state) = made();
+    let shown = must(certs(&state, &["show"]));
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].starts_with("WHAT"), "{shown}");
+    for wanted in ["serving pair", "authority", "ECDSA P-256", "localhost", "trusts the authority"]
+    {
+        assert!(shown.contains(wanted), "{wanted} in {shown}");
+    }
+    assert!(must(certs(&state, &["check"])).starts_with("in order, until 20"));
+    for key in ["ca.key", "tls.key"] {
+        let mode = fs::metadata(state.join(key)).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{key}");
+    }
+
+    fs::remove_file(state.join("tls.key")).expect("the key");
+    let output = certs(&state, &["check"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("the serving pair: there is none"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+
+    let output = certs(&state.join("elsewhere"), &["show"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("there is no such directory"));
+    assert!(!state.join("elsewhere").exists());
+}
+
+fn openssl(arguments: &[&str], folder: &Path) {
+    let output = Command::new("openssl").args(arguments).current_dir(folder).output();
+    let output = output.expect("openssl");
+    assert!(output.status.success(), "openssl {arguments:?}: {}", text(&output.stderr));
+}
+
+#[test]
+fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
+    for (form, key) in [
+        ("pkcs1", vec!["genrsa", "-traditional", "-out"]),
+        ("sec1", vec!["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out"]),
+        ("pkcs8", vec!["genpkey", "-algorithm", "RSA", "-out"]),
+    ] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let state = folder.path().join("state");
+        fs::create_dir(&state).expect("a new folder");
+        openssl(&[&key[..], &["ca.key"]].concat(), &state);
+        openssl(&[&key[..], &["tls.key"]].concat(), &state);
+        openssl(
+            &[
+                "req",
+                "-x509",
+                "-new",
+                "-key",
+                "ca.key",
+                "-subj",
+                "/CN=own CA",
+                "-days",
+                "3650",
+                "-out",
+                "ca.crt",
+            ],
+            &state,
+        );
+        let names = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1";
+        openssl(
+            &["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "csr"],
+            &state,
+        );
+        fs::write(state.join("names"), own_names(names)).expect("a writable folder");
+        openssl(
+            &[
+                "x509",
+                "-req",
+                "-in",
+                "csr",
+                "-CA",
+                "ca.crt",
+                "-CAkey",
+                "ca.key",
+                "-days",
+                "3650",
+                "-CAcreateserial",
+                "-extfile",
+                "names",
+                "-out",
+                "tls.crt",
+            ],
+            &state,
+        );
+        let identity = |name: &str| fs::metadata(state.join(name)).expect("a file").ino();
+        let before = ["ca.key", "ca.crt", "tls.crt"].map(identity);
+        let chain = fs::read(state.join("tls.crt")).expect("a file");
+        let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
+        let client = Client::tls(server.secure(), &fs::read(state.join("ca.crt")).expect("a CA"));
+        assert_eq!(client.get("/healthz").status, 200);
+        assert_eq!(client.shown_certificate().expect("a certificate"), openssl_der(&chain));
+        assert_eq!(["ca.key", "ca.crt", "tls.crt"].map(identity), before, "{form}");
+        // And its key signs the next one.
+        must(certs(&state, &["rotate", "--ca"]));
+        assert_eq!(client.get("/healthz").status, 200);
+        must(certs(&state, &["check"]));
+    }
+}
+
+/// The names that `serve` would want in a certificate of this machine.
+fn own_names(names: &str) -> String {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
+    drop(server);
+    let output = Command::new("openssl")
+        .args(["x509", "-noout", "-ext", "subjectAltName", "-in"])
+        .arg(state.path().join("tls.crt"))
+        .output()
+        .expect("openssl");
+    let listed = text(&output.stdout);
+    let line = listed.lines().nth(1).expect("names").trim().replace("IP Address:", "IP:");
+    format!("{names},{}", line.replace(", ", ","))
+}
