@@ -22,6 +22,7 @@
 
 pub mod answers;
 pub mod cli;
+pub mod controllers;
 pub mod ignition;
 pub mod objects;
 mod parallel;

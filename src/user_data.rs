@@ -40,6 +40,21 @@ pub enum LeftAlone {
     Foreign,
 }
 
+impl LeftAlone {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::NoIgnition, Self::NoAuthorities, Self::Foreign];
+
+    /// A word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NoIgnition => "no-ignition",
+            Self::NoAuthorities => "no-authorities",
+            Self::Foreign => "foreign",
+        }
+    }
+}
+
 /// Judges `user_data` by the bundle that it should trust. `known` are further authorities that were
 /// the machine config server's once.
 #[must_use]
@@ -99,21 +114,31 @@ pub fn authorities(user_data: &[u8]) -> Vec<Certificate> {
     entries.into_iter().flatten().filter_map(certificates).flatten().collect()
 }
 
+/// Whether a pointer config fetches from `url`.
+#[must_use]
+pub fn fetches(user_data: &[u8], url: &str) -> bool {
+    ignition_config(user_data).is_some_and(|config| sources(&config).any(|source| source == url))
+}
+
 /// The hosts that a pointer config fetches from, in their order.
 #[must_use]
 pub fn hosts(user_data: &[u8]) -> Vec<Host> {
     let Some(config) = ignition_config(user_data) else { return Vec::new() };
-    let section = &config["ignition"]["config"];
-    let lists = ["merge", "append"].iter().filter_map(|key| section[key].as_array());
-    let resources = lists.flatten().chain([&section["replace"]]);
-    let sources = resources.filter_map(|resource| resource["source"].as_str());
-    sources
+    sources(&config)
         .filter_map(|source| {
             let url: http::Uri = source.parse().ok()?;
             url.path().starts_with("/config/").then_some(())?;
             url.host()?.parse().ok()
         })
         .collect()
+}
+
+/// Where a config fetches others from.
+fn sources(config: &Value) -> impl Iterator<Item = &str> {
+    let section = &config["ignition"]["config"];
+    let lists = ["merge", "append"].iter().filter_map(|key| section[key].as_array());
+    let resources = lists.flatten().chain([&section["replace"]]);
+    resources.filter_map(|resource| resource["source"].as_str())
 }
 
 fn ignition_config(user_data: &[u8]) -> Option<Value> {

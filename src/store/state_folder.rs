@@ -205,11 +205,11 @@ impl StateFolder {
         let url = format!("https://{host}:{port}/config/{pool}");
         let path = self.path.join("user-data").join(format!("{pool}.ign"));
         let present = read_if_there(&path)?.unwrap_or_default();
-        let quoted = serde_json::Value::from(url.as_str()).to_string();
         let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
         let trusted = Certificate::read_all(&bundle);
-        let names_url = present.windows(quoted.len()).any(|window| window == quoted.as_bytes());
-        if !names_url || user_data::assess(&present, &trusted, &[]) != Assessment::Current {
+        if !user_data::fetches(&present, &url)
+            || user_data::assess(&present, &trusted, &[]) != Assessment::Current
+        {
             let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC));
             files::replace(&path, config.as_bytes(), PUBLIC)?;
         }

@@ -39,10 +39,10 @@ use self::contact::{Contact, News};
 use self::kind::{Kind, Raw};
 use self::observed::Observed;
 use self::token::TokenState;
-use self::watching::{Change, Failure, Item, reason};
+use self::watching::{Change, Failure, Item};
 use crate::source::Inputs;
 use crate::status::Reasons;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, one_line};
 
 pub use self::token::FollowToken;
 
@@ -80,7 +80,7 @@ pub struct Settings {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig cannot be used.
-    #[error("--kubeconfig {}: {}", path.display(), reason(error))]
+    #[error("--kubeconfig {}: {}", path.display(), one_line(error))]
     Kubeconfig {
         /// The file.
         path: PathBuf,
@@ -88,10 +88,10 @@ pub enum ConnectError {
         error: KubeconfigError,
     },
     /// There is no kubeconfig, and this is no pod.
-    #[error("no --kubeconfig is given, and there is no service account: {}", reason(.0))]
+    #[error("no --kubeconfig is given, and there is no service account: {}", one_line(.0))]
     NoServiceAccount(InClusterError),
     /// The credentials or certificate authorities cannot be used.
-    #[error("cannot make a client for the API server: {}", reason(.0))]
+    #[error("cannot make a client for the API server: {}", one_line(.0))]
     Client(kube::Error),
 }
 
@@ -388,7 +388,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
             }
             Err(error) => {
                 if wait == FIRST_WAIT {
-                    let failed = Report::FetchFailed(name.clone(), reason(&error));
+                    let failed = Report::FetchFailed(name.clone(), one_line(&error));
                     let _ = reports.send(failed).await;
                 }
                 tokio::time::sleep(wait).await;

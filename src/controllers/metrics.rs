@@ -1,0 +1,103 @@
+//! What the controller counts.
+
+use std::sync::atomic::AtomicI64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use time::OffsetDateTime;
+
+use super::leaf;
+use crate::pki::Observed;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct What {
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Rotation {
+    what: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Trust {
+    state: &'static str,
+}
+
+/// All metrics of the controller.
+#[derive(Debug, Default)]
+pub struct ControllerMetrics {
+    expiry: Family<What, Gauge>,
+    rotations: Family<Rotation, Counter>,
+    last_rotation: Family<What, Gauge>,
+    pointers: Family<Trust, Gauge>,
+    /// Whether this process is the active one.
+    pub leading: Gauge<i64, AtomicI64>,
+    /// Secrets whose user data was written.
+    pub user_data_written: Counter,
+    /// Looks and writes that failed.
+    pub failures: Counter,
+}
+
+impl ControllerMetrics {
+    /// Has `registry` write them out.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "managed_certificate_expiry_timestamp_seconds",
+            "When the authority and the serving pair expire, in seconds since 1970",
+            self.expiry.clone(),
+        );
+        registry.register(
+            "rotations",
+            "Authorities and serving pairs that were made anew, by reason",
+            self.rotations.clone(),
+        );
+        registry.register(
+            "last_rotation_timestamp_seconds",
+            "When the last one was made, in seconds since 1970",
+            self.last_rotation.clone(),
+        );
+        registry.register(
+            "pointers",
+            "Pointer configs by whether they trust the authorities of the bundle",
+            self.pointers.clone(),
+        );
+        registry.register(
+            "leading",
+            "1 while this process is the active one",
+            self.leading.clone(),
+        );
+        registry.register(
+            "user_data_written",
+            "Secrets whose user data was written",
+            self.user_data_written.clone(),
+        );
+        registry.register(
+            "controller_failures",
+            "Looks and writes of the controller that failed",
+            self.failures.clone(),
+        );
+    }
+
+    pub(super) fn observe(&self, observed: &Observed) {
+        for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
+            let end = pair.as_ref().and_then(|pair| leaf(&pair.certificates));
+            let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
+            self.expiry.get_or_create(&What { what }).set(end);
+        }
+        let stale = observed.pointers.iter().filter(|pointer| pointer.is_stale).count();
+        for (state, count) in [("stale", stale), ("current", observed.pointers.len() - stale)] {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.pointers.get_or_create(&Trust { state }).set(count);
+        }
+    }
+
+    pub(super) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {
+        self.rotations.get_or_create(&Rotation { what, reason }).inc();
+        self.last_rotation.get_or_create(&What { what }).set(now.unix_timestamp());
+    }
+}
