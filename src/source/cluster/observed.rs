@@ -202,7 +202,11 @@ impl Observed {
     fn problems(&self) -> Vec<Problem> {
         let of_kind = |(kind, objects): (&Kind, &Objects)| -> Vec<Problem> {
             let problem = |(name, entry): (&String, &Entry)| {
-                Some(Problem { place: kind.describe(name), reason: entry.problem.clone()? })
+                Some(Problem {
+                    place: kind.describe(name),
+                    reason: entry.problem.clone()?,
+                    is_partial: false,
+                })
             };
             objects.by_name.iter().filter_map(problem).collect()
         };
