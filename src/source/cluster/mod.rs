@@ -242,7 +242,7 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
                 self.observed.configs.fetched(&name, item);
             }
             Report::FetchFailed(name, reason) => {
-                self.surroundings.metrics.watch_failed(Kind::MachineConfig.plural());
+                self.surroundings.metrics.watch_failed(Kind::MachineConfig.name());
                 tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
             }
             Report::Contact(answer) => self.take_answer(answer),
@@ -288,28 +288,28 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         let Failure { reason, is_absent } = failure;
         if is_absent && kind.may_be_absent() {
             if self.failing.remove(&kind) {
-                self.surroundings.notices.set(kind.plural(), None);
+                self.surroundings.notices.set(kind.name(), None);
             }
             if self.absent.insert(kind) {
-                tracing::info!(kind = kind.plural(), "the API server does not have this kind");
+                tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
             self.observed.absent(kind);
             return;
         }
-        self.surroundings.metrics.watch_failed(kind.plural());
+        self.surroundings.metrics.watch_failed(kind.name());
         if self.failing.insert(kind) {
-            tracing::error!(kind = kind.plural(), reason, "cannot be watched; trying again");
+            tracing::error!(kind = kind.name(), reason, "cannot be watched; trying again");
         }
-        self.surroundings.notices.set(kind.plural(), Some(format!("cannot be watched: {reason}")));
+        self.surroundings.notices.set(kind.name(), Some(format!("cannot be watched: {reason}")));
     }
 
     fn in_order(&mut self, kind: Kind) {
         if self.absent.remove(&kind) {
-            tracing::info!(kind = kind.plural(), "the API server has this kind now");
+            tracing::info!(kind = kind.name(), "the API server has this kind now");
         }
         if self.failing.remove(&kind) {
-            tracing::info!(kind = kind.plural(), "watched again");
-            self.surroundings.notices.set(kind.plural(), None);
+            tracing::info!(kind = kind.name(), "watched again");
+            self.surroundings.notices.set(kind.name(), None);
         }
     }
 
