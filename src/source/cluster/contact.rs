@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Report;
 use super::kind::{Kind, Raw};
-use super::watching::reason;
+use crate::kube_client::reason;
 
 /// How often to ask.
 const PERIOD: Duration = Duration::from_secs(2);

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -39,7 +38,8 @@ use self::contact::{Contact, News};
 use self::kind::{Kind, Raw};
 use self::observed::Observed;
 use self::token::TokenState;
-use self::watching::{Change, Failure, Item, reason};
+use self::watching::{Change, Failure, Item};
+use crate::kube_client::{self, ConnectError, reason};
 use crate::source::Inputs;
 use crate::status::Reasons;
 use crate::telemetry::Metrics;
@@ -57,12 +57,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The least time from one write of the cache to the next.
 const CACHE_PAUSE: Duration = Duration::from_secs(1);
-/// A connection to the API server that takes longer than this to be made has failed.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Silence longer than this, on a connection that is waited on, is a failure. The API server ends
-/// a watch sooner than that.
-const READ_TIMEOUT: Duration = Duration::from_secs(75);
-
 /// Where the cluster is, and what the server itself brings.
 #[derive(Debug)]
 pub struct Settings {
@@ -74,25 +68,6 @@ pub struct Settings {
     pub token_dir: PathBuf,
     /// Where the inputs are kept on disk, if anywhere.
     pub cache_dir: Option<PathBuf>,
-}
-
-/// Why there is no way to the API server at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The kubeconfig cannot be used.
-    #[error("--kubeconfig {}: {}", path.display(), reason(error))]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: KubeconfigError,
-    },
-    /// There is no kubeconfig, and this is no pod.
-    #[error("no --kubeconfig is given, and there is no service account: {}", reason(.0))]
-    NoServiceAccount(InClusterError),
-    /// The credentials or certificate authorities cannot be used.
-    #[error("cannot make a client for the API server: {}", reason(.0))]
-    Client(kube::Error),
 }
 
 /// A way to a cluster.
@@ -125,21 +100,7 @@ impl Cluster {
     /// Prepares a client, and reads the token; nothing is asked of the API server yet. Call it
     /// within a runtime.
     pub async fn connect(settings: Settings) -> Result<(Self, FollowToken), ConnectError> {
-        let mut config = match settings.kubeconfig {
-            Some(path) => {
-                let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error };
-                let kubeconfig = Kubeconfig::read_from(&path).map_err(failed)?;
-                let options = KubeConfigOptions::default();
-                kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?
-            }
-            None => kube::Config::incluster().map_err(ConnectError::NoServiceAccount)?,
-        };
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(READ_TIMEOUT);
-        config.reset_reader_on_write = true;
-        // What failed is told at once, and tried again where it was told.
-        config.default_retry = false;
-        let client = Client::try_from(config).map_err(ConnectError::Client)?;
+        let client = kube_client::connect(settings.kubeconfig).await?;
         let (state, token) = watch::channel(TokenState::default());
         let cluster = Self {
             client,

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::Report;
 use super::kind::{Kind, Raw};
+use crate::kube_client::reason;
 
 /// How long the API server is asked to keep a watch open. What breaks a connection without telling
 /// either side goes unnoticed no longer than this.
@@ -153,18 +154,4 @@ fn failure(error: &watcher::Error) -> Failure {
         reason: status.map_or_else(|| reason(error), |status| status.message.clone()),
         is_absent: status.is_some_and(|status| status.code == 404),
     }
-}
-
-/// An error with its causes in one line; many of the library's say what happened only there.
-pub(super) fn reason(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let detail = error.to_string();
-        if !text.contains(&detail) {
-            text = format!("{text}: {detail}");
-        }
-        cause = error.source();
-    }
-    text.replace(['\n', '\r'], " ")
 }
