@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use support::cluster::{ACCOUNT, Cluster, NAMESPACE, controller_config};
+use support::cluster::{ACCOUNT, Cluster, MANAGED, NAMESPACE, controller_config};
 use support::contract::config;
 use support::http::Client;
 use support::in_repository;
@@ -677,6 +677,91 @@ fn machines_join_with_the_newest_token_and_authorities() {
     assert!(!server.log().contains("fedcba9876543210"), "the token is in the log");
 }
 
+/// The four registries of OpenShift's enhancement: the key in the config map, the file's folder.
+const REGISTRIES: [(&str, &str); 4] = [
+    ("registry.example.com", "registry.example.com"),
+    ("registry-with-port.example.com..5000", "registry-with-port.example.com:5000"),
+    (
+        "image-registry.openshift-image-registry.svc..5000",
+        "image-registry.openshift-image-registry.svc:5000",
+    ),
+    (
+        "image-registry.openshift-image-registry.svc.cluster.local..5000",
+        "image-registry.openshift-image-registry.svc.cluster.local:5000",
+    ),
+];
+const REGISTRY_CAS: &str = "merged-trusted-image-registry-ca";
+
+#[test]
+fn registries_authorities_are_on_a_machine_from_its_first_boot_on() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    site.pool("paused", "rendered-1");
+    site.cluster.patch(&format!("{POOLS}/paused"), &json!({"spec": {"paused": true}}));
+    let server = site.start(&[]).until_ready();
+    let file = |host: &str| format!("/etc/docker/certs.d/{host}/ca.crt");
+    assert_eq!(served(&server, "worker", &file(REGISTRIES[0].1)), Err(0));
+
+    let [main, mirror, next] = ["main", "mirror", "mirror-next"].map(|name| {
+        fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
+    });
+    let maps = format!("/api/v1/namespaces/{MANAGED}/configmaps");
+    let map = format!("{maps}/{REGISTRY_CAS}");
+    let data: serde_json::Map<String, Value> =
+        REGISTRIES.iter().map(|(key, _)| ((*key).to_owned(), main.as_str().into())).collect();
+    site.cluster.create(&maps, &json!({"metadata": {"name": REGISTRY_CAS}, "data": data}));
+    for pool in ["worker", "paused"] {
+        for (_, host) in REGISTRIES {
+            served_soon(&server, pool, &file(host), Ok(&main));
+        }
+    }
+    let machine = Machine::new();
+    machine.boot(&pointer(&server, &site.pair, "worker"));
+    for (_, host) in REGISTRIES {
+        let on_disk = fs::read_to_string(machine.root().join(&file(host)[1..])).expect("a CA");
+        assert_eq!(on_disk, main);
+    }
+
+    // Replaced, in base64, and added, with one entry that is no good.
+    let both = format!("# until the summer\n{mirror}{next}");
+    let (key, host) = REGISTRIES[1];
+    site.cluster.patch(
+        &map,
+        &json!({
+            "data": {key: both, "added.example.com": BASE64.encode(&next), "bad.example.com": "x"},
+        }),
+    );
+    for pool in ["worker", "paused"] {
+        served_soon(&server, pool, &file(host), Ok(&both));
+        served_soon(&server, pool, &file("added.example.com"), Ok(&next));
+    }
+    assert_eq!(served(&server, "worker", &file("bad.example.com")), Err(0));
+    let text = wait_for_readiness(&server, |status, _| status == 503);
+    assert_eq!(
+        text.trim_end(),
+        "ConfigMap openshift-config-managed/merged-trusted-image-registry-ca: \
+         key \"bad.example.com\" holds no certificate in PEM"
+    );
+    // What was good for a registry outlives a slip of a hand.
+    site.cluster.patch(&map, &json!({"data": {key: "oops"}}));
+    wait_for_readiness(&server, |_, text| text.contains(key));
+    assert_eq!(served(&server, "worker", &file(host)), Ok(both));
+    site.cluster.patch(&map, &json!({"data": {key: null, "bad.example.com": null}}));
+    served_soon(&server, "worker", &file(host), Err(0));
+    wait_for_readiness(&server, |status, _| status == 200);
+
+    // A map that is gone says nothing; one that is empty says that there are no authorities.
+    site.cluster.delete(&map);
+    wait_for_readiness(&server, |_, text| text.contains(&format!("{REGISTRY_CAS}: is gone")));
+    assert_eq!(served(&server, "worker", &file("added.example.com")), Ok(next));
+    site.cluster.create(&maps, &json!({"metadata": {"name": REGISTRY_CAS}}));
+    for (_, host) in REGISTRIES {
+        served_soon(&server, "worker", &file(host), Err(0));
+    }
+    assert_eq!(wait_for_readiness(&server, |status, _| status == 200), "");
+}
+
 #[test]
 fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
     let site = Site::new();
@@ -703,6 +788,9 @@ fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
         (format!("{group}/controllerconfigs"), "", &[]),
         ("/configmaps/kubeconfig-data".to_owned(), NAMESPACE, &["list", "watch"]),
         ("/configmaps/other".to_owned(), NAMESPACE, &[]),
+        ("/configmaps/merged-trusted-image-registry-ca".to_owned(), MANAGED, &["list", "watch"]),
+        ("/configmaps/image-registry-ca".to_owned(), MANAGED, &[]),
+        ("/configmaps/merged-trusted-image-registry-ca".to_owned(), NAMESPACE, &[]),
         ("/configmaps".to_owned(), "kube-system", &[]),
         ("/services".to_owned(), registry, &["list", "watch"]),
         ("/services".to_owned(), "default", &[]),

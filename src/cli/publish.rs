@@ -63,11 +63,12 @@ impl Publisher {
     fn note_problems(&mut self, problems: &[Problem]) {
         for problem in problems.iter().filter(|problem| !self.known.contains(problem)) {
             self.metrics.input_failures.inc();
-            tracing::error!(
-                place = problem.place,
-                reason = problem.reason,
-                "cannot be used; what was read before stays"
-            );
+            let Problem { place, reason, is_partial } = problem;
+            if *is_partial {
+                tracing::error!(place, reason, "not used; all else in it is");
+            } else {
+                tracing::error!(place, reason, "cannot be used; what was read before stays");
+            }
         }
         for problem in self.known.iter().filter(|problem| !problems.contains(problem)) {
             tracing::info!(place = problem.place, "in order again");

@@ -157,11 +157,12 @@ fn start_source(
 }
 
 /// The inputs at the start. There is no last good state to fall back on yet, so that what cannot
-/// be read is an error.
+/// be read is an error. One bad entry of an object is none: all else in it can be used.
 fn first_inputs(directory: &mut Directory) -> anyhow::Result<Inputs> {
     let scan = directory.scan(SystemTime::now(), &|_| false)?;
     let inputs = scan.inputs.ok_or_else(|| anyhow!("nothing was read"))?;
-    match &inputs.problems[..] {
+    let problems: Vec<_> = inputs.problems.iter().filter(|problem| !problem.is_partial).collect();
+    match &problems[..] {
         [] => Ok(inputs),
         [problem] => bail!("{problem}"),
         [problem, others @ ..] => bail!("{problem} (and {} more)", others.len()),

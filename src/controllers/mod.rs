@@ -83,7 +83,7 @@ pub struct Controller {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The API server refused, or was not reached.
-    #[error("{what}: {}", crate::telemetry::one_line(error))]
+    #[error("{what}: {}", crate::kube_client::reason(error))]
     Api {
         /// The object.
         what: String,
@@ -418,7 +418,7 @@ impl Controller {
                 Err(error) => {
                     let before = self.refused.get(&name).map(|(_, wait)| *wait);
                     let wait = before.map_or(FIRST_WAIT, |wait| LONGEST_WAIT.min(wait * 2));
-                    let reason = crate::telemetry::one_line(&error);
+                    let reason = crate::kube_client::reason(&error);
                     if before.is_none() {
                         tracing::error!(secret = name, reason, "cannot write the user data");
                         let note = format!("cannot write the user data: {reason}");

@@ -176,9 +176,11 @@ impl Directory {
         }
         let (authorities, refused) = registry_ca::collect(&config_maps, image);
         shared.registry_cas = authorities;
-        problems.extend(
-            refused.into_iter().map(|(place, error)| Problem { place, reason: error.to_string() }),
-        );
+        problems.extend(refused.into_iter().map(|(place, reason)| Problem {
+            place,
+            reason,
+            is_partial: true,
+        }));
         problems.extend(self.files.problems());
         Ok(Parts { pools, machine_configs, layering, shared, problems })
     }
@@ -223,7 +225,11 @@ impl Directory {
         let mut plain = |path: &Path| match self.files.read_plain(path, being_written) {
             Ok(bytes) => Some(bytes),
             Err(ReadError { reason, last_good }) => {
-                problems.push(Problem { place: path.display().to_string(), reason });
+                problems.push(Problem {
+                    place: path.display().to_string(),
+                    reason,
+                    is_partial: false,
+                });
                 last_good
             }
         };
@@ -280,6 +286,7 @@ impl<'a> Gathered<'a> {
                         "{kind} {namespace}{slash}{name} is also in {}, which is used",
                         first.display()
                     ),
+                    is_partial: false,
                 });
                 continue;
             }

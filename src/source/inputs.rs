@@ -109,6 +109,8 @@ pub struct Problem {
     pub place: String,
     /// What is wrong with it, one line.
     pub reason: String,
+    /// Whether it is only a part that is refused, and all else in it is used.
+    pub is_partial: bool,
 }
 
 impl std::fmt::Display for Problem {

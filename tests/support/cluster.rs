@@ -20,6 +20,8 @@ const ADMIN: &str = "admin-token";
 /// The namespace and the service account that the server runs as.
 pub(crate) const NAMESPACE: &str = "openshift-machine-config-operator";
 pub(crate) const ACCOUNT: &str = "machine-config-server";
+/// The namespace of the registries' certificate authorities.
+pub(crate) const MANAGED: &str = "openshift-config-managed";
 
 /// A running API server with its store. They end with this value.
 pub(crate) struct Cluster {
@@ -75,7 +77,7 @@ impl Cluster {
         let definitions =
             if theirs.exists() { theirs } else { in_repository("deploy/kubernetes/crds") };
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
-        for namespace in [NAMESPACE, "openshift-image-registry"] {
+        for namespace in [NAMESPACE, "openshift-image-registry", MANAGED] {
             cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
         }
         cluster.apply(&["-k", in_repository("deploy/openshift").to_str().expect("text")]);

@@ -1,7 +1,7 @@
 //! The inputs on disk, so that a server that is started while the API server is away serves too.
 //!
 //! ```text
-//! DIR/objects.json              all objects but machine configs, by their kind's plural name
+//! DIR/objects.json              all objects but machine configs, by their kind's name
 //! DIR/machine-configs/NAME.json the machine configs that pools refer to
 //! ```
 //!
@@ -70,7 +70,7 @@ impl Cache {
         let Loaded(mut lists) = parse(&path, &bytes)?;
         let mut snapshot = Snapshot::default();
         for kind in Kind::ALL {
-            if let Some(list) = lists.remove(kind.plural()) {
+            if let Some(list) = lists.remove(kind.name()) {
                 snapshot.objects.insert(kind, list);
             }
         }
@@ -98,7 +98,7 @@ impl Cache {
             self.written.insert(name.to_owned(), Arc::clone(config));
         }
         let path = self.objects();
-        let lists = snapshot.objects.iter().map(|(kind, list)| (kind.plural(), &list[..]));
+        let lists = snapshot.objects.iter().map(|(kind, list)| (kind.name(), &list[..]));
         let json = serde_json::to_vec(&Saved(lists.collect()));
         files::replace(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
 

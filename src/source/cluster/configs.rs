@@ -169,7 +169,7 @@ impl Configs {
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
         self.wanted.iter().filter_map(|(name, config)| {
             let reason = config.problem.clone()?;
-            Some(Problem { place: Kind::MachineConfig.describe(name), reason })
+            Some(Problem { place: Kind::MachineConfig.describe(name), reason, is_partial: false })
         })
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::Report;
 use super::kind::{Kind, Raw};
-use crate::telemetry::one_line;
+use crate::kube_client::reason;
 
 /// How often to ask.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -28,7 +28,7 @@ pub(super) async fn ask(client: Client, reports: mpsc::Sender<Report>) {
             Ok(Ok(_)) => Ok(()),
             // It has been reached, whatever it says: what it says is for the watches to tell.
             Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 401 => Ok(()),
-            Ok(Err(error)) => Err(one_line(&error)),
+            Ok(Err(error)) => Err(reason(&error)),
             Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
         };
         if reports.send(Report::Contact(answer)).await.is_err() {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::objects::{Object, ObjectError, REGISTRY_NAMESPACE};
+use crate::registry_ca::{MANAGED_NAMESPACE, MERGED_MAP};
 
 /// The namespace of the machine config operator.
 const OPERATOR_NAMESPACE: &str = "openshift-machine-config-operator";
@@ -27,6 +28,8 @@ pub(super) enum Kind {
     KubeconfigData,
     Service,
     Route,
+    /// The config map with the certificate authorities of image registries.
+    RegistryCas,
 }
 
 /// Where the API server has the objects of a kind.
@@ -42,7 +45,7 @@ struct Place {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::MachineConfigPool,
         Self::MachineConfig,
         Self::ControllerConfig,
@@ -51,6 +54,7 @@ impl Kind {
         Self::KubeconfigData,
         Self::Service,
         Self::Route,
+        Self::RegistryCas,
     ];
 
     fn place(self) -> Place {
@@ -93,6 +97,14 @@ impl Kind {
                 name: Some("kubeconfig-data"),
                 may_be_absent: false,
             },
+            Self::RegistryCas => Place {
+                group: "",
+                kind: "ConfigMap",
+                plural: "configmaps",
+                namespace: Some(MANAGED_NAMESPACE),
+                name: Some(MERGED_MAP),
+                may_be_absent: false,
+            },
             Self::Service => Place {
                 group: "",
                 kind: "Service",
@@ -112,9 +124,20 @@ impl Kind {
         }
     }
 
-    /// The resource's name, as `kubectl api-resources` prints it.
-    pub(super) fn plural(self) -> &'static str {
-        self.place().plural
+    /// What it is called in the log, in metrics and in the cache, no two alike: the resource's
+    /// name, as `kubectl api-resources` prints it, with the object's where that tells it apart.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::KubeconfigData => "configmaps/kubeconfig-data",
+            Self::RegistryCas => "configmaps/merged-trusted-image-registry-ca",
+            other => other.place().plural,
+        }
+    }
+
+    /// Whether the last state of an object stays in force when the object is deleted. Those who
+    /// write the registries' authorities empty the map; that it is gone says nothing.
+    pub(super) fn outlives_deletion(self) -> bool {
+        self == Self::RegistryCas
     }
 
     /// Whether a cluster may do without the kind: its definition may be absent, and appear later.
@@ -222,5 +245,17 @@ impl Resource for Raw {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_two_kinds_have_one_name() {
+        let names: BTreeSet<_> = Kind::ALL.map(Kind::name).into();
+        assert_eq!(names.len(), Kind::ALL.len());
     }
 }

@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Api, Client};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -40,9 +39,10 @@ use self::kind::{Kind, Raw};
 use self::observed::Observed;
 use self::token::TokenState;
 use self::watching::{Change, Failure, Item};
+use crate::kube_client::{self, ConnectError, reason};
 use crate::source::Inputs;
 use crate::status::Reasons;
-use crate::telemetry::{Metrics, one_line};
+use crate::telemetry::Metrics;
 
 pub use self::token::FollowToken;
 
@@ -57,12 +57,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The least time from one write of the cache to the next.
 const CACHE_PAUSE: Duration = Duration::from_secs(1);
-/// A connection to the API server that takes longer than this to be made has failed.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Silence longer than this, on a connection that is waited on, is a failure. The API server ends
-/// a watch sooner than that.
-const READ_TIMEOUT: Duration = Duration::from_secs(75);
-
 /// Where the cluster is, and what the server itself brings.
 #[derive(Debug)]
 pub struct Settings {
@@ -74,25 +68,6 @@ pub struct Settings {
     pub token_dir: PathBuf,
     /// Where the inputs are kept on disk, if anywhere.
     pub cache_dir: Option<PathBuf>,
-}
-
-/// Why there is no way to the API server at all.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// The kubeconfig cannot be used.
-    #[error("--kubeconfig {}: {}", path.display(), one_line(error))]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: KubeconfigError,
-    },
-    /// There is no kubeconfig, and this is no pod.
-    #[error("no --kubeconfig is given, and there is no service account: {}", one_line(.0))]
-    NoServiceAccount(InClusterError),
-    /// The credentials or certificate authorities cannot be used.
-    #[error("cannot make a client for the API server: {}", one_line(.0))]
-    Client(kube::Error),
 }
 
 /// A way to a cluster.
@@ -125,21 +100,7 @@ impl Cluster {
     /// Prepares a client, and reads the token; nothing is asked of the API server yet. Call it
     /// within a runtime.
     pub async fn connect(settings: Settings) -> Result<(Self, FollowToken), ConnectError> {
-        let mut config = match settings.kubeconfig {
-            Some(path) => {
-                let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error };
-                let kubeconfig = Kubeconfig::read_from(&path).map_err(failed)?;
-                let options = KubeConfigOptions::default();
-                kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?
-            }
-            None => kube::Config::incluster().map_err(ConnectError::NoServiceAccount)?,
-        };
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        config.read_timeout = Some(READ_TIMEOUT);
-        config.reset_reader_on_write = true;
-        // What failed is told at once, and tried again where it was told.
-        config.default_retry = false;
-        let client = Client::try_from(config).map_err(ConnectError::Client)?;
+        let client = kube_client::connect(settings.kubeconfig).await?;
         let (state, token) = watch::channel(TokenState::default());
         let cluster = Self {
             client,
@@ -242,7 +203,7 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
                 self.observed.configs.fetched(&name, item);
             }
             Report::FetchFailed(name, reason) => {
-                self.surroundings.metrics.watch_failed(Kind::MachineConfig.plural());
+                self.surroundings.metrics.watch_failed(Kind::MachineConfig.name());
                 tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
             }
             Report::Contact(answer) => self.take_answer(answer),
@@ -288,28 +249,28 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         let Failure { reason, is_absent } = failure;
         if is_absent && kind.may_be_absent() {
             if self.failing.remove(&kind) {
-                self.surroundings.notices.set(kind.plural(), None);
+                self.surroundings.notices.set(kind.name(), None);
             }
             if self.absent.insert(kind) {
-                tracing::info!(kind = kind.plural(), "the API server does not have this kind");
+                tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
             self.observed.absent(kind);
             return;
         }
-        self.surroundings.metrics.watch_failed(kind.plural());
+        self.surroundings.metrics.watch_failed(kind.name());
         if self.failing.insert(kind) {
-            tracing::error!(kind = kind.plural(), reason, "cannot be watched; trying again");
+            tracing::error!(kind = kind.name(), reason, "cannot be watched; trying again");
         }
-        self.surroundings.notices.set(kind.plural(), Some(format!("cannot be watched: {reason}")));
+        self.surroundings.notices.set(kind.name(), Some(format!("cannot be watched: {reason}")));
     }
 
     fn in_order(&mut self, kind: Kind) {
         if self.absent.remove(&kind) {
-            tracing::info!(kind = kind.plural(), "the API server has this kind now");
+            tracing::info!(kind = kind.name(), "the API server has this kind now");
         }
         if self.failing.remove(&kind) {
-            tracing::info!(kind = kind.plural(), "watched again");
-            self.surroundings.notices.set(kind.plural(), None);
+            tracing::info!(kind = kind.name(), "watched again");
+            self.surroundings.notices.set(kind.name(), None);
         }
     }
 
@@ -388,7 +349,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
             }
             Err(error) => {
                 if wait == FIRST_WAIT {
-                    let failed = Report::FetchFailed(name.clone(), one_line(&error));
+                    let failed = Report::FetchFailed(name.clone(), reason(&error));
                     let _ = reports.send(failed).await;
                 }
                 tokio::time::sleep(wait).await;

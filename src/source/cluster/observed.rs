@@ -11,6 +11,7 @@ use super::configs::Configs;
 use super::kind::Kind;
 use super::watching::{Change, Item};
 use crate::objects::{MachineConfigPool, Object};
+use crate::registry_ca::{self, Authorities, Refused};
 use crate::render::served_configuration;
 use crate::source::{Inputs, Layering, Mode, Problem, Shared};
 
@@ -20,8 +21,16 @@ pub(super) struct Observed {
     kinds: BTreeMap<Kind, Objects>,
     /// The machine configs that pools refer to.
     pub(super) configs: Configs,
+    registries: Registries,
     shared: Arc<Shared>,
     published: Option<Inputs>,
+}
+
+/// The authorities of image registries as they were last read.
+#[derive(Debug, Default)]
+struct Registries {
+    authorities: Authorities,
+    refused: Vec<Refused>,
 }
 
 /// The objects of one kind.
@@ -60,16 +69,16 @@ impl Observed {
             }
             Change::ListEnds => {
                 let listed = objects.listing.take().unwrap_or_default();
-                objects.by_name.retain(|name, _| listed.contains(name));
+                objects.retain(kind, |name| listed.contains(name));
                 objects.is_read = true;
             }
             Change::Applied(item) => objects.keep(kind, item),
-            Change::Deleted(name) => {
-                objects.by_name.remove(&name);
-            }
+            Change::Deleted(deleted) => objects.retain(kind, |name| name != deleted),
         }
-        if kind == Kind::MachineConfigPool {
-            self.want_configs();
+        match kind {
+            Kind::MachineConfigPool => self.want_configs(),
+            Kind::RegistryCas => self.read_registries(),
+            _ => {}
         }
     }
 
@@ -85,7 +94,7 @@ impl Observed {
 
     /// What was not read yet, without which there are no first inputs.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        let unread = Kind::ALL.into_iter().filter(|kind| !self.is_read(*kind)).map(Kind::plural);
+        let unread = Kind::ALL.into_iter().filter(|kind| !self.is_read(*kind)).map(Kind::name);
         let mut missing: Vec<_> = unread.collect();
         if missing.is_empty() && !self.configs.all_known() {
             missing.push("contents of machineconfigs");
@@ -132,7 +141,7 @@ impl Observed {
                 Some(config.clone())
             }),
             kubeconfig: kubeconfig.cloned(),
-            registry_cas: BTreeMap::new(),
+            registry_cas: self.registries.authorities.clone(),
         };
         if *self.shared != shared {
             self.shared = Arc::new(shared);
@@ -174,7 +183,18 @@ impl Observed {
             objects.is_read = true;
         }
         self.want_configs();
+        self.read_registries();
         self.configs.restore(snapshot.machine_configs);
+    }
+
+    fn read_registries(&mut self) {
+        let map = self.objects(Kind::RegistryCas).find_map(|object| {
+            let Object::ConfigMap(map) = object else { return None };
+            Some(registry_ca::read(map))
+        });
+        let entries = map.unwrap_or_default();
+        let authorities = entries.or_last_good(&self.registries.authorities);
+        self.registries = Registries { authorities, refused: entries.refused };
     }
 
     fn want_configs(&mut self) {
@@ -202,18 +222,38 @@ impl Observed {
     fn problems(&self) -> Vec<Problem> {
         let of_kind = |(kind, objects): (&Kind, &Objects)| -> Vec<Problem> {
             let problem = |(name, entry): (&String, &Entry)| {
-                Some(Problem { place: kind.describe(name), reason: entry.problem.clone()? })
+                Some(Problem {
+                    place: kind.describe(name),
+                    reason: entry.problem.clone()?,
+                    is_partial: false,
+                })
             };
             objects.by_name.iter().filter_map(problem).collect()
         };
         let mut problems: Vec<Problem> = self.kinds.iter().flat_map(of_kind).collect();
         problems.extend(self.configs.problems());
+        problems.extend(self.registries.refused.iter().map(|refused| Problem {
+            place: refused.place.clone(),
+            reason: refused.to_string(),
+            is_partial: true,
+        }));
         problems.sort();
         problems
     }
 }
 
 impl Objects {
+    /// Lets go of the objects that are there no more.
+    fn retain(&mut self, kind: Kind, is_there: impl Fn(&str) -> bool) {
+        if kind.outlives_deletion() {
+            for (_, entry) in self.by_name.iter_mut().filter(|(name, _)| !is_there(name)) {
+                entry.problem = Some("is gone; what it held last is served".to_owned());
+            }
+        } else {
+            self.by_name.retain(|name, _| is_there(name));
+        }
+    }
+
     fn keep(&mut self, kind: Kind, item: Item) {
         let Some(json) = item.json else { return };
         let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);

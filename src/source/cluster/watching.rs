@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::Report;
 use super::kind::{Kind, Raw};
-use crate::telemetry::one_line;
+use crate::kube_client::reason;
 
 /// How long the API server is asked to keep a watch open. What breaks a connection without telling
 /// either side goes unnoticed no longer than this.
@@ -151,7 +151,7 @@ fn failure(error: &watcher::Error) -> Failure {
         _ => None,
     };
     Failure {
-        reason: status.map_or_else(|| one_line(error), |status| status.message.clone()),
+        reason: status.map_or_else(|| reason(error), |status| status.message.clone()),
         is_absent: status.is_some_and(|status| status.code == 404),
     }
 }

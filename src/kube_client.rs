@@ -1,0 +1,66 @@
+//! A client for the Kubernetes API, set up the same way for everything that asks there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::Client;
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+/// A connection to the API server that takes longer than this to be made has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Silence longer than this, on a connection that is waited on, is a failure. The API server ends
+/// a watch sooner than that.
+const READ_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// Why there is no way to the API server at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("--kubeconfig {}: {}", path.display(), reason(error))]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: KubeconfigError,
+    },
+    /// There is no kubeconfig, and this is no pod.
+    #[error("no --kubeconfig is given, and there is no service account: {}", reason(.0))]
+    NoServiceAccount(InClusterError),
+    /// The credentials or certificate authorities cannot be used.
+    #[error("cannot make a client for the API server: {}", reason(.0))]
+    Client(kube::Error),
+}
+
+/// Prepares a client by a kubeconfig, `None` for the pod's own service account. Nothing is asked of
+/// the API server yet. Call it within a runtime.
+pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error };
+            let kubeconfig = Kubeconfig::read_from(&path).map_err(failed)?;
+            let options = KubeConfigOptions::default();
+            kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)?
+        }
+        None => kube::Config::incluster().map_err(ConnectError::NoServiceAccount)?,
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
+    // What failed is told at once, and tried again where it was told.
+    config.default_retry = false;
+    Client::try_from(config).map_err(ConnectError::Client)
+}
+
+/// An error with its causes in one line; many of the library's say what happened only there.
+pub(crate) fn reason(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let detail = error.to_string();
+        if !text.contains(&detail) {
+            text = format!("{text}: {detail}");
+        }
+        cause = error.source();
+    }
+    text.replace(['\n', '\r'], " ")
+}

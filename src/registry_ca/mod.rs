@@ -1,0 +1,51 @@
+//! The certificate authorities of image registries: how config maps name registries, and which of
+//! them a machine is to trust. Nothing here does I/O.
+//!
+//! ```text
+//!  openshift-config/NAME ────────────────────────────┐
+//!   (named by images.config.openshift.io/cluster)    ├─> plan ─> merged-trusted-image-registry-ca
+//!  openshift-config-managed/image-registry-ca ───────┤
+//!  merged-trusted-image-registry-ca as it is now ────┘
+//! ```
+//!
+//! OpenShift's enhancement on certificate authorities for image registries is the source of the
+//! rules: the administrator's config map is named by `images.config.openshift.io/cluster`, the
+//! registry operator's is `image-registry-ca`, both are merged into
+//! `merged-trusted-image-registry-ca`, the administrator's entry wins over the operator's, and a
+//! key is `host` or `host..port` because a config map's key cannot hold a colon.
+//!
+//! # Trust is not taken away by accident
+//!
+//! Every node follows the merged config map, so that what is missing there is trusted nowhere. Its
+//! own values are therefore an input of [`plan`], as what was last good:
+//!
+//! - While the administrator's config map is named and missing, all that the merged one holds is
+//!   kept, except that a registry which the operator's map has gets the operator's value. Nothing
+//!   in the merged map tells whose entry was whose. An operator's entry that is not the same there
+//!   may be an older one of the operator's own, and the cluster's registry would be lost when its
+//!   authority is replaced; that the administrator had overridden it is the rarer case. The other
+//!   way round, an entry that the operator takes away meanwhile stays until the administrator's
+//!   map is back, or is no longer named. Naming no map removes what the administrator had.
+//! - A registry whose entry holds no certificate any more, and for which there is no other entry,
+//!   keeps what the merged map has. Removing the key removes the authority.
+//! - What would make the map larger than the API allows is refused in favour of what is in it.
+//!
+//! The map is emptied when the last authority goes, and never deleted: that there is no map says
+//! that nobody knows, and who follows it keeps what it has.
+
+mod entries;
+mod host;
+mod merge;
+
+pub use entries::{Authorities, Entries, Reason, Refused, read};
+pub use host::{InvalidHost, RegistryHost};
+pub use merge::{Administrators, Contents, LARGEST, Observed, Plan, Write, collect, plan};
+
+/// The namespace of the administrator's config map.
+pub const ADMINISTRATOR_NAMESPACE: &str = "openshift-config";
+/// The namespace of the registry operator's and of the merged config map.
+pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
+/// The registry operator's config map.
+pub const OPERATOR_MAP: &str = "image-registry-ca";
+/// The config map that both are merged into.
+pub const MERGED_MAP: &str = "merged-trusted-image-registry-ca";
