@@ -1,15 +1,24 @@
-//! `certs`: what the certificates of a state directory are, whether they are in order, and new ones.
+//! `certs`: what the certificates of a state directory or a cluster are, whether they are in order,
+//! and new ones.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args as ClapArgs, Subcommand};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::print_line;
+use crate::controllers::{AUTHORITY, Controller, NAMESPACE, ROTATE, SERVING, Settings};
+use crate::kube_client;
 use crate::pki::rotation::renewal;
-use crate::pki::{Certificate, Host, KeyAlgorithm, Plan, Policy, Step, plan};
+use crate::pki::{Certificate, Host, KeyAlgorithm, Observed, Plan, Policy, Step, plan};
 use crate::store::state_folder::{Asked, StateFolder};
 use crate::user_data;
 
@@ -43,6 +52,68 @@ struct Place {
     /// Where `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
+    /// The cluster's certificates instead, reached by this kubeconfig
+    #[arg(long, value_name = "FILE", conflicts_with = "state_dir")]
+    kubeconfig: Option<PathBuf>,
+    /// The cluster's certificates instead, reached by the pod's service account
+    #[arg(long, conflicts_with_all = ["state_dir", "kubeconfig"])]
+    in_cluster: bool,
+    /// Namespace of the cluster's secrets with user data
+    #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
+    user_data_namespace: String,
+}
+
+impl Place {
+    fn is_cluster(&self) -> bool {
+        self.in_cluster || self.kubeconfig.is_some()
+    }
+
+    /// What is there.
+    fn see(&self) -> anyhow::Result<Seen> {
+        if self.is_cluster() {
+            return self.with_cluster(async |controller, _| {
+                let state = controller.observe().await?;
+                let observed = state.observed(&BTreeSet::new());
+                let pointers = state.user_data.iter().filter_map(|(name, secret)| {
+                    let data = secret.data.as_ref()?.get("userData")?;
+                    Some((format!("Secret {}/{name}", self.user_data_namespace), data.0.clone()))
+                });
+                Ok(Seen { place: "the cluster".to_owned(), pointers: pointers.collect(), observed })
+            });
+        }
+        let state = open(self)?;
+        let hosts = present_hosts(&state)?;
+        let pointers = state.pointers()?.into_iter();
+        Ok(Seen {
+            place: self.state_dir.display().to_string(),
+            observed: state.observe(&hosts, Asked::default())?,
+            pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
+        })
+    }
+
+    fn with_cluster<T>(
+        &self,
+        work: impl AsyncFnOnce(Controller, Client) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let client = kube_client::connect(self.kubeconfig.clone()).await?;
+            let settings = Settings {
+                user_data_namespace: self.user_data_namespace.clone(),
+                hosts: Vec::new(),
+                policy: Policy::default(),
+                identity: "certs".to_owned(),
+            };
+            work(Controller::new(client.clone(), settings, Arc::default()), client).await
+        })
+    }
+}
+
+/// What a place holds.
+struct Seen {
+    place: String,
+    observed: Observed,
+    pointers: Vec<(String, Vec<u8>)>,
 }
 
 /// How new certificates are made.
@@ -109,6 +180,14 @@ fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
 }
 
 fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<()> {
+    if place.is_cluster() {
+        return place.with_cluster(async |_, client| {
+            if ca {
+                ask(&client, AUTHORITY, now).await?;
+            }
+            ask(&client, SERVING, now).await
+        });
+    }
     let state = open(place)?;
     let hosts = present_hosts(&state)?;
     if hosts.is_empty() {
@@ -131,9 +210,7 @@ fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> anyh
 }
 
 fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
-    let state = open(place)?;
-    let hosts = present_hosts(&state)?;
-    let observed = state.observe(&hosts, Asked::default())?;
+    let Seen { place, observed, .. } = place.see()?;
     let Plan { step, next_look } = plan(&observed, &Policy::default(), now);
     let attention = match step {
         None if observed.serving.is_none() => "there is no serving pair".to_owned(),
@@ -150,17 +227,17 @@ fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
         }
         Some(Step::Serving(reason, _)) => format!("the serving pair: {reason}"),
     };
-    bail!("{}: {attention}; `serve` mends it, or `certs rotate`", place.state_dir.display());
+    bail!("{place}: {attention}");
 }
 
 fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
-    let state = open(place)?;
-    let observed = state.observe(&[], Asked::default())?;
+    let Seen { observed, pointers, .. } = place.see()?;
     let policy = Policy::default();
     let authority = observed.authority.unwrap_or_default();
     let serving = observed.serving.unwrap_or_default();
     let bundle = Certificate::read_all(observed.bundle.as_deref().unwrap_or_default());
-    let signer = Certificate::read_all(&authority.certificates);
+    let signer: Vec<_> =
+        Certificate::read_all(&authority.certificates).into_iter().take(1).collect();
     let leaf = Certificate::read_all(&serving.certificates).into_iter().take(1);
 
     let row = |what: &str, certificate: &Certificate| {
@@ -187,17 +264,29 @@ fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     rows.extend(older.map(|certificate| row("older authority", certificate)));
     print_table(&rows);
 
-    for file in state.pointers()? {
-        let trusted = user_data::authorities(&file.text);
-        let name = file.path.display();
+    for (name, text) in pointers {
+        let trusted = user_data::authorities(&text);
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
-        print_line(&match (trusts_signer, valid) {
-            (true, _) => format!("{name}: trusts the authority"),
-            (false, true) => format!("{name}: trusts older authorities only"),
-            (false, false) => format!("{name}: trusts no authority that is valid"),
+        print_line(&match (trusts_signer, valid, trusted.is_empty()) {
+            (true, ..) => format!("{name}: trusts the authority"),
+            (_, _, true) => format!("{name}: names no authority that is understood"),
+            (_, true, _) => format!("{name}: trusts older authorities only"),
+            (_, false, _) => format!("{name}: trusts no authority that is valid"),
         });
     }
+    Ok(())
+}
+
+/// Asks the controller for a rotation, by a new value of an annotation.
+async fn ask(client: &Client, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {ROTATE: date(now)}}}));
+    secrets
+        .patch(name, &PatchParams::default(), &patch)
+        .await
+        .with_context(|| format!("Secret {NAMESPACE}/{name}"))?;
+    print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{name}"));
     Ok(())
 }
 

@@ -192,7 +192,7 @@ impl PairFiles {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MetricsAddress(pub(super) Option<SocketAddr>);
 
-fn metrics_address(text: &str) -> Result<MetricsAddress, String> {
+pub(super) fn metrics_address(text: &str) -> Result<MetricsAddress, String> {
     if text.is_empty() || text == "off" {
         return Ok(MetricsAddress(None));
     }

@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod certs;
+mod controller;
 mod flags;
 mod follow;
 mod publish;
@@ -39,7 +40,9 @@ enum Command {
     Start(start::Args),
     /// Serve all pools of a directory of manifests, with certificates of its own.
     Serve(serve::Args),
-    /// Show, check or replace the certificates of a state directory.
+    /// Keep the certificates and the user data of a cluster in order.
+    Controller(controller::Args),
+    /// Show, check or replace the certificates of a state directory or a cluster.
     Certs(certs::Args),
     /// Print name, version and commit.
     Version,
@@ -66,6 +69,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(Command::Certs(args)) => certs::run(&args),
+        Some(Command::Controller(args)) => with_logs(&cli.klog, || controller::run(&args)),
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
         Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(&args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),

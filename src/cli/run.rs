@@ -79,8 +79,9 @@ pub(super) fn run(plan: Plan<'_>) -> anyhow::Result<()> {
         Following::start("serving-pair", follow_pair.files.folders(), |follower| {
             follow_pair.run(follower);
         })?;
+    let encode = move || metrics.encode(SystemTime::now()).ok();
     let metrics_task =
-        metrics_listener.map(|listener| tokio::spawn(metrics_endpoint::serve(listener, metrics)));
+        metrics_listener.map(|listener| tokio::spawn(metrics_endpoint::serve(listener, encode)));
 
     let ended = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;

@@ -44,8 +44,19 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Has `registry` write them out.
-    pub fn register(&self, registry: &mut Registry) {
+    /// All metrics as text.
+    ///
+    /// # Errors
+    /// None that a `String` can cause.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut registry = Registry::with_prefix("mcs");
+        self.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn register(&self, registry: &mut Registry) {
         registry.register(
             "managed_certificate_expiry_timestamp_seconds",
             "When the authority and the serving pair expire, in seconds since 1970",

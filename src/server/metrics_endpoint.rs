@@ -1,10 +1,10 @@
-//! Metrics, on a listener of their own that only administrators reach.
+//! Metrics, on a listener of their own that only administrators reach; and for whoever has no other
+//! listener, whether the process is alive.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -14,13 +14,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
-use crate::telemetry::Metrics;
-
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
-/// Answers `GET /metrics` on `listener`, and nothing else.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
+/// Answers `GET /metrics` on `listener` with what `encode` gives, and `GET /healthz`.
+pub async fn serve<E>(listener: TcpListener, encode: E)
+where
+    E: Fn() -> Option<String> + Clone + Send + Sync + 'static,
+{
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -30,9 +31,9 @@ pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
                 continue;
             }
         };
-        let metrics = Arc::clone(&metrics);
+        let encode = encode.clone();
         let service = service_fn(move |request: http::Request<Incoming>| {
-            let response = respond(request.method(), request.uri().path(), &metrics);
+            let response = respond(request.method(), request.uri().path(), &encode);
             async move { Ok::<_, Infallible>(response) }
         });
         tokio::spawn(async move {
@@ -50,13 +51,15 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-fn respond(method: &Method, path: &str, metrics: &Metrics) -> Response<String> {
+fn respond(method: &Method, path: &str, encode: impl Fn() -> Option<String>) -> Response<String> {
     let mut response = Response::new(String::new());
-    if path != "/metrics" {
+    if path != "/metrics" && path != "/healthz" {
         *response.status_mut() = StatusCode::NOT_FOUND;
     } else if method != Method::GET && method != Method::HEAD {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    } else if let Ok(text) = metrics.encode(SystemTime::now()) {
+    } else if path == "/metrics"
+        && let Some(text) = encode()
+    {
         *response.body_mut() = text;
         response.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS);
     }

@@ -140,9 +140,29 @@ impl Cluster {
 
     /// A kubeconfig of the server's own service account, which reaches the API server at `address`.
     pub(crate) fn account_kubeconfig(&self, address: SocketAddr) -> PathBuf {
-        let token = self.kubectl(&["create", "token", ACCOUNT, "--namespace", NAMESPACE]);
-        self.write_kubeconfig("account", token.trim(), address);
-        self.kubeconfig("account")
+        self.kubeconfig_of(ACCOUNT, address)
+    }
+
+    /// A kubeconfig of a service account.
+    pub(crate) fn kubeconfig_of(&self, account: &str, address: SocketAddr) -> PathBuf {
+        let token = self.kubectl(&["create", "token", account, "--namespace", NAMESPACE]);
+        self.write_kubeconfig(account, token.trim(), address);
+        self.kubeconfig(account)
+    }
+
+    /// An object, `None` if it is not there.
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+        let response = self.request("GET", path, "application/json", &json!({}));
+        match response.status {
+            200 => Some(response.whole_json()),
+            404 => None,
+            _ => panic!("GET {path}: {response:?}"),
+        }
+    }
+
+    /// A kubeconfig that may do everything.
+    pub(crate) fn admin(&self) -> PathBuf {
+        self.kubeconfig("admin")
     }
 
     fn kubeconfig(&self, user: &str) -> PathBuf {

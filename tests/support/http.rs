@@ -165,6 +165,23 @@ impl Response {
         headers
     }
 
+    /// The body as JSON, also where it came in chunks.
+    pub(crate) fn whole_json(&self) -> serde_json::Value {
+        if self.header("transfer-encoding") != Some("chunked") {
+            return self.json();
+        }
+        let mut whole = Vec::new();
+        let mut rest = &self.body[..];
+        while let Some(end) = rest.windows(2).position(|window| window == b"\r\n") {
+            let size = std::str::from_utf8(&rest[..end]).expect("a size");
+            let size = usize::from_str_radix(size, 16).expect("a size");
+            let chunk = &rest[end + 2..];
+            whole.extend(&chunk[..size]);
+            rest = &chunk[(size + 2).min(chunk.len())..];
+        }
+        serde_json::from_slice(&whole).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
