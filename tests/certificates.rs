@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn must(output: Output) -> String {
+fn must(output: &Output) -> String {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     text(&output.stdout)
 }
@@ -47,7 +47,7 @@ fn serial(state: &Path) -> String {
         .arg(state.join("tls.crt"))
         .output()
         .expect("openssl");
-    must(output)
+    must(&output)
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
         }
         for round in 0..3 {
             let before = serial(&state);
-            let said = must(certs(&state, &["rotate", "--ca"]));
+            let said = must(&certs(&state, &["rotate", "--ca"]));
             assert!(said.contains("made a certificate authority: it was asked for"), "{said}");
             assert_ne!(serial(&state), before);
             let started = boots.load(Ordering::SeqCst);
@@ -87,7 +87,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
             let expected = 1 + (round + 1) + round;
             assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), expected);
         }
-        must(certs(&state, &["rotate"]));
+        must(&certs(&state, &["rotate"]));
         let started = boots.load(Ordering::SeqCst);
         wait_for("machines to go on booting", || {
             (boots.load(Ordering::SeqCst) > started + 40).then_some(())
@@ -106,7 +106,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
     let machine = Machine::new();
     machine.boot(&oldest);
     assert_eq!(trusted(&pointer), fs::read(state.join("ca.crt")).expect("the bundle"));
-    must(certs(&state, &["check"]));
+    must(&certs(&state, &["check"]));
 }
 
 /// The first certificate of a PEM text.
@@ -168,8 +168,8 @@ fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it(
         }
     }
     assert!(kills > 5, "only {kills} of 60 were killed in the middle");
-    must(certs(&state, &["rotate"]));
-    must(certs(&state, &["check"]));
+    must(&certs(&state, &["rotate"]));
+    must(&certs(&state, &["check"]));
     for file in fs::read_dir(&handed).expect("a folder") {
         assert!(verifies(&state, &file.expect("an entry").path()));
     }
@@ -181,10 +181,10 @@ fn several_processes_at_once_take_turns() {
     let before = trusted(&state.join("user-data/worker.ign"));
     std::thread::scope(|scope| {
         for _ in 0..6 {
-            scope.spawn(|| must(certs(&state, &["rotate", "--ca"])));
+            scope.spawn(|| must(&certs(&state, &["rotate", "--ca"])));
         }
     });
-    must(certs(&state, &["check"]));
+    must(&certs(&state, &["check"]));
     let bundle = fs::read_to_string(state.join("ca.crt")).expect("the bundle");
     assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 7);
     assert!(bundle.ends_with(&text(&before)), "the oldest comes last");
@@ -193,14 +193,14 @@ fn several_processes_at_once_take_turns() {
 #[test]
 fn what_is_there_is_shown_and_judged() {
     let (_folder, state) = made();
-    let shown = must(certs(&state, &["show"]));
+    let shown = must(&certs(&state, &["show"]));
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines[0].starts_with("WHAT"), "{shown}");
     for wanted in ["serving pair", "authority", "ECDSA P-256", "localhost", "trusts the authority"]
     {
         assert!(shown.contains(wanted), "{wanted} in {shown}");
     }
-    assert!(must(certs(&state, &["check"])).starts_with("in order, until 20"));
+    assert!(must(&certs(&state, &["check"])).starts_with("in order, until 20"));
     for key in ["ca.key", "tls.key"] {
         let mode = fs::metadata(state.join(key)).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{key}");
@@ -288,9 +288,9 @@ fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
         assert_eq!(client.shown_certificate().expect("a certificate"), openssl_der(&chain));
         assert_eq!(["ca.key", "ca.crt", "tls.crt"].map(identity), before, "{form}");
         // And its key signs the next one.
-        must(certs(&state, &["rotate", "--ca"]));
+        must(&certs(&state, &["rotate", "--ca"]));
         assert_eq!(client.get("/healthz").status, 200);
-        must(certs(&state, &["check"]));
+        must(&certs(&state, &["check"]));
     }
 }
 

@@ -753,3 +753,90 @@ fn the_controllers_account_may_do_its_work_and_nothing_else() {
         }
     }
 }
+
+#[test]
+fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let first = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    drop(first);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/\
+                 machine-config-server-controller";
+    let mut handed = Vec::new();
+    for round in 0..12_u64 {
+        handed.push(trusted(&site.user_data("worker-user-data-managed")));
+        let value = format!("round {round}");
+        site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
+        // Its Lease would keep the next one waiting.
+        site.cluster.delete(lease);
+        let controller = site.start(&[]);
+        wait_for("the controller to be active", || controller.is_active().then_some(()));
+        std::thread::sleep(Duration::from_millis(8 * round));
+        drop(controller);
+        fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+        for pem in &handed {
+            fs::write(folder.join("trusted"), pem).expect("a write");
+            openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+        }
+    }
+    site.cluster.delete(lease);
+    let _last = site.start(&[]);
+    site.settled();
+    assert_eq!(trusted(&site.user_data("worker-user-data-managed")), site.bundle().as_bytes());
+}
+
+#[test]
+fn a_secret_that_cannot_be_written_holds_up_no_other() {
+    let site = Site::new();
+    let controller = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    let source = json!({"source": format!("data:;base64,{}", BASE64.encode(site.newest()))});
+    let text = user_data_config("3.1.0", &source).to_string();
+    for name in ["rejected-user-data", "worker-user-data"] {
+        site.make_user_data(name, text.as_bytes());
+    }
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    let policy = json!({
+        "metadata": {"name": "reject"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["secrets"], "resourceNames": ["rejected-user-data"],
+            }]},
+            "validations": [{"expression": "false", "message": "not now"}],
+        },
+    });
+    site.cluster.create(policies, &policy);
+    let binding = json!({
+        "metadata": {"name": "reject"},
+        "spec": {"policyName": "reject", "validationActions": ["Deny"]},
+    });
+    site.cluster.create(bindings, &binding);
+    let path = user_data("rejected-user-data");
+    let mut tries = 0;
+    wait_for("the policy to be in force", || {
+        tries += 1;
+        let change = json!({"metadata": {"labels": {"try": tries.to_string()}}});
+        let answer = site.cluster.request("PATCH", &path, "application/merge-patch+json", &change);
+        (answer.status == 422).then_some(())
+    });
+    let before = site.bundle();
+    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    wait_for("a new bundle", || (site.bundle() != before).then_some(()));
+    let is_followed = |name: &str| trusted(&site.user_data(name)) == site.bundle().as_bytes();
+    wait_for("the others to follow", || is_followed("worker-user-data").then_some(()));
+    wait_for("the refusal to be told", || controller.log().contains("not now").then_some(()));
+    let pair = || site.serial(&serving());
+    let chain = || String::from_utf8(pair()).expect("text").matches("BEGIN").count();
+    wait_for("the serving pair, which does not wait either", || (chain() == 2).then_some(()));
+    assert!(!is_followed("rejected-user-data"));
+
+    site.cluster.delete(&format!("{bindings}/reject"));
+    wait_for("the last one to follow", || is_followed("rejected-user-data").then_some(()));
+    site.settled();
+}

@@ -101,7 +101,7 @@ impl World {
             .map(|text| Pointer {
                 is_stale: matches!(user_data::assess(text, &bundle, &known), Assessment::Stale(_)),
                 is_refused: false,
-                host: user_data::hosts(text).into_iter().next(),
+                hosts: user_data::hosts(text),
             })
             .collect();
     }
@@ -506,6 +506,12 @@ fn certificates_are_as_rfc_5280_asks() {
         ] {
             assert!(text.contains(wanted), "{name}: {wanted} in {text}");
         }
+        for (flag, name) in
+            [("-checkhost", HOST), ("-checkip", "192.0.2.1"), ("-checkip", "2001:db8::1")]
+        {
+            let checked = openssl_x509(&chain[0], &["-noout", flag, name]);
+            assert!(checked.contains("does match certificate"), "{flag} {name}: {checked}");
+        }
         let text = openssl_text(&authority);
         for wanted in ["CA:TRUE", "Certificate Sign, CRL Sign", "X509v3 Subject Key Identifier"] {
             assert!(text.contains(wanted), "{name}: {wanted} in {text}");
@@ -514,10 +520,16 @@ fn certificates_are_as_rfc_5280_asks() {
 }
 
 fn openssl_text(certificate: &Certificate) -> String {
+    openssl_x509(certificate, &["-noout", "-text"])
+}
+
+fn openssl_x509(certificate: &Certificate, arguments: &[&str]) -> String {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     std::fs::write(file.path(), certificate.to_pem()).expect("a writable file");
     let output = Command::new("openssl")
-        .args(["x509", "-noout", "-text", "-in"])
+        .arg("x509")
+        .args(arguments)
+        .arg("-in")
         .arg(file.path())
         .output()
         .expect("openssl");

@@ -99,10 +99,11 @@ impl State {
         let pointers = self.user_data_duties().into_iter().map(|(name, duty)| Pointer {
             is_stale: matches!(duty, UserData::Write(_)),
             is_refused: refused.contains(&name),
-            host: self
+            hosts: self
                 .user_data
                 .get(&name)
-                .and_then(|secret| user_data::hosts(data(secret, USER_DATA)).into_iter().next()),
+                .map(|secret| user_data::hosts(data(secret, USER_DATA)))
+                .unwrap_or_default(),
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());

@@ -75,8 +75,8 @@ pub struct Pointer {
     pub is_stale: bool,
     /// Whether writing it was refused: others do not wait for it.
     pub is_refused: bool,
-    /// The host that it sends machines to.
-    pub host: Option<Host>,
+    /// The hosts that it sends machines to.
+    pub hosts: Vec<Host>,
 }
 
 /// Everything that a plan depends on.
@@ -374,7 +374,8 @@ fn bundle_pem(certificates: &[Certificate]) -> Vec<u8> {
 /// The names given, and every one that a pointer config sends machines to.
 fn wanted_hosts(observed: &Observed) -> Vec<Host> {
     let mut hosts = observed.hosts.clone();
-    let used: BTreeSet<_> = observed.pointers.iter().filter_map(|p| p.host.clone()).collect();
+    let used: BTreeSet<_> =
+        observed.pointers.iter().flat_map(|p| p.hosts.iter().cloned()).collect();
     hosts.extend(used.into_iter().filter(|host| !observed.hosts.contains(host)));
     hosts
 }

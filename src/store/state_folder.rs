@@ -163,7 +163,7 @@ impl StateFolder {
         let pointers = self.pointers()?.into_iter().map(|file| Pointer {
             is_stale: matches!(user_data::assess(&file.text, &trusted, &[]), Assessment::Stale(_)),
             is_refused: false,
-            host: user_data::hosts(&file.text).into_iter().next(),
+            hosts: user_data::hosts(&file.text),
         });
         Ok(Observed {
             authority,
