@@ -24,6 +24,7 @@ pub mod answers;
 pub mod cli;
 pub mod ignition;
 pub mod kube_client;
+pub mod node_ca;
 pub mod objects;
 mod parallel;
 pub mod pki;

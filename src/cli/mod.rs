@@ -3,6 +3,7 @@
 mod bootstrap;
 mod flags;
 mod follow;
+mod node_ca;
 mod publish;
 mod run;
 mod serve;
@@ -39,6 +40,8 @@ enum Command {
     Start(start::Args),
     /// Serve all pools of a directory of manifests, with certificates of its own.
     Serve(serve::Args),
+    /// Keep a node's registry CAs in step with the cluster's.
+    NodeCa(node_ca::Args),
     /// Print name, version and commit.
     Version,
 }
@@ -66,6 +69,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
         Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(&args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),
+        Some(Command::NodeCa(args)) => with_logs(&cli.klog, || node_ca::run(&args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
