@@ -119,6 +119,17 @@ impl Folder {
         }
     }
 
+    /// Whether a process that died has left behind what it was putting together.
+    pub(super) fn is_untidy(&self) -> io::Result<bool> {
+        Ok(self.stat(NEW_FILE)?.is_some() || self.stat(NEW_FOLDER)?.is_some())
+    }
+
+    /// Removes what was left behind. `files` are the names of a registry's files.
+    pub(super) fn tidy(&self, files: &[&str]) -> io::Result<()> {
+        self.unlink(NEW_FILE)?;
+        self.clear(files)
+    }
+
     /// Reads a file of this folder, `None` where there is none.
     pub(super) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         // A pipe must not hold it up.
@@ -232,7 +243,7 @@ impl Folder {
         self.put_together(files)?;
         match renameat2(&self.0, NEW_FOLDER, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
             Ok(()) => Ok(true),
-            Err(Errno::EEXIST) => self.clear(files).map(|()| false),
+            Err(Errno::EEXIST) => self.clear(&names(files)).map(|()| false),
             Err(error) => Err(error.into()),
         }
     }
@@ -245,11 +256,11 @@ impl Folder {
     ) -> io::Result<()> {
         self.put_together(files)?;
         renameat2(&self.0, NEW_FOLDER, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
-        self.clear(files)
+        self.clear(&names(files))
     }
 
     fn put_together<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
-        self.clear(files)?;
+        self.clear(&names(files))?;
         mkdirat(&self.0, NEW_FOLDER, FOLDER)?;
         let folder = self.enter(Path::new(NEW_FOLDER))?;
         fchmod(folder.readable()?, FOLDER)?;
@@ -260,10 +271,10 @@ impl Folder {
     }
 
     /// Removes what was being put together, as a process that died leaves it.
-    fn clear<C>(&self, files: &[(&str, C)]) -> io::Result<()> {
+    fn clear(&self, files: &[&str]) -> io::Result<()> {
         match self.enter(Path::new(NEW_FOLDER)) {
             Ok(folder) => {
-                for (name, _) in files {
+                for name in files {
                     folder.unlink(name)?;
                 }
                 Ok(unlinkat(&self.0, NEW_FOLDER, UnlinkatFlags::RemoveDir)?)
@@ -315,6 +326,10 @@ impl AsFd for Folder {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn names<'a, C>(files: &[(&'a str, C)]) -> Vec<&'a str> {
+    files.iter().map(|(name, _)| *name).collect()
 }
 
 fn is(stat: &FileStat, kind: SFlag) -> bool {

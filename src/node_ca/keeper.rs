@@ -93,13 +93,15 @@ impl Keeper {
         }
         let owned = self.owned(&folder, report)?;
         let tasks = self.tasks(&folder, entries, &owned, now, report);
-        if tasks.iter().all(|task| matches!(task.action, Action::Leave | Action::Foreign)) {
+        let is_nothing = |task: &Task| matches!(task.action, Action::Leave | Action::Foreign);
+        if tasks.iter().all(is_nothing) && !folder.is_untidy()? {
             return Ok(());
         }
         // Two may be at work for a moment, while a pod takes another one's place.
         let lock = Flock::lock(folder.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
         *report = Report::default();
+        folder.tidy(self.layout.names())?;
         self.owned = None;
         let owned = self.owned(&folder, report)?;
         let tasks = self.tasks(&folder, entries, &owned, now, report);
