@@ -15,7 +15,7 @@ use machine_config_server::node_ca::{Keeper, Layout, Report};
 use machine_config_server::objects::ConfigMap;
 use machine_config_server::registry_ca::{Entries, read};
 use serde_json::{Value, json};
-use support::events::Events;
+use support::events::{Event, Events};
 use support::in_repository;
 use support::tree::{self, Tree};
 use tempfile::TempDir;
@@ -143,7 +143,7 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
     let events = Events::of(&node.certs());
     node.look(&entries);
     keeper(&node.certs(), Layout::Crio).look(&entries, SystemTime::now());
-    let changes: Vec<_> = events.drain().into_iter().filter(|event| event.changes()).collect();
+    let changes: Vec<_> = events.drain().into_iter().filter(Event::changes).collect();
     assert!(changes.is_empty(), "{changes:?}");
     // Once the stamps are old enough to be trusted, nothing is even opened.
     support::wait_for("a look without any event", || {
@@ -157,7 +157,7 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
     // After a while files are read all the same, and nothing more.
     node.keeper.look(&entries, SystemTime::now() + Duration::from_secs(601));
     let seen = events.drain();
-    assert!(!seen.is_empty() && !seen.iter().any(support::events::Event::changes), "{seen:?}");
+    assert!(!seen.is_empty() && !seen.iter().any(Event::changes), "{seen:?}");
 }
 
 #[test]
@@ -197,6 +197,9 @@ fn a_ca_that_stays_is_never_missing_or_half() {
     }
 }
 
+/// What it is, and what makes it in a folder.
+type Drift<'a> = (&'a str, &'a dyn Fn(&Path));
+
 #[test]
 fn drift_of_every_kind_is_repaired() {
     let data = json!({"a..5000": pem("main"), "b": pem("mirror")});
@@ -208,7 +211,7 @@ fn drift_of_every_kind_is_repaired() {
         let elsewhere = node.folder.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("a folder");
         fs::write(elsewhere.join("ca.crt"), "elsewhere").expect("a file");
-        let drifts: [(&str, &dyn Fn(&Path)); 16] = [
+        let drifts: [Drift<'_>; 16] = [
             ("contents", &|d| fs::write(d.join("b/ca.crt"), "x").expect("a write")),
             ("one byte", &|d| {
                 let mut bytes = fs::read(d.join("b/ca.crt")).expect("a file");
@@ -398,7 +401,7 @@ const TO_BE_KILLED: &str = "NODE_CA_TO_BE_KILLED";
 fn round(number: usize) -> Entries {
     let pem = [pem("main"), pem("mirror")];
     let mut data = json!({"stays..5000": pem[number % 2]});
-    if number % 3 != 0 {
+    if !number.is_multiple_of(3) {
         data["comes-and-goes"] = pem[number / 2 % 2].clone().into();
     }
     entries(&data)

@@ -233,7 +233,7 @@ impl Keeper {
                 self.failed(&task.host, &error, report);
             }
         }
-        if next != listed { list::write(folder, &next) } else { Ok(()) }
+        if next == listed { Ok(()) } else { list::write(folder, &next) }
     }
 
     fn act(

@@ -140,9 +140,19 @@ impl Cluster {
 
     /// A kubeconfig of the server's own service account, which reaches the API server at `address`.
     pub(crate) fn account_kubeconfig(&self, address: SocketAddr) -> PathBuf {
-        let token = self.kubectl(&["create", "token", ACCOUNT, "--namespace", NAMESPACE]);
-        self.write_kubeconfig("account", token.trim(), address);
-        self.kubeconfig("account")
+        self.kubeconfig_of(ACCOUNT, NAMESPACE, address)
+    }
+
+    /// A kubeconfig of a service account, which reaches the API server at `address`.
+    pub(crate) fn kubeconfig_of(
+        &self,
+        account: &str,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> PathBuf {
+        let token = self.kubectl(&["create", "token", account, "--namespace", namespace]);
+        self.write_kubeconfig(account, token.trim(), address);
+        self.kubeconfig(account)
     }
 
     fn kubeconfig(&self, user: &str) -> PathBuf {

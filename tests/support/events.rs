@@ -74,7 +74,7 @@ impl Events {
 
     /// What has happened since it was asked last.
     pub(crate) fn drain(&self) -> Vec<Event> {
-        let mut buffer = [MaybeUninit::uninit(); 1 << 16];
+        let mut buffer = [MaybeUninit::uninit(); 1 << 13];
         let mut reader = Reader::new(&self.kernel, &mut buffer);
         let mut events = Vec::new();
         loop {
