@@ -25,6 +25,7 @@ pub mod cli;
 pub mod controllers;
 pub mod ignition;
 pub mod kube_client;
+pub mod node_ca;
 pub mod objects;
 mod parallel;
 pub mod pki;

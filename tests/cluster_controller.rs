@@ -91,7 +91,7 @@ impl Site {
 
     /// Starts the controller. The server's name is `localhost`, besides what the cluster says.
     fn start(&self, flags: &[&str]) -> Controller {
-        let kubeconfig = self.cluster.kubeconfig_of(ACCOUNT, self.cluster.address());
+        let kubeconfig = self.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, self.cluster.address());
         Controller::start(&kubeconfig, self.folder.path(), flags)
     }
 

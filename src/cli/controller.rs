@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::certs::CertificateFlags;
 use super::flags::{MetricsAddress, metrics_address};
 use crate::controllers::leader::Candidate;
+use crate::controllers::registry_ca::RegistryCas;
 use crate::controllers::{Controller, ControllerMetrics, NAMESPACE, Settings};
 use crate::kube_client;
 use crate::pki::Host;
@@ -72,9 +73,11 @@ async fn control(args: &Args) -> anyhow::Result<()> {
             candidate.acquire().await;
             tracing::info!(identity, "active");
             metrics.leading.set(1);
+            let registry_cas = RegistryCas::new(client.clone(), &identity, Arc::clone(&metrics));
             let controller = Controller::new(client, settings, Arc::clone(&metrics));
             tokio::select! {
                 () = controller.run() => "the controller ended unexpectedly",
+                () = registry_cas.run() => "the merging of registry CAs ended unexpectedly",
                 () = candidate.keep() => "the Lease was lost: another one may be active",
             }
         } => Err(lost),

@@ -201,7 +201,7 @@ pub(super) fn metrics_address(text: &str) -> Result<MetricsAddress, String> {
 }
 
 /// Reads `10s`, `500ms`, `2m` or a plain number of seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| "expected a time such as 10s".to_owned())?;
     let milliseconds = match &text[digits.len()..] {

@@ -15,7 +15,7 @@ use super::publish::Publisher;
 use crate::server::tls::Pair;
 use crate::server::tls_policy::TlsPolicy;
 use crate::source::directory::Directory;
-use crate::source::watch::{Follower, Look, Stop};
+use crate::source::watch::{Follower, Look, Stop, Waker};
 use crate::status::Status;
 use crate::telemetry::Metrics;
 
@@ -39,6 +39,11 @@ impl Following {
             drop::<oneshot::Sender<()>>(alive);
         })?;
         Ok((Self { thread, stop }, ended))
+    }
+
+    /// What makes it look at the files, changed or not.
+    pub(super) fn waker(&self) -> Waker {
+        self.stop.waker()
     }
 
     pub(super) fn stop(self) {

@@ -5,6 +5,7 @@ mod certs;
 mod controller;
 mod flags;
 mod follow;
+mod node_ca;
 mod publish;
 mod run;
 mod serve;
@@ -44,6 +45,8 @@ enum Command {
     Controller(controller::Args),
     /// Show, check or replace the certificates of a state directory or a cluster.
     Certs(certs::Args),
+    /// Keep a node's registry CAs in step with the cluster's.
+    NodeCa(node_ca::Args),
     /// Print name, version and commit.
     Version,
 }
@@ -73,6 +76,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
         Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(&args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),
+        Some(Command::NodeCa(args)) => with_logs(&cli.klog, || node_ca::run(&args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

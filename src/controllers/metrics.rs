@@ -1,5 +1,6 @@
 //! What the controller counts.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -28,6 +29,11 @@ struct Trust {
     state: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    reason: &'static str,
+}
+
 /// All metrics of the controller.
 #[derive(Debug, Default)]
 pub struct ControllerMetrics {
@@ -41,6 +47,7 @@ pub struct ControllerMetrics {
     pub user_data_written: Counter,
     /// Looks and writes that failed.
     pub failures: Counter,
+    refused: Family<Refusal, Gauge>,
 }
 
 impl ControllerMetrics {
@@ -92,6 +99,11 @@ impl ControllerMetrics {
             "Looks and writes of the controller that failed",
             self.failures.clone(),
         );
+        registry.register(
+            "registry_ca_refused",
+            "Entries of registry CA config maps that are refused now, by reason",
+            self.refused.clone(),
+        );
     }
 
     pub(super) fn observe(&self, observed: &Observed) {
@@ -104,6 +116,14 @@ impl ControllerMetrics {
         for (state, count) in [("stale", stale), ("current", observed.pointers.len() - stale)] {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.pointers.get_or_create(&Trust { state }).set(count);
+        }
+    }
+
+    /// Notes how many entries are refused now, by reason.
+    pub(super) fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
+        self.refused.clear();
+        for (&reason, &count) in counts {
+            self.refused.get_or_create(&Refusal { reason }).set(count);
         }
     }
 

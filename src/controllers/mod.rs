@@ -10,9 +10,11 @@
 //! version that was read as its precondition. Whoever else writes the same objects comes first, or
 //! is seen by the next look: nobody's change is lost, and the process may end after any write.
 
+mod events;
 mod infrastructure;
 pub mod leader;
 mod metrics;
+pub mod registry_ca;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,13 +22,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, pin_mut};
-use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{
     ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
 };
 use kube::core::{GroupVersionKind, PartialObjectMeta};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use kube::runtime::watcher::{self, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde_json::Value;
@@ -35,6 +37,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::events::Events;
 pub use self::infrastructure::Infrastructure;
 pub use self::metrics::ControllerMetrics;
 pub use self::state::{AUTHORITY, NAMESPACE, Pool, ROTATE, SERVING, State, UserData};
@@ -72,7 +75,7 @@ pub struct Settings {
 pub struct Controller {
     client: Client,
     settings: Settings,
-    recorder: Recorder,
+    events: Events,
     metrics: Arc<ControllerMetrics>,
     /// Secrets that could not be written, with when to try again and how long to wait after that.
     refused: BTreeMap<String, (Instant, Duration)>,
@@ -114,15 +117,11 @@ impl Controller {
     /// A controller that has not looked yet.
     #[must_use]
     pub fn new(client: Client, settings: Settings, metrics: Arc<ControllerMetrics>) -> Self {
-        let reporter = Reporter {
-            controller: "machine-config-server".to_owned(),
-            instance: Some(settings.identity.clone()),
-        };
-        let recorder = Recorder::new(client.clone(), reporter);
+        let events = Events::new(client.clone(), &settings.identity);
         Self {
             client,
             settings,
-            recorder,
+            events,
             metrics,
             refused: BTreeMap::new(),
             reported: BTreeSet::new(),
@@ -332,7 +331,6 @@ impl Controller {
                 self.put::<Secret>(NAMESPACE, AUTHORITY, state.authority.is_some(), object).await?;
                 self.tell(
                     AUTHORITY,
-                    "Secret",
                     reason.word(),
                     &format!("made a new certificate authority: {reason}"),
                 )
@@ -353,7 +351,6 @@ impl Controller {
                     self.put::<Secret>(NAMESPACE, SERVING, state.serving.is_some(), object).await?;
                     self.tell(
                         SERVING,
-                        "Secret",
                         reason.word(),
                         &format!("issued a new serving pair: {reason}"),
                     )
@@ -410,7 +407,8 @@ impl Controller {
                     self.metrics.user_data_written.inc();
                     tracing::info!(secret = name, "its user data trusts the bundle now");
                     let note = "wrote the certificate authorities of the bundle into the user data";
-                    self.tell_in(&namespace, &name, "Secret", "bundle", note, EventType::Normal)
+                    self.events
+                        .publish(EventType::Normal, "bundle", ("Secret", &namespace, &name), note)
                         .await;
                 }
                 // Somebody else's write came first; the next look sees it.
@@ -422,15 +420,14 @@ impl Controller {
                     if before.is_none() {
                         tracing::error!(secret = name, reason, "cannot write the user data");
                         let note = format!("cannot write the user data: {reason}");
-                        self.tell_in(
-                            &namespace,
-                            &name,
-                            "Secret",
-                            "refused",
-                            &note,
-                            EventType::Warning,
-                        )
-                        .await;
+                        self.events
+                            .publish(
+                                EventType::Warning,
+                                "refused",
+                                ("Secret", &namespace, &name),
+                                &note,
+                            )
+                            .await;
                     }
                     self.metrics.failures.inc();
                     self.refused.insert(name, (Instant::now() + wait, wait));
@@ -452,44 +449,16 @@ impl Controller {
             if self.reported.insert((name.clone(), reason.word())) {
                 tracing::warn!(secret = name, %reason, "its user data is left alone");
                 let note = format!("the user data is left alone: {reason}");
-                self.tell_in(&namespace, &name, "Secret", "left-alone", &note, EventType::Warning)
+                self.events
+                    .publish(EventType::Warning, "left-alone", ("Secret", &namespace, &name), &note)
                     .await;
             }
         }
     }
 
-    async fn tell(&self, name: &str, kind: &str, reason: &str, note: &str) {
+    async fn tell(&self, name: &str, reason: &str, note: &str) {
         tracing::info!(name, reason, "{note}");
-        self.tell_in(NAMESPACE, name, kind, reason, note, EventType::Normal).await;
-    }
-
-    /// Publishes a Kubernetes Event. That it does not arrive is no reason to stop.
-    async fn tell_in(
-        &self,
-        namespace: &str,
-        name: &str,
-        kind: &str,
-        reason: &str,
-        note: &str,
-        type_: EventType,
-    ) {
-        let event = Event {
-            type_,
-            reason: camel_case(reason),
-            note: Some(note.to_owned()),
-            action: "Certificates".to_owned(),
-            secondary: None,
-        };
-        let object = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some(kind.to_owned()),
-            name: Some(name.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            ..ObjectReference::default()
-        };
-        if let Err(error) = self.recorder.publish(&event, &object).await {
-            tracing::debug!(%error, "an event was not published");
-        }
+        self.events.publish(EventType::Normal, reason, ("Secret", NAMESPACE, name), note).await;
     }
 
     /// Starts a watch on the metadata of everything that a plan depends on.
@@ -565,17 +534,6 @@ where
 
 fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
-}
-
-/// `newer-authority` as `NewerAuthority`, which is how events' reasons are written.
-fn camel_case(word: &str) -> String {
-    word.split('-')
-        .map(|part| {
-            let mut letters = part.chars();
-            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
-            first.into_iter().chain(letters).collect::<String>()
-        })
-        .collect()
 }
 
 /// The expiry of the certificates in use, for metrics.

@@ -27,12 +27,32 @@ const WRITER_GONE: Duration = Duration::from_secs(10);
 
 enum Notice {
     Changed(notify::Event),
+    Look,
     Stop,
+}
+
+/// Makes a follower look, whether or not a file has changed.
+#[derive(Debug, Clone)]
+pub struct Waker(Sender<Notice>);
+
+impl Waker {
+    /// Has it look soon. A follower that has ended does not.
+    pub fn wake(&self) {
+        let _ = self.0.send(Notice::Look);
+    }
 }
 
 /// Ends [`Follower::follow`] when it is dropped.
 #[derive(Debug)]
 pub struct Stop(Sender<Notice>);
+
+impl Stop {
+    /// What makes the follower look before it is stopped.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker(self.0.clone())
+    }
+}
 
 impl Drop for Stop {
     fn drop(&mut self) {
@@ -117,6 +137,7 @@ impl Follower {
             match notice {
                 Notice::Stop => return Err(Stopped),
                 Notice::Changed(event) => self.note_writers(event),
+                Notice::Look => {}
             }
             let wait = QUIET.min(end.saturating_duration_since(Instant::now()));
             match self.notices.recv_timeout(wait) {

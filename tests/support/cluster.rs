@@ -140,12 +140,17 @@ impl Cluster {
 
     /// A kubeconfig of the server's own service account, which reaches the API server at `address`.
     pub(crate) fn account_kubeconfig(&self, address: SocketAddr) -> PathBuf {
-        self.kubeconfig_of(ACCOUNT, address)
+        self.kubeconfig_of(ACCOUNT, NAMESPACE, address)
     }
 
-    /// A kubeconfig of a service account.
-    pub(crate) fn kubeconfig_of(&self, account: &str, address: SocketAddr) -> PathBuf {
-        let token = self.kubectl(&["create", "token", account, "--namespace", NAMESPACE]);
+    /// A kubeconfig of a service account, which reaches the API server at `address`.
+    pub(crate) fn kubeconfig_of(
+        &self,
+        account: &str,
+        namespace: &str,
+        address: SocketAddr,
+    ) -> PathBuf {
+        let token = self.kubectl(&["create", "token", account, "--namespace", namespace]);
         self.write_kubeconfig(account, token.trim(), address);
         self.kubeconfig(account)
     }

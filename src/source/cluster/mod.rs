@@ -16,6 +16,7 @@ mod contact;
 mod kind;
 mod kubeconfig;
 mod observed;
+mod registry_cas;
 mod token;
 mod watching;
 
@@ -44,6 +45,7 @@ use crate::source::Inputs;
 use crate::status::Reasons;
 use crate::telemetry::Metrics;
 
+pub use self::registry_cas::follow_registry_cas;
 pub use self::token::FollowToken;
 
 /// Reports come in bursts; publishing waits for this much quiet,

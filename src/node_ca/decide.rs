@@ -1,0 +1,131 @@
+//! What to do about one registry. Nothing here does I/O.
+
+/// What lies where a registry's folder should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Present {
+    /// Nothing.
+    Nothing,
+    /// A file, a symbolic link or the like.
+    NoFolder,
+    /// A folder.
+    Folder {
+        /// The files by their place in the layout.
+        files: Vec<File>,
+        /// Whether it holds nothing else.
+        is_pure: bool,
+        /// Whether everybody may look into it, and only its owner may write.
+        has_mode: bool,
+    },
+}
+
+/// What lies where a file should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum File {
+    /// The file with the right contents, mode and owner.
+    Same,
+    /// The right contents, but others may write to it, or not everybody may read it.
+    Exposed,
+    /// Other contents, or no regular file; a new one can take its place.
+    Other,
+    /// Nothing.
+    Absent,
+    /// A folder, whose place no file can take.
+    Folder,
+}
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Leave,
+    /// Take over a folder that is as it would be if it had been made here.
+    Adopt,
+    /// Make the folder.
+    Make,
+    /// Put a folder in the place of what is there.
+    Exchange,
+    /// Write the files that are not as they should be.
+    Repair,
+    /// Remove the files, and the folder if nothing else is in it.
+    Remove,
+    /// Strike it off the list: what is there is not what was made here, if anything is.
+    Forget,
+    /// Nothing, and tell of it: somebody else made what is there.
+    Foreign,
+}
+
+/// Decides about a registry that should have files, or `None` of them.
+#[must_use]
+pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
+    if !is_wanted {
+        return match present {
+            _ if !is_owned => Action::Leave,
+            Present::Folder { .. } => Action::Remove,
+            Present::Nothing | Present::NoFolder => Action::Forget,
+        };
+    }
+    match present {
+        Present::Nothing => Action::Make,
+        Present::NoFolder if is_owned => Action::Exchange,
+        Present::NoFolder => Action::Foreign,
+        Present::Folder { files, has_mode, .. } if is_owned => {
+            let is_same = *has_mode && files.iter().all(|file| *file == File::Same);
+            if is_same { Action::Leave } else { Action::Repair }
+        }
+        Present::Folder { files, is_pure, .. } => {
+            let has_contents = files.iter().all(|f| matches!(f, File::Same | File::Exposed));
+            match (has_contents, is_pure) {
+                (true, true) => Action::Adopt,
+                // It is somebody else's, and all that is needed here.
+                (true, false) => Action::Leave,
+                (false, _) => Action::Foreign,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(file: File, is_pure: bool, has_mode: bool) -> Present {
+        Present::Folder { files: vec![file], is_pure, has_mode }
+    }
+
+    #[test]
+    fn what_somebody_else_made_is_left_alone_or_taken_over_as_it_is() {
+        use Action::{Adopt, Foreign, Leave, Make};
+        for (present, action) in [
+            (Present::Nothing, Make),
+            (Present::NoFolder, Foreign),
+            (folder(File::Same, true, true), Adopt),
+            (folder(File::Exposed, true, false), Adopt),
+            (folder(File::Same, false, true), Leave),
+            (folder(File::Other, true, true), Foreign),
+            (folder(File::Absent, true, true), Foreign),
+            (folder(File::Folder, false, true), Foreign),
+        ] {
+            assert_eq!(decide(true, false, &present), action, "{present:?}");
+            assert_eq!(decide(false, false, &present), Leave, "{present:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_made_here_is_repaired_and_removed() {
+        use Action::{Exchange, Forget, Leave, Make, Remove, Repair};
+        for (present, wanted, unwanted) in [
+            (Present::Nothing, Make, Forget),
+            (Present::NoFolder, Exchange, Forget),
+            (folder(File::Same, true, true), Leave, Remove),
+            (folder(File::Same, false, true), Leave, Remove),
+            (folder(File::Same, true, false), Repair, Remove),
+            (folder(File::Exposed, true, true), Repair, Remove),
+            (folder(File::Other, true, true), Repair, Remove),
+            (folder(File::Absent, true, true), Repair, Remove),
+            (folder(File::Folder, false, true), Repair, Remove),
+        ] {
+            assert_eq!(decide(true, true, &present), wanted, "{present:?}");
+            assert_eq!(decide(false, true, &present), unwanted, "{present:?}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A folder that is worked on by its descriptor: no path is looked up twice, no symbolic link is
+//! followed, and whatever changes comes to be in one rename.
+
+use std::fs::File as StdFile;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+
+use super::decide::{File, Present};
+
+/// What a new folder has: everybody may look, its owner may write.
+const FOLDER: Mode = Mode::from_bits_truncate(0o755);
+/// What a new file has.
+const FILE: Mode = Mode::from_bits_truncate(0o644);
+/// Where a file is written before it takes its place. No registry has such a name.
+const NEW_FILE: &str = ".machine-config-server.tmp";
+/// Where a registry's folder is put together before it takes its place.
+const NEW_FOLDER: &str = ".machine-config-server.new";
+
+/// An open folder.
+#[derive(Debug)]
+pub(super) struct Folder(OwnedFd);
+
+/// Changes whenever what it was taken of changes, as far as the file system tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    identity: (u64, u64),
+    mode: u32,
+    owner: u32,
+    size: i64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(stat: &FileStat) -> Self {
+        Self {
+            identity: (stat.st_dev, stat.st_ino),
+            mode: stat.st_mode,
+            owner: stat.st_uid,
+            size: stat.st_size,
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// The time of the last change, in seconds and nanoseconds since 1970.
+    pub(super) fn changed(&self) -> (i64, i64) {
+        self.changed
+    }
+}
+
+impl Folder {
+    /// Opens a folder, and makes it and those above it where they are missing.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let mut folder = Self(nix::fcntl::open(
+            if path.is_absolute() { "/" } else { "." },
+            OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        )?);
+        for component in path.components() {
+            let name = match component {
+                Component::RootDir | Component::CurDir => continue,
+                Component::Normal(name) => Path::new(name),
+                Component::ParentDir | Component::Prefix(_) => {
+                    return Err(io::Error::other("`..` is not followed"));
+                }
+            };
+            folder = match folder.enter(name) {
+                Err(Errno::ENOENT) => {
+                    match mkdirat(&folder.0, name, FOLDER) {
+                        Ok(()) | Err(Errno::EEXIST) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                    folder.enter(name)?
+                }
+                Err(Errno::ENOTDIR | Errno::ELOOP) => {
+                    return Err(io::Error::other(format!(
+                        "{} is no folder, and a symbolic link is not followed",
+                        name.display()
+                    )));
+                }
+                entered => entered?,
+            };
+        }
+        Ok(folder)
+    }
+
+    fn enter(&self, name: &Path) -> nix::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(&self.0, name, flags, Mode::empty()).map(Self)
+    }
+
+    /// The folder opened for reading: to list it, lock it, or have it written to disk.
+    pub(super) fn readable(&self) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Ok(openat(&self.0, ".", flags, Mode::empty())?)
+    }
+
+    /// Waits until what was changed here is on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(nix::unistd::fsync(self.readable()?)?)
+    }
+
+    /// The stamp of what is at a path below, `None` where nothing is.
+    pub(super) fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
+        Ok(self.stat(path)?.as_ref().map(Stamp::of))
+    }
+
+    fn stat(&self, path: &str) -> io::Result<Option<FileStat>> {
+        match fstatat(&self.0, path, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether a process that died has left behind what it was putting together.
+    pub(super) fn is_untidy(&self) -> io::Result<bool> {
+        Ok(self.stat(NEW_FILE)?.is_some() || self.stat(NEW_FOLDER)?.is_some())
+    }
+
+    /// Removes what was left behind. `files` are the names of a registry's files.
+    pub(super) fn tidy(&self, files: &[&str]) -> io::Result<()> {
+        self.unlink(NEW_FILE)?;
+        self.clear(files)
+    }
+
+    /// Reads a file of this folder, `None` where there is none.
+    pub(super) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        // A pipe must not hold it up.
+        let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        let file = match openat(&self.0, name, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(Errno::ELOOP) => return Err(io::Error::other("a symbolic link is not followed")),
+            Err(error) => return Err(error.into()),
+        };
+        if !is(&fstat(&file)?, SFlag::S_IFREG) {
+            return Err(io::Error::other("is no regular file"));
+        }
+        let mut bytes = Vec::new();
+        StdFile::from(file).read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    /// Looks at what lies at a registry's name, against the files that should be there.
+    pub(super) fn present<C: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        files: &[(&str, C)],
+    ) -> io::Result<Present> {
+        let folder = match self.enter(Path::new(name)) {
+            Ok(folder) => folder,
+            Err(Errno::ENOENT) => return Ok(Present::Nothing),
+            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(Present::NoFolder),
+            Err(error) => return Err(error.into()),
+        };
+        let found: io::Result<Vec<File>> =
+            files.iter().map(|(name, wanted)| folder.file(name, wanted.as_ref())).collect();
+        let mut listing = Dir::from_fd(folder.readable()?)?;
+        let mut is_pure = true;
+        for entry in listing.iter() {
+            let entry = entry?;
+            let entry = entry.file_name().to_bytes();
+            let is_known = files.iter().any(|(name, _)| name.as_bytes() == entry);
+            is_pure = is_pure && (is_known || entry == b"." || entry == b"..");
+        }
+        let mode = fstatat(&folder.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
+        let has_mode = mode & 0o7777 == FOLDER.bits();
+        Ok(Present::Folder { files: found?, is_pure, has_mode })
+    }
+
+    fn file(&self, name: &str, wanted: &[u8]) -> io::Result<File> {
+        let Some(stat) = self.stat(name)? else { return Ok(File::Absent) };
+        if is(&stat, SFlag::S_IFDIR) {
+            return Ok(File::Folder);
+        }
+        let has_size = usize::try_from(stat.st_size).is_ok_and(|size| size == wanted.len());
+        if !is(&stat, SFlag::S_IFREG) || !has_size {
+            return Ok(File::Other);
+        }
+        match self.read(name) {
+            Ok(Some(found)) if found == wanted => {
+                let is_private =
+                    stat.st_mode & 0o7777 == FILE.bits() && stat.st_uid == geteuid().as_raw();
+                Ok(if is_private { File::Same } else { File::Exposed })
+            }
+            // What cannot be read can be replaced.
+            _ => Ok(File::Other),
+        }
+    }
+
+    /// Puts a file into this folder in one step.
+    pub(super) fn put(&self, name: &str, contents: &[u8]) -> io::Result<()> {
+        self.put_into(self, name, contents)?;
+        self.sync()
+    }
+
+    /// Writes a file here and moves it into another folder of the same file system.
+    fn put_into(&self, folder: &Self, name: &str, contents: &[u8]) -> io::Result<()> {
+        self.write_new(NEW_FILE, contents)?;
+        let moved = match renameat(&self.0, NEW_FILE, &folder.0, name) {
+            Err(Errno::EISDIR) => {
+                // An empty folder gives way; nothing is lost with it.
+                unlinkat(&folder.0, name, UnlinkatFlags::RemoveDir)
+                    .and_then(|()| renameat(&self.0, NEW_FILE, &folder.0, name))
+            }
+            moved => moved,
+        };
+        if moved.is_err() {
+            // What cannot be removed is replaced by the next try.
+            let _ = unlinkat(&self.0, NEW_FILE, UnlinkatFlags::NoRemoveDir);
+        }
+        Ok(moved?)
+    }
+
+    /// Writes a file that was not there, or was left behind.
+    fn write_new(&self, name: &str, contents: &[u8]) -> io::Result<()> {
+        let flags =
+            OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let opened = match openat(&self.0, name, flags, FILE) {
+            Err(Errno::EEXIST) => {
+                unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?;
+                openat(&self.0, name, flags, FILE)
+            }
+            opened => opened,
+        };
+        let mut file = StdFile::from(opened?);
+        // The process' umask may have taken bits away.
+        fchmod(&file, FILE)?;
+        file.write_all(contents)?;
+        file.sync_all()
+    }
+
+    /// Makes a folder with these files, which nobody sees before it is complete. Tells whether it
+    /// was made: something may be there by now.
+    pub(super) fn make<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<bool> {
+        self.put_together(files)?;
+        match renameat2(&self.0, NEW_FOLDER, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(Errno::EEXIST) => self.clear(&names(files)).map(|()| false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Puts a folder with these files in the place of a file or symbolic link, in one step.
+    pub(super) fn exchange<C: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        files: &[(&str, C)],
+    ) -> io::Result<()> {
+        self.put_together(files)?;
+        renameat2(&self.0, NEW_FOLDER, &self.0, name, RenameFlags::RENAME_EXCHANGE)?;
+        self.clear(&names(files))
+    }
+
+    fn put_together<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
+        self.clear(&names(files))?;
+        mkdirat(&self.0, NEW_FOLDER, FOLDER)?;
+        let folder = self.enter(Path::new(NEW_FOLDER))?;
+        fchmod(folder.readable()?, FOLDER)?;
+        for (name, contents) in files {
+            folder.write_new(name, contents.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was being put together, as a process that died leaves it.
+    fn clear(&self, files: &[&str]) -> io::Result<()> {
+        match self.enter(Path::new(NEW_FOLDER)) {
+            Ok(folder) => {
+                for name in files {
+                    folder.unlink(name)?;
+                }
+                Ok(unlinkat(&self.0, NEW_FOLDER, UnlinkatFlags::RemoveDir)?)
+            }
+            Err(Errno::ENOENT) => Ok(()),
+            Err(_) => self.unlink(NEW_FOLDER),
+        }
+    }
+
+    /// Writes the files of a registry that are not as they should be.
+    pub(super) fn repair<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<()> {
+        let folder = self.enter(Path::new(name))?;
+        let readable = folder.readable()?;
+        if fstat(&readable)?.st_mode & 0o7777 != FOLDER.bits() {
+            fchmod(&readable, FOLDER)?;
+        }
+        for (name, contents) in files {
+            if folder.file(name, contents.as_ref())? != File::Same {
+                self.put_into(&folder, name, contents.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a registry, last written first, and its folder. Tells whether the
+    /// folder is gone: it stays when it holds anything else.
+    pub(super) fn remove(&self, name: &str, files: &[&str]) -> io::Result<bool> {
+        let folder = self.enter(Path::new(name))?;
+        for name in files.iter().rev() {
+            folder.unlink(name)?;
+        }
+        match unlinkat(&self.0, name, UnlinkatFlags::RemoveDir) {
+            Ok(()) => Ok(true),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Removes a file or symbolic link. A folder is left where it is.
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(Errno::ENOENT | Errno::EISDIR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn names<'a, C>(files: &[(&'a str, C)]) -> Vec<&'a str> {
+    files.iter().map(|(name, _)| *name).collect()
+}
+
+fn is(stat: &FileStat, kind: SFlag) -> bool {
+    stat.st_mode & SFlag::S_IFMT.bits() == kind.bits()
+}

@@ -1,0 +1,296 @@
+//! Looks at a folder, decides, and does what was decided.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::decide::{Action, decide};
+use super::folder::{Folder, Stamp};
+use super::{Layout, list};
+use crate::registry_ca::{Entries, RegistryHost};
+
+/// A stamp that is younger than this may be the stamp of a later change too: file systems count
+/// time in steps of some milliseconds.
+const STEP: Duration = Duration::from_millis(20);
+
+/// Keeps one folder in step.
+#[derive(Debug)]
+pub struct Keeper {
+    path: PathBuf,
+    layout: Layout,
+    /// How often files are read whose stamps have not changed.
+    resync: Duration,
+    read_all: SystemTime,
+    /// The list, with its stamp.
+    owned: Option<(Option<Stamp>, BTreeSet<RegistryHost>)>,
+    settled: HashMap<RegistryHost, Settled>,
+}
+
+/// A registry that there was nothing to do about.
+#[derive(Debug)]
+struct Settled {
+    contents: Vec<Bytes>,
+    stamps: Vec<Option<Stamp>>,
+    is_owned: bool,
+    action: Action,
+}
+
+/// What a look has done, and what it could not do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Registries whose files are new or changed.
+    pub written: Vec<RegistryHost>,
+    /// Registries whose folders were there already, just as they should be, and are kept from now
+    /// on.
+    pub adopted: Vec<RegistryHost>,
+    /// Registries whose files were removed.
+    pub removed: Vec<RegistryHost>,
+    /// What stands in the way, by its path.
+    pub problems: BTreeMap<String, String>,
+}
+
+/// What one registry should have, and what to do about it.
+struct Task {
+    host: RegistryHost,
+    files: Vec<(&'static str, Bytes)>,
+    action: Action,
+}
+
+impl Keeper {
+    /// One that knows nothing of the folder yet. Nothing is done before the first look.
+    #[must_use]
+    pub fn new(path: PathBuf, layout: Layout, resync: Duration) -> Self {
+        Self { path, layout, resync, read_all: UNIX_EPOCH, owned: None, settled: HashMap::new() }
+    }
+
+    /// Brings the folder in step with the entries of the merged config map.
+    ///
+    /// A folder that is in step is not touched, and after a while not even read. What goes wrong
+    /// with one registry keeps no other from being looked after.
+    pub fn look(&mut self, entries: &Entries, now: SystemTime) -> Report {
+        let mut report = Report::default();
+        if let Err(error) = self.try_look(entries, now, &mut report) {
+            report.problems.insert(self.path.display().to_string(), error.to_string());
+        }
+        report
+    }
+
+    fn try_look(
+        &mut self,
+        entries: &Entries,
+        now: SystemTime,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let folder = Folder::open(&self.path)?;
+        if now.duration_since(self.read_all).is_ok_and(|age| age >= self.resync) {
+            self.settled.clear();
+            self.owned = None;
+            self.read_all = now;
+        }
+        let owned = self.owned(&folder, report)?;
+        let tasks = self.tasks(&folder, entries, &owned, now, report);
+        let is_nothing = |task: &Task| matches!(task.action, Action::Leave | Action::Foreign);
+        if tasks.iter().all(is_nothing) && !folder.is_untidy()? {
+            return Ok(());
+        }
+        // Two may be at work for a moment, while a pod takes another one's place.
+        let lock = Flock::lock(folder.readable()?, FlockArg::LockExclusive)
+            .map_err(|(_, error)| io::Error::from(error))?;
+        *report = Report::default();
+        folder.tidy(self.layout.names())?;
+        self.owned = None;
+        let owned = self.owned(&folder, report)?;
+        let tasks = self.tasks(&folder, entries, &owned, now, report);
+        let done = self.work(&folder, &tasks, owned, report);
+        self.owned = None;
+        folder.sync()?;
+        drop(lock);
+        done
+    }
+
+    /// The registries whose folders were made here.
+    fn owned(
+        &mut self,
+        folder: &Folder,
+        report: &mut Report,
+    ) -> io::Result<BTreeSet<RegistryHost>> {
+        let stamp = folder.stamp(list::NAME)?;
+        if let Some((known, owned)) = &self.owned
+            && *known == stamp
+        {
+            return Ok(owned.clone());
+        }
+        match list::read(folder) {
+            Ok(owned) => {
+                self.owned = Some((stamp, owned.clone()));
+                Ok(owned)
+            }
+            // What is as it should be is taken over again.
+            Err(error) => {
+                let path = self.path.join(list::NAME).display().to_string();
+                report.problems.insert(path, format!("{error}; starting a new list"));
+                Ok(BTreeSet::new())
+            }
+        }
+    }
+
+    fn tasks(
+        &mut self,
+        folder: &Folder,
+        entries: &Entries,
+        owned: &BTreeSet<RegistryHost>,
+        now: SystemTime,
+        report: &mut Report,
+    ) -> Vec<Task> {
+        let unwanted = owned
+            .iter()
+            .filter(|host| !entries.good.contains_key(host) && !entries.spoilt.contains(host));
+        let wanted = entries.good.iter().map(|(host, pem)| (host, Some(pem)));
+        let mut tasks = Vec::new();
+        for (host, pem) in wanted.chain(unwanted.map(|host| (host, None))) {
+            let is_owned = owned.contains(host);
+            match self.task(folder, host, pem, is_owned, now) {
+                Ok(task) => {
+                    if task.action == Action::Foreign {
+                        report.problems.insert(
+                            self.path.join(host.as_str()).display().to_string(),
+                            "somebody else made it, and it does not hold what the cluster trusts; \
+                             move it away, and it is made anew"
+                                .to_owned(),
+                        );
+                    }
+                    tasks.push(task);
+                }
+                Err(error) => self.failed(host, &error, report),
+            }
+        }
+        self.settled.retain(|host, _| entries.good.contains_key(host));
+        tasks
+    }
+
+    fn task(
+        &mut self,
+        folder: &Folder,
+        host: &RegistryHost,
+        pem: Option<&Bytes>,
+        is_owned: bool,
+        now: SystemTime,
+    ) -> io::Result<Task> {
+        let names = self.layout.names();
+        let contents = pem.map(|pem| self.layout.contents(host, pem));
+        let is_wanted = contents.is_some();
+        let contents = contents.unwrap_or_else(|| vec![Bytes::new(); names.len()]);
+        let name = host.as_str();
+        let mut stamps = vec![folder.stamp(name)?];
+        for file in names {
+            stamps.push(folder.stamp(&format!("{name}/{file}"))?);
+        }
+        let known = self.settled.get(host).filter(|settled| {
+            is_wanted
+                && settled.is_owned == is_owned
+                && settled.stamps == stamps
+                && settled.contents == contents
+        });
+        let action = known.map(|settled| settled.action);
+        let files: Vec<_> = names.iter().copied().zip(contents).collect();
+        if let Some(action) = action {
+            return Ok(Task { host: host.clone(), files, action });
+        }
+        let action = decide(is_wanted, is_owned, &folder.present(name, &files)?);
+        let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| is_older(&stamp, now));
+        if matches!(action, Action::Leave | Action::Foreign) && stamps.iter().all(is_old) {
+            let contents = files.iter().map(|(_, contents)| contents.clone()).collect();
+            self.settled.insert(host.clone(), Settled { contents, stamps, is_owned, action });
+        } else {
+            self.settled.remove(host);
+        }
+        Ok(Task { host: host.clone(), files, action })
+    }
+
+    /// Does what was decided. The list is written first with what is to be made, and last without
+    /// what was removed: whenever this process dies, what it has made is on the list.
+    fn work(
+        &self,
+        folder: &Folder,
+        tasks: &[Task],
+        owned: BTreeSet<RegistryHost>,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let mut listed = owned;
+        let mut next = listed.clone();
+        let is_new = |task: &&Task| matches!(task.action, Action::Make | Action::Adopt);
+        next.extend(tasks.iter().filter(is_new).map(|task| task.host.clone()));
+        if next != listed {
+            list::write(folder, &next)?;
+            listed.clone_from(&next);
+        }
+        for task in tasks {
+            if let Err(error) = self.act(folder, task, &mut next, report) {
+                self.failed(&task.host, &error, report);
+            }
+        }
+        if next == listed { Ok(()) } else { list::write(folder, &next) }
+    }
+
+    fn act(
+        &self,
+        folder: &Folder,
+        task: &Task,
+        owned: &mut BTreeSet<RegistryHost>,
+        report: &mut Report,
+    ) -> io::Result<()> {
+        let Task { host, files, action } = task;
+        let name = host.as_str();
+        match action {
+            Action::Leave | Action::Foreign => {}
+            Action::Adopt => report.adopted.push(host.clone()),
+            Action::Make => {
+                if folder.make(name, files)? {
+                    report.written.push(host.clone());
+                } else {
+                    // Somebody was faster; the next look tells what it is.
+                    owned.remove(host);
+                }
+            }
+            Action::Exchange => {
+                folder.exchange(name, files)?;
+                report.written.push(host.clone());
+            }
+            Action::Repair => {
+                folder.repair(name, files)?;
+                report.written.push(host.clone());
+            }
+            Action::Remove => {
+                let is_gone = folder.remove(name, self.layout.names())?;
+                owned.remove(host);
+                report.removed.push(host.clone());
+                if !is_gone {
+                    let path = self.path.join(name);
+                    tracing::warn!(folder = %path.display(), "stays: it holds other files");
+                }
+            }
+            Action::Forget => {
+                owned.remove(host);
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, host: &RegistryHost, error: &io::Error, report: &mut Report) {
+        let path = self.path.join(host.as_str()).display().to_string();
+        report.problems.insert(path, error.to_string());
+    }
+}
+
+fn is_older(stamp: &Stamp, now: SystemTime) -> bool {
+    let (seconds, nanoseconds) = stamp.changed();
+    let (Ok(seconds), Ok(nanoseconds)) = (seconds.try_into(), nanoseconds.try_into()) else {
+        return true;
+    };
+    let changed = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    now.duration_since(changed).is_ok_and(|age| age > STEP)
+}

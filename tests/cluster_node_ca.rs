@@ -1,0 +1,348 @@
+//! `node-ca` in a cluster: a real kube-apiserver, the built binary as the service account that
+//! `deploy/node-ca` gives it, and a folder for each node.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use support::cluster::{Cluster, MANAGED};
+use support::events::{Event, Events};
+use support::proxy::{Proxy, Way};
+use support::{in_repository, wait_for};
+use tempfile::TempDir;
+
+const NAMESPACE: &str = "machine-config-server-node-ca";
+const ACCOUNT: &str = "node-ca";
+const MAP: &str = "merged-trusted-image-registry-ca";
+
+fn pem(name: &str) -> String {
+    fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
+}
+
+fn deployed(folder: &str) -> Cluster {
+    let cluster = Cluster::empty();
+    for folder in ["deploy/kubernetes", folder] {
+        cluster.apply(&["-k", in_repository(folder).to_str().expect("text")]);
+    }
+    cluster
+}
+
+fn maps() -> String {
+    format!("/api/v1/namespaces/{MANAGED}/configmaps")
+}
+
+fn create_map(cluster: &Cluster, data: &Value) {
+    cluster.create(&maps(), &json!({"metadata": {"name": MAP}, "data": data}));
+}
+
+fn patch_map(cluster: &Cluster, data: &Value) {
+    cluster.patch(&format!("{}/{MAP}", maps()), &json!({"data": data}));
+}
+
+/// A node's folder and the process that keeps it. The process ends with this value.
+struct Node {
+    folder: TempDir,
+    kubeconfig: PathBuf,
+    child: Option<Child>,
+}
+
+impl Node {
+    fn start(cluster: &Cluster, address: SocketAddr) -> Self {
+        let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, address);
+        Self::start_with(kubeconfig)
+    }
+
+    fn start_with(kubeconfig: PathBuf) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut node = Self { folder, kubeconfig, child: None };
+        node.restart();
+        node
+    }
+
+    fn restart(&mut self) {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .expect("a log file");
+        let child = support::server::binary()
+            .arg("node-ca")
+            .arg("--dir")
+            .arg(self.certs())
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the built binary");
+        self.child = Some(child);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("a running process");
+        kill_process(Pid::from_child(child), signal).expect("a process that is still there");
+    }
+
+    fn ended(&mut self) -> Option<i32> {
+        let mut child = self.child.take().expect("a running process");
+        wait_for("the process to end", || child.try_wait().expect("a child")).code()
+    }
+
+    fn certs(&self) -> PathBuf {
+        self.folder.path().join("certs.d")
+    }
+
+    fn ca(&self, host: &str) -> Option<String> {
+        fs::read_to_string(self.certs().join(host).join("ca.crt")).ok()
+    }
+
+    fn list(&self) -> Value {
+        let text = fs::read(self.certs().join(".machine-config-server.json")).expect("the list");
+        serde_json::from_slice(&text).expect("a list that is whole")
+    }
+
+    fn wait_for_ca(&self, host: &str, expected: Option<&String>) {
+        let what = format!("{host} to be {expected:?}");
+        wait_for(&what, || (self.ca(host).as_ref() == expected).then_some(()));
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).expect("the log")
+    }
+
+    fn wait_for_log(&self, text: &str) {
+        wait_for(&format!("{text:?} in the log"), || self.log().contains(text).then_some(()));
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended already; then there is nothing left to do.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("node-ca's log:\n{}", self.log());
+        }
+    }
+}
+
+#[test]
+fn a_node_is_in_step_from_the_first_authority_to_the_last() {
+    let cluster = deployed("deploy/node-ca");
+    let (main, mirror) = (pem("main"), pem("mirror"));
+    let mut node = Node::start(&cluster, cluster.address());
+    // That there is no map says nothing.
+    node.wait_for_log("is not there; what is on the node is kept");
+    assert!(!node.certs().exists());
+
+    create_map(&cluster, &json!({"a.example.com..5000": main, "b": main}));
+    node.wait_for_ca("a.example.com:5000", Some(&main));
+    node.wait_for_ca("b", Some(&main));
+    let events = Events::changes_of(&node.certs());
+    patch_map(&cluster, &json!({"a.example.com..5000": mirror, "c": main, "bad": "oops"}));
+    node.wait_for_ca("c", Some(&main));
+    node.wait_for_ca("a.example.com:5000", Some(&mirror));
+    node.wait_for_log(r#"key \"bad\" holds no certificate in PEM"#);
+    patch_map(&cluster, &json!({"c": null, "bad": null}));
+    node.wait_for_ca("c", None);
+    // A CA that stays is never gone, and one that does not change is not touched.
+    let seen = events.drain();
+    let touches = |event: &&Event| event.folder.ends_with("b") || event.name == "b";
+    assert!(!seen.iter().any(|event| touches(&event)), "{seen:?}");
+    let removals = seen.iter().filter(|e| e.folder.ends_with("a.example.com:5000") && e.removes());
+    assert_eq!(removals.count(), 0, "{seen:?}");
+
+    // Drift is repaired while it runs.
+    fs::write(node.certs().join("b/ca.crt"), "drift").expect("a write");
+    node.wait_for_ca("b", Some(&main));
+    fs::remove_dir_all(node.certs().join("b")).expect("a removal");
+    node.wait_for_ca("b", Some(&main));
+
+    // The map is deleted and made again, with no authority that goes meanwhile.
+    let events = Events::changes_of(&node.certs());
+    let told = node.log().matches("is not there").count();
+    cluster.delete(&format!("{}/{MAP}", maps()));
+    wait_for("the loss to be noticed", || {
+        (node.log().matches("is not there").count() > told).then_some(())
+    });
+    create_map(&cluster, &json!({"a.example.com..5000": mirror, "b": main, "d": main}));
+    node.wait_for_ca("d", Some(&main));
+    let removals = events.drain().into_iter().filter(Event::removes);
+    let removals: Vec<_> = removals.filter(|event| !event.name.starts_with('.')).collect();
+    assert!(removals.is_empty(), "{removals:?}");
+
+    // One that is told to stop leaves all as it is; one that starts does not touch it.
+    node.signal(Signal::TERM);
+    assert_eq!(node.ended(), Some(0));
+    let events = Events::changes_of(&node.certs());
+    node.restart();
+    patch_map(&cluster, &json!({"e": main}));
+    node.wait_for_ca("e", Some(&main));
+    let seen = events.drain();
+    assert!(!seen.iter().any(|event| touches(&event)), "{seen:?}");
+
+    patch_map(&cluster, &json!({"a.example.com..5000": null, "b": null, "d": null, "e": null}));
+    for host in ["a.example.com:5000", "b", "d", "e"] {
+        node.wait_for_ca(host, None);
+    }
+}
+
+#[test]
+fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
+    let cluster = deployed("deploy/node-ca");
+    let (main, mirror) = (pem("main"), pem("mirror"));
+    create_map(&cluster, &json!({"a": main}));
+    let proxy = Proxy::to(cluster.address());
+    let mut node = Node::start(&cluster, proxy.address());
+    node.wait_for_ca("a", Some(&main));
+    proxy.set(Way::Cut);
+    node.wait_for_log("cannot be watched; trying again");
+    patch_map(&cluster, &json!({"a": mirror, "b": main}));
+    // Drift is repaired all the same.
+    fs::remove_file(node.certs().join("a/ca.crt")).expect("a removal");
+    node.wait_for_ca("a", Some(&main));
+    // One that is started now knows nothing, and takes nothing away.
+    node.signal(Signal::KILL);
+    assert_eq!(node.ended(), None);
+    node.restart();
+    let lines = || node.log().matches("cannot be watched; trying again").count();
+    wait_for("the second one to try", || (lines() == 2).then_some(()));
+    assert_eq!(node.ca("a").as_ref(), Some(&main));
+    proxy.set(Way::Open);
+    node.wait_for_ca("a", Some(&mirror));
+    node.wait_for_ca("b", Some(&main));
+    node.wait_for_log("the config map is watched again");
+    assert_eq!(lines(), 2, "once is enough: {}", node.log());
+}
+
+#[test]
+fn killed_at_any_point_a_node_has_the_old_or_the_new() {
+    let cluster = deployed("deploy/node-ca");
+    let pems = [pem("main"), pem("mirror")];
+    create_map(&cluster, &json!({"stays": pems[0], "goes": pems[0]}));
+    let mut node = Node::start(&cluster, cluster.address());
+    node.wait_for_ca("stays", Some(&pems[0]));
+    node.wait_for_ca("goes", Some(&pems[0]));
+    for round in 1..=20_usize {
+        let events = Events::changes_of(&node.certs());
+        let gone = if round % 2 == 0 { json!(pems[0]) } else { Value::Null };
+        patch_map(&cluster, &json!({"stays": pems[round % 2], "goes": gone}));
+        events.wait_for_changes(1 + round * 5 % 11);
+        node.signal(Signal::KILL);
+        node.ended();
+        let found = node.ca("stays").expect("it is always there");
+        assert!(pems.contains(&found), "{round}");
+        let goes = node.ca("goes");
+        assert!(goes.is_none() || goes.as_ref() == Some(&pems[0]), "{round}");
+        node.restart();
+        node.wait_for_ca("stays", Some(&pems[round % 2]));
+        node.wait_for_ca("goes", (round % 2 == 0).then_some(&pems[0]));
+        // The list is what it does last: from here on it rests.
+        let listed = if round % 2 == 0 { json!(["goes", "stays"]) } else { json!(["stays"]) };
+        wait_for("the list", || (node.list()["registries"] == listed).then_some(()));
+    }
+}
+
+#[test]
+fn fifty_nodes_are_in_step_within_two_seconds() {
+    const SOON: Duration = Duration::from_secs(2);
+    let cluster = deployed("deploy/node-ca");
+    let (main, mirror) = (pem("main"), pem("mirror"));
+    create_map(&cluster, &json!({"a": main}));
+    let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, cluster.address());
+    let nodes: Vec<Node> = (0..50).map(|_| Node::start_with(kubeconfig.clone())).collect();
+    for node in &nodes {
+        node.wait_for_ca("a", Some(&main));
+    }
+    let changes = [
+        (json!({"b": main}), "b", Some(&main)),
+        (json!({"b": mirror}), "b", Some(&mirror)),
+        (json!({"b": null}), "b", None),
+    ];
+    for (change, host, expected) in changes {
+        patch_map(&cluster, &change);
+        let since = Instant::now();
+        for node in &nodes {
+            node.wait_for_ca(host, expected);
+        }
+        let took = since.elapsed();
+        println!("50 nodes took {took:?}");
+        assert!(took < SOON, "the last of 50 nodes was in step after {took:?}");
+    }
+}
+
+#[test]
+fn the_component_for_containerd_is_taken_by_the_api_server() {
+    let cluster = deployed("deploy/node-ca");
+    let mine = tempfile::tempdir().expect("a temporary folder");
+    // Kustomize takes folders by relative paths only.
+    let up = "../".repeat(mine.path().components().count() - 1);
+    let path =
+        |folder: &str| format!("{up}{}", &in_repository(folder).to_str().expect("text")[1..]);
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [path("deploy/node-ca")],
+        "components": [path("deploy/components/containerd")],
+    });
+    let file = mine.path().join("kustomization.yaml");
+    fs::write(file, kustomization.to_string()).expect("a writable folder");
+    cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+    let spec = &daemon_set(&cluster)["spec"]["template"]["spec"];
+    let folder = "/etc/containerd/certs.d";
+    assert_eq!(spec["volumes"].as_array().expect("volumes").len(), 1);
+    assert_eq!(spec["volumes"][0]["hostPath"]["path"], folder);
+    let container = &spec["containers"][0];
+    assert_eq!(container["args"], json!(["node-ca", "--layout=containerd"]));
+    assert_eq!(container["volumeMounts"].as_array().expect("mounts").len(), 1);
+    assert_eq!(container["volumeMounts"][0]["mountPath"], folder);
+}
+
+fn daemon_set(cluster: &Cluster) -> Value {
+    let text = cluster.kubectl(&["get", "daemonset", ACCOUNT, "-n", NAMESPACE, "-o", "json"]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn the_service_account_may_read_one_config_map_and_nothing_else() {
+    let cluster = deployed("deploy/node-ca");
+    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    let rules = |namespace: &str| {
+        cluster.kubectl(&["auth", "can-i", "--list", "--as", &account, "-n", namespace])
+    };
+    // What every account may do, and nothing beside it, in a namespace of no concern.
+    let everybody: Vec<String> = rules("default").lines().map(str::to_owned).collect();
+    for (namespace, expected) in [
+        ("kube-system", None),
+        (MANAGED, Some(format!("configmaps [] [{MAP}] [list watch]"))),
+        (
+            NAMESPACE,
+            Some(
+                "securitycontextconstraints.security.openshift.io [] [privileged] [use]".to_owned(),
+            ),
+        ),
+    ] {
+        let text = rules(namespace);
+        let extra = text.lines().filter(|line| !everybody.contains(&(*line).to_owned()));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        // The columns are as wide as what is in them.
+        let known: Vec<String> = everybody.iter().map(|line| words(line)).collect();
+        let extra: Vec<String> = extra.map(words).filter(|line| !known.contains(line)).collect();
+        assert_eq!(extra, expected.into_iter().collect::<Vec<_>>(), "{namespace}");
+    }
+    let daemon_set = daemon_set(&cluster);
+    let container = &daemon_set["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["args"], json!(["node-ca", "--layout=crio"]));
+    assert_eq!(container["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+    assert_eq!(container["securityContext"]["privileged"], Value::Null);
+}

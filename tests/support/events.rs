@@ -1,0 +1,108 @@
+//! What the kernel tells of a folder and those in it.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+use rustix::io::Errno;
+
+use super::wait_for;
+
+/// One thing that happened.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) folder: PathBuf,
+    /// The name in the folder, empty for the folder itself.
+    pub(crate) name: String,
+    flags: ReadFlags,
+}
+
+impl Event {
+    /// Whether it is more than a look.
+    pub(crate) fn changes(&self) -> bool {
+        let looks = ReadFlags::ACCESS | ReadFlags::OPEN | ReadFlags::CLOSE_NOWRITE;
+        !(self.flags & !(looks | ReadFlags::ISDIR)).is_empty()
+    }
+
+    /// Whether a name is gone, at least for a moment.
+    pub(crate) fn removes(&self) -> bool {
+        self.flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM)
+    }
+}
+
+/// All that happens in a folder and in those that were in it at the start.
+pub(crate) struct Events {
+    kernel: OwnedFd,
+    mask: WatchFlags,
+    folders: RefCell<HashMap<i32, PathBuf>>,
+}
+
+impl Events {
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self::with(folder, WatchFlags::ALL_EVENTS)
+    }
+
+    /// Without those that a look makes.
+    pub(crate) fn changes_of(folder: &Path) -> Self {
+        let looks = WatchFlags::ACCESS | WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+        Self::with(folder, WatchFlags::ALL_EVENTS - looks)
+    }
+
+    fn with(folder: &Path, mask: WatchFlags) -> Self {
+        let kernel = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
+        let events = Self { kernel, mask, folders: RefCell::default() };
+        events.watch(folder);
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.symlink_metadata().expect("an entry").is_dir() {
+                events.watch(&path);
+            }
+        }
+        // To list the folder is an event, too.
+        events.drain();
+        events
+    }
+
+    fn watch(&self, folder: &Path) {
+        let watch = add_watch(&self.kernel, folder, self.mask).expect("a watch");
+        self.folders.borrow_mut().insert(watch, folder.to_owned());
+    }
+
+    /// What has happened since it was asked last.
+    pub(crate) fn drain(&self) -> Vec<Event> {
+        let mut buffer = [MaybeUninit::uninit(); 1 << 13];
+        let mut reader = Reader::new(&self.kernel, &mut buffer);
+        let mut events = Vec::new();
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let flags = event.events();
+                    assert!(!flags.contains(ReadFlags::QUEUE_OVERFLOW), "too many events");
+                    let name = event.file_name().map(|name| name.to_string_lossy().into_owned());
+                    let folders = self.folders.borrow();
+                    let Some(folder) = folders.get(&event.wd()) else { continue };
+                    events.push(Event {
+                        folder: folder.clone(),
+                        name: name.unwrap_or_default(),
+                        flags,
+                    });
+                }
+                Err(Errno::AGAIN) => return events,
+                Err(error) => panic!("inotify: {error}"),
+            }
+        }
+    }
+
+    /// Waits until so many changes have happened.
+    pub(crate) fn wait_for_changes(&self, count: usize) {
+        let mut seen = 0;
+        wait_for("changes", || {
+            seen += self.drain().iter().filter(|event| event.changes()).count();
+            (seen >= count).then_some(())
+        });
+    }
+}
