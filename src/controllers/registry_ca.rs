@@ -163,7 +163,8 @@ impl RegistryCas {
             let path = entry.place.trim_start_matches("ConfigMap ");
             let (namespace, name) = path.split_once('/').unwrap_or((MANAGED_NAMESPACE, path));
             let object = ("ConfigMap", namespace, name);
-            self.events.publish(EventType::Warning, "refused", object, &entry.to_string()).await;
+            let reason = entry.reason.word();
+            self.events.publish(EventType::Warning, reason, object, &entry.to_string()).await;
         }
         for entry in self.told.difference(&refused) {
             tracing::info!(place = entry.place, key = entry.key, "in order again");

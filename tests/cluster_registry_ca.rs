@@ -1,0 +1,302 @@
+//! A registry's CA on its whole way: from the administrator's config map, merged by the controller,
+//! into the configs that the server serves, and onto a machine that the real Ignition boots.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::cluster::{Cluster, MANAGED, NAMESPACE};
+use support::contract::config;
+use support::machine::Machine;
+use support::pair::Pair;
+use support::server::{Server, binary};
+use support::{in_repository, wait_for};
+use tempfile::TempDir;
+
+const SOON: Duration = Duration::from_secs(1);
+const ADMINISTRATORS: &str = "/api/v1/namespaces/openshift-config/configmaps";
+const IMAGES: &str = "/apis/config.openshift.io/v1/images";
+const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
+const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+
+fn managed() -> String {
+    format!("/api/v1/namespaces/{MANAGED}/configmaps")
+}
+
+fn merged() -> String {
+    format!("{}/merged-trusted-image-registry-ca", managed())
+}
+
+/// A cluster with a controller and a server in it.
+struct Site {
+    cluster: Cluster,
+    server: Server,
+    pair: Pair,
+    controller: Child,
+    folder: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let cluster = Cluster::openshift();
+        for namespace in ["openshift-config", "openshift-machine-api"] {
+            cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
+        }
+        if cluster.get(IMAGES).is_none() {
+            define_images(&cluster);
+        }
+        cluster.create(
+            IMAGES,
+            &json!({
+                "apiVersion": "config.openshift.io/v1", "kind": "Image",
+                "metadata": {"name": "cluster"}, "spec": {},
+            }),
+        );
+        cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
+        let rendered = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": "rendered"},
+            "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+        });
+        cluster.create(CONFIGS, &rendered);
+        // Nothing rolls out in a paused pool; its new machines get the CAs all the same.
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "worker"}, "spec": {"paused": true},
+        });
+        cluster.create(POOLS, &pool);
+        let status = json!({"status": {"configuration": {"name": "rendered"}}});
+        cluster.patch(&format!("{POOLS}/worker/status"), &status);
+
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let pair = Pair::make(folder.path(), "localhost");
+        let token = folder.path().join("token");
+        fs::create_dir(&token).expect("a new folder");
+        fs::write(token.join("token"), "abcdef.0123456789abcdef").expect("a write");
+        fs::write(token.join("ca.crt"), "CA").expect("a write");
+        let kubeconfig = cluster.account_kubeconfig(cluster.address());
+        let server = Server::in_cluster(&kubeconfig, &token, &pair, &[]).until_ready();
+        let account = "machine-config-server-controller";
+        let kubeconfig = cluster.kubeconfig_of(account, NAMESPACE, cluster.address());
+        let log = File::create(folder.path().join("log")).expect("a log file");
+        let controller = binary()
+            .arg("controller")
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--host", "localhost", "--metrics-address", "off"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the built binary");
+        let site = Self { cluster, server, pair, controller, folder };
+        wait_for("the merged map", || site.cluster.get(&merged()));
+        site
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).expect("the log")
+    }
+
+    fn map(&self, path: &str, name: &str, data: &Value) {
+        self.cluster.create(path, &json!({"metadata": {"name": name}, "data": data}));
+    }
+
+    /// Which map is the administrator's; an empty name is none.
+    fn refer_to(&self, name: &str) {
+        let spec = json!({"spec": {"additionalTrustedCA": {"name": name}}});
+        self.cluster.patch(&format!("{IMAGES}/cluster"), &spec);
+    }
+
+    fn merged(&self) -> BTreeMap<String, String> {
+        let map = self.cluster.get(&merged()).expect("the merged map");
+        let data = map["data"].as_object().into_iter().flatten();
+        data.map(|(key, value)| (key.clone(), value.as_str().expect("text").to_owned())).collect()
+    }
+
+    /// The CAs in the pool's config, by the host of their folder.
+    fn served(&self) -> BTreeMap<String, String> {
+        let config = config(&self.server.plain(), "worker", "3.4.0").json();
+        let files = config["storage"]["files"].as_array().expect("files");
+        let ca = |file: &Value| {
+            let path = file["path"].as_str()?.strip_prefix("/etc/docker/certs.d/")?;
+            let host = path.strip_suffix("/ca.crt")?.to_owned();
+            let bytes = support::resource::bytes(&file["contents"])?;
+            Some((host, String::from_utf8(bytes).expect("PEM")))
+        };
+        files.iter().filter_map(ca).collect()
+    }
+
+    /// Waits until the merged map and the served configs hold these, by keys of a config map.
+    fn in_step(&self, expected: &[(&str, &str)]) {
+        let changed = Instant::now();
+        let map: BTreeMap<String, String> =
+            expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        wait_for("the merged map", || (self.merged() == map).then_some(()));
+        let took = changed.elapsed();
+        assert!(took < SOON, "merged after {took:?}");
+        let files = map.into_iter().map(|(key, value)| (key.replace("..", ":"), value)).collect();
+        wait_for("the served CAs", || (self.served() == files).then_some(()));
+        let took = changed.elapsed();
+        assert!(took < SOON, "served after {took:?}");
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing left to do.
+        let _ = self.controller.kill();
+        let _ = self.controller.wait();
+        if std::thread::panicking() {
+            eprintln!("the controller's log:\n{}", self.log());
+        }
+    }
+}
+
+/// A definition of images that takes any, where OpenShift's own is not at hand.
+fn define_images(cluster: &Cluster) {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "images.config.openshift.io"},
+        "spec": {
+            "group": "config.openshift.io",
+            "scope": "Cluster",
+            "names": {"kind": "Image", "plural": "images", "singular": "image"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    });
+    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition);
+    wait_for("the new kind", || cluster.get(IMAGES));
+}
+
+fn pem(name: &str) -> String {
+    fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
+}
+
+#[test]
+fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
+    let site = Site::new();
+    let (main, mirror, next) = (pem("main"), pem("mirror"), pem("mirror-next"));
+    let uid = || site.cluster.get(&merged()).expect("the map")["metadata"]["uid"].clone();
+    let first_uid = uid();
+    site.in_step(&[]);
+
+    // Added: a map and the reference to it.
+    let data = json!({"registry.example.com": main, "mirror.example.com..5000": mirror});
+    site.map(ADMINISTRATORS, "registry-cas", &data);
+    site.refer_to("registry-cas");
+    let both = [("registry.example.com", &main[..]), ("mirror.example.com..5000", &mirror)];
+    site.in_step(&both);
+
+    // A machine that boots now has both.
+    let authority = percent_encoding::percent_encode(
+        site.pair.pem.as_bytes(),
+        percent_encoding::NON_ALPHANUMERIC,
+    );
+    let source = format!("https://localhost:{}/config/worker", site.server.secure().port());
+    let pointer = json!({"ignition": {
+        "version": "3.1.0",
+        "config": {"merge": [{"source": source}]},
+        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{authority}")}]}},
+    }});
+    let machine = Machine::new();
+    machine.boot(&pointer.to_string());
+    for (host, pem) in [("registry.example.com", &main), ("mirror.example.com:5000", &mirror)] {
+        let path = machine.root().join(format!("etc/docker/certs.d/{host}/ca.crt"));
+        assert_eq!(&fs::read_to_string(path).expect("the CA"), pem);
+    }
+
+    // Nothing is written when nothing changes.
+    let version =
+        || site.cluster.get(&merged()).expect("the map")["metadata"]["resourceVersion"].clone();
+    let before = version();
+    let label = json!({"metadata": {"labels": {"seen": "x"}}});
+    site.cluster.patch(&format!("{ADMINISTRATORS}/registry-cas"), &label);
+    site.map(&managed(), "image-registry-ca", &json!({"registry.example.com": next}));
+    site.map(ADMINISTRATORS, "unrelated", &json!({"a.example.com": main}));
+    // The administrator's entry goes before the operator's, so that this changes nothing either;
+    // the operator's next entry shows that all of it was seen.
+    let operators = format!("{}/image-registry-ca", managed());
+    site.cluster.patch(&operators, &json!({"data": {"own.svc..5000": next}}));
+    let three = [&both[..], &[("own.svc..5000", &next)]].concat();
+    site.in_step(&three);
+    assert_ne!(version(), before);
+
+    // Replaced, with both certificates for a while.
+    let two = format!("# old\n{mirror}# new\n{next}");
+    let replaced = json!({"data": {"mirror.example.com..5000": two}});
+    site.cluster.patch(&format!("{ADMINISTRATORS}/registry-cas"), &replaced);
+    site.in_step(&[both[0], ("mirror.example.com..5000", &two), three[2]]);
+
+    // Removed: one key; the map is renamed; the operator's map goes.
+    let removed = json!({"data": {"mirror.example.com..5000": null}});
+    site.cluster.patch(&format!("{ADMINISTRATORS}/registry-cas"), &removed);
+    site.in_step(&[both[0], three[2]]);
+    site.map(ADMINISTRATORS, "renamed", &json!({"other.example.com": next}));
+    site.refer_to("renamed");
+    site.in_step(&[("other.example.com", &next), ("registry.example.com", &next), three[2]]);
+    site.cluster.delete(&operators);
+    site.in_step(&[("other.example.com", &next)]);
+
+    // A map that is missing takes nothing away; naming none does.
+    site.cluster.delete(&format!("{ADMINISTRATORS}/renamed"));
+    wait_for("the missing map to be told", || {
+        site.log().contains("ConfigMap openshift-config/renamed").then_some(())
+    });
+    site.in_step(&[("other.example.com", &next)]);
+    site.refer_to("");
+    site.in_step(&[]);
+    assert_eq!(uid(), first_uid, "the map was the same all the time");
+}
+
+#[test]
+fn every_bad_entry_is_refused_alone() {
+    let site = Site::new();
+    let main = pem("main");
+    let data = json!({
+        "good.example.com": main,
+        "no-certificate.example.com": "nothing",
+        "port.example.com..99999": main,
+        "bad_..host..name": main,
+        "good.example.com.": main,
+        "GOOD.example.com": main,
+    });
+    site.map(ADMINISTRATORS, "registry-cas", &data);
+    site.refer_to("registry-cas");
+    site.in_step(&[("good.example.com", &main)]);
+    wait_for("the refusals to be told", || {
+        let log = site.log();
+        let refused = log.lines().filter(|line| line.contains("a registry's CA is refused"));
+        (refused.count() == 5).then_some(())
+    });
+    let log = site.log();
+    for key in ["no-certificate.example.com", "port.example.com..99999", "bad_..host..name"] {
+        assert!(log.contains(key), "{key}: {log}");
+    }
+    let events = || site.cluster.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
+    wait_for("an event", || events().contains("holds no certificate in PEM").then_some(()));
+}
+
+#[test]
+fn five_hundred_registries_are_merged_and_served() {
+    let site = Site::new();
+    let main = pem("main");
+    let names: Vec<String> = (0..500).map(|n| format!("registry-{n}.example.com..5000")).collect();
+    let data: BTreeMap<&str, &str> = names.iter().map(|name| (&name[..], &main[..])).collect();
+    site.map(ADMINISTRATORS, "registry-cas", &json!(data));
+    site.refer_to("registry-cas");
+    let expected: Vec<(&str, &str)> = data.into_iter().collect();
+    site.in_step(&expected);
+    site.refer_to("");
+    site.in_step(&[]);
+}
