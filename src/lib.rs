@@ -13,9 +13,11 @@
 //! bytes behind an atomically swapped pointer, and [`server`] sends them: nothing on a request's
 //! path reads a file, parses YAML or converts a config.
 //!
+//! On running nodes, [`node_ca`] keeps the files of the registries' certificate authorities.
+//!
 //! Beside that flow, [`pki`] decides about and issues the server's own certificates, [`store`]
 //! writes files whole or not at all, [`telemetry`] logs and counts, [`status`] has what readiness
-//! tells beside the answers, and [`cli`] puts it all
+//! tells beside the answers, [`kube_client`] finds the API server, and [`cli`] puts it all
 //! together. The clock, randomness and the environment are read there and in [`source`] only, and
 //! passed on as arguments.
 #![forbid(unsafe_code)]

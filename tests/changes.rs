@@ -314,3 +314,84 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
     });
     assert!(changed.elapsed() < SOON);
 }
+
+#[test]
+fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = folder.path();
+    let [main, mirror] = ["main", "mirror"].map(|name| {
+        let path = support::in_repository(&format!("certs/registry-{name}.crt"));
+        fs::read_to_string(path).expect("a CA")
+    });
+    let map = |namespace: &str, name: &str, data: &Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": namespace, "name": name}, "data": data,
+        })
+        .to_string()
+    };
+    let administrators = |name: &str, data: &Value| map("openshift-config", name, data);
+    let image = |name: &str| {
+        json!({
+            "apiVersion": "config.openshift.io/v1", "kind": "Image",
+            "metadata": {"name": "cluster"}, "spec": {"additionalTrustedCA": {"name": name}},
+        })
+        .to_string()
+    };
+    write(at, "pool.json", &pool("worker", "rendered-1"));
+    write(at, "config.json", &machine_config("rendered-1", "one"));
+    write(at, "image.json", &image("registry-ca"));
+    let ours = json!({
+        "registry.example.com": main, "registry-with-port.example.com..5000": main, "bad": "x",
+    });
+    write(at, "ours.json", &administrators("registry-ca", &ours));
+    let internal = "image-registry.openshift-image-registry.svc";
+    let theirs = json!({
+        format!("{internal}..5000"): mirror, format!("{internal}.cluster.local..5000"): mirror,
+    });
+    write(at, "theirs.json", &map("openshift-config-managed", "image-registry-ca", &theirs));
+    let server = Server::serve_when_up(at, &[]);
+    let soon = |expected: &[&str]| {
+        let changed = Instant::now();
+        wait_for(&format!("{expected:?}"), || (registries(&server) == expected).then_some(()));
+        assert!(changed.elapsed() < SOON, "{expected:?} after {:?}", changed.elapsed());
+    };
+    let internal = [format!("{internal}.cluster.local:5000"), format!("{internal}:5000")];
+    let internal: Vec<&str> = internal.iter().map(String::as_str).collect();
+    let both = ["registry-with-port.example.com:5000", "registry.example.com"];
+    soon(&[&internal[..], &both].concat());
+    let text = String::from_utf8(server.plain().get("/readyz").body).expect("text");
+    assert_eq!(
+        text.trim_end(),
+        "ConfigMap openshift-config/registry-ca: key \"bad\" holds no certificate in PEM"
+    );
+
+    // Added and removed; renamed with its reference; gone while it is named; no longer named.
+    write(at, "ours.json", &administrators("registry-ca", &json!({"added": main})));
+    soon(&[&["added"], &internal[..]].concat());
+    write(at, "next.json", &administrators("next", &json!({"next": main})));
+    write(at, "image.json", &image("next"));
+    soon(&[&internal[..], &["next"]].concat());
+    fs::remove_file(at.join("next.json")).expect("a removal");
+    wait_for("the missing map to be named", || {
+        let text = String::from_utf8(server.plain().get("/readyz").body).expect("text");
+        text.contains("Image cluster: ConfigMap openshift-config/next is named").then_some(())
+    });
+    assert_eq!(registries(&server), [&internal[..], &["next"]].concat());
+    fs::remove_file(at.join("theirs.json")).expect("a removal");
+    write(at, "image.json", &image(""));
+    soon(&[]);
+}
+
+/// The registries whose authorities a machine of pool `worker` gets.
+fn registries(server: &Server) -> Vec<String> {
+    let config = config(&server.plain(), "worker", "3.4.0").json();
+    let files = config["storage"]["files"].as_array().expect("files");
+    let paths = files.iter().map(|file| file["path"].as_str().expect("a path"));
+    let host = |path: &str| {
+        Some(path.strip_prefix("/etc/docker/certs.d/")?.strip_suffix("/ca.crt")?.to_owned())
+    };
+    let mut hosts: Vec<String> = paths.filter_map(host).collect();
+    hosts.sort();
+    hosts
+}

@@ -292,8 +292,9 @@ fn a_directory_goes_by_the_same_rules() {
     let before = merged(&json!({"stale": pem(2)}));
     let elsewhere = map("default", MERGED_MAP, &json!({"c": pem(3)}), &json!({}));
     let all = [&elsewhere, &before, &mine, &theirs];
+    let before_that = read(&merged(&json!({"read-before": pem(3)}))).good;
     let hosts = |maps: &[&ConfigMap], image: Option<&ImageConfig>| {
-        let (authorities, problems) = collect(maps, image);
+        let (authorities, problems) = collect(maps, image, &before_that);
         let hosts: Vec<String> = authorities.keys().map(|h| h.as_str().to_owned()).collect();
         (hosts.join(" "), problems.len())
     };
@@ -301,7 +302,10 @@ fn a_directory_goes_by_the_same_rules() {
     assert_eq!(hosts(&all, None), ("a b".to_owned(), 0));
     assert_eq!(hosts(&[&before], None), ("stale".to_owned(), 0));
     assert_eq!(hosts(&[&before], Some(&image("mine"))), ("stale".to_owned(), 0));
-    assert_eq!(hosts(&[], Some(&image("mine"))), (String::new(), 1));
+    // What a server has read before is what was good last where no map says so.
+    assert_eq!(hosts(&[], Some(&image("mine"))), ("read-before".to_owned(), 1));
+    assert_eq!(hosts(&[&theirs], Some(&image("mine"))), ("a b read-before".to_owned(), 1));
+    assert_eq!(hosts(&[], None), (String::new(), 0));
     assert_eq!(hosts(&[&elsewhere], None), (String::new(), 0));
 }
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::entries::{self, Authorities, Entries, Reason, Refused};
+use super::entries::{self, Authorities, Reason, Refused};
 use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
 use crate::objects::{ConfigMap, ImageConfig};
 
@@ -123,6 +123,20 @@ type Candidates = BTreeMap<String, Candidate>;
 /// Applied, a plan leads to a state in which nothing has to be written.
 #[must_use]
 pub fn plan(observed: Observed<'_>) -> Plan {
+    let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
+    let Merge { authorities, refused, missing } = merge(observed, last_good);
+    let write = write(&authorities, observed.merged);
+    Plan { authorities, write, refused, missing: missing.map(str::to_owned) }
+}
+
+struct Merge<'a> {
+    authorities: Authorities,
+    refused: Vec<Refused>,
+    missing: Option<&'a str>,
+}
+
+/// Merges the administrator's and the operator's entries over what was good last.
+fn merge(observed: Observed<'_>, last_good: Authorities) -> Merge<'_> {
     let Observed { administrators, operators, merged } = observed;
     let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
     let (administrators, missing) = match administrators {
@@ -132,7 +146,7 @@ pub fn plan(observed: Observed<'_>) -> Plan {
     };
     let operators_entries = read(operators);
     let administrators_entries = read(administrators);
-    let last_good = by_identity(read(merged).good, Source::Merged);
+    let last_good = by_identity(last_good, Source::Merged);
 
     let mut candidates = by_identity(operators_entries.good, Source::Operators);
     candidates.extend(by_identity(administrators_entries.good, Source::Administrators));
@@ -145,20 +159,22 @@ pub fn plan(observed: Observed<'_>) -> Plan {
     }
 
     let mut refused = [operators_entries.refused, administrators_entries.refused].concat();
-    let places = |source| match source {
-        Source::Operators => operators.map(entries::place),
-        Source::Administrators => administrators.map(entries::place),
-        Source::Merged => merged.map(entries::place),
+    let place = |source| {
+        let map = match source {
+            Source::Operators => operators,
+            Source::Administrators => administrators,
+            Source::Merged => merged,
+        };
+        map.map(entries::place).unwrap_or_default()
     };
     let (authorities, too_large) = fit(&candidates, &last_good);
     refused.extend(too_large.into_iter().map(|(source, host)| Refused {
-        place: places(source).unwrap_or_default(),
+        place: place(source),
         key: host.config_map_key(),
         reason: Reason::TooLarge,
     }));
     refused.sort();
-    let write = write(&authorities, merged);
-    Plan { authorities, write, refused, missing: missing.map(str::to_owned) }
+    Merge { authorities, refused, missing }
 }
 
 fn by_identity(authorities: Authorities, source: Source) -> Candidates {
@@ -220,12 +236,13 @@ fn write(authorities: &Authorities, merged: Option<&ConfigMap>) -> Write {
 /// What the config maps of a directory come to, by the rules of a cluster, and what is wrong with
 /// them, as place and reason.
 ///
-/// A directory has nobody who would merge: where the merged config map is there alone, it is what
-/// counts.
+/// A directory has nobody who would write the merged config map: where it is there alone, it is
+/// what counts, and where it is not there, `before` is what was good last.
 #[must_use]
 pub fn collect(
     config_maps: &[&ConfigMap],
     image: Option<&ImageConfig>,
+    before: &Authorities,
 ) -> (Authorities, Vec<(String, String)>) {
     let find = |namespace: &str, name: &str| {
         config_maps
@@ -236,20 +253,25 @@ pub fn collect(
     let administrators = Administrators::of(image, |name| find(ADMINISTRATOR_NAMESPACE, name));
     let operators = find(super::MANAGED_NAMESPACE, super::OPERATOR_MAP);
     let merged = find(super::MANAGED_NAMESPACE, super::MERGED_MAP);
-    let told = |refused: Vec<Refused>| {
-        refused.into_iter().map(|r| (r.place.clone(), r.to_string())).collect::<Vec<_>>()
+    let entries = merged.map(entries::read);
+    let told = |refused: &[Refused]| -> Vec<_> {
+        refused.iter().map(|refused| (refused.place.clone(), refused.to_string())).collect()
     };
-    if let (Administrators::Unnamed, None, Some(merged)) = (administrators, operators, merged) {
-        let Entries { good, refused, .. } = entries::read(merged);
-        return (good, told(refused));
+    if let (Administrators::Unnamed, None, Some(entries)) = (administrators, operators, &entries) {
+        return (entries.or_last_good(before), told(&entries.refused));
     }
-    let plan = plan(Observed { administrators, operators, merged });
-    let mut problems = told(plan.refused);
-    if let (Some(name), None) = (plan.missing, merged) {
+    let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
+    let observed = Observed { administrators, operators, merged };
+    let Merge { authorities, refused, missing } = merge(observed, last_good);
+    let mut problems = told(&refused);
+    if let (Some(name), None) = (missing, merged) {
         problems.push((
             "Image cluster".to_owned(),
-            format!("ConfigMap {ADMINISTRATOR_NAMESPACE}/{name} is named, and is not there"),
+            format!(
+                "ConfigMap {ADMINISTRATOR_NAMESPACE}/{name} is named, and is not there; \
+                 what it held last is kept"
+            ),
         ));
     }
-    (plan.authorities, problems)
+    (authorities, problems)
 }

@@ -174,7 +174,8 @@ impl Directory {
                 object => layering.add(object),
             }
         }
-        let (authorities, refused) = registry_ca::collect(&config_maps, image);
+        let (authorities, refused) =
+            registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
         shared.registry_cas = authorities;
         problems.extend(refused.into_iter().map(|(place, reason)| Problem {
             place,

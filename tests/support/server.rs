@@ -25,12 +25,17 @@ pub(crate) struct Server {
 impl Server {
     /// `serve` on a folder of manifests, with certificates of its own. Returns once it is ready.
     pub(crate) fn serve(manifests: &Path, flags: &[&str]) -> Self {
+        Self::serve_when_up(manifests, flags).until_ready()
+    }
+
+    /// The same, for manifests that are not all in order. Returns once it answers.
+    pub(crate) fn serve_when_up(manifests: &Path, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = binary();
         command.arg("serve").arg(manifests);
         command.arg("--state-dir").arg(folder.path().join("state"));
         command.args(["--host", "localhost"]).args(flags);
-        Self::start(command, folder).until_ready()
+        Self::start(command, folder)
     }
 
     /// `serve` with certificates that are kept elsewhere. Returns once it is ready.
