@@ -873,7 +873,7 @@ fn what_is_to_be_deployed_is_taken_by_the_api_server() {
 
 #[test]
 fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
-    const BOOTS: u32 = 300;
+    const BOOTS: u32 = 600;
     let site = Site::new();
     let config = machine_config("rendered-1", "one", 170);
     site.cluster.create(CONFIGS, &config);
@@ -892,20 +892,20 @@ fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
     let from_directory = Server::serve(manifests.path(), &[]);
     let ca = from_directory.ca();
     let sides = [(&from_cluster, site.pair.pem.as_bytes()), (&from_directory, &ca[..])];
-    let mut used = [0; 2];
-    // By turns, so that whatever else the machine does falls on both.
-    for _ in 0..4 {
-        for ((server, authority), used) in sides.iter().zip(&mut used) {
+    let mut least = [u64::MAX; 2];
+    // By turns, and the least of each: whatever else the machine does only adds.
+    for _ in 0..5 {
+        for ((server, authority), least) in sides.iter().zip(&mut least) {
             let client = Client::tls(server.secure(), authority);
             let before = server.cpu_ticks();
             for _ in 0..BOOTS {
                 assert_eq!(support::contract::config(&client, "worker", "3.4.0").status, 200);
             }
-            *used += server.cpu_ticks() - before;
+            *least = (*least).min(server.cpu_ticks() - before);
         }
     }
-    let [cluster, directory] = used;
+    let [cluster, directory] = least;
     println!("{cluster} ticks from the cluster, {directory} from the directory");
-    // A tenth and a tick a round is what such a measurement is good for.
-    assert!(cluster <= directory + directory / 10 + 4, "{cluster} ticks against {directory}");
+    // A tenth, and a tick at either end, is what such a measurement is good for.
+    assert!(cluster <= directory + directory / 10 + 2, "{cluster} ticks against {directory}");
 }

@@ -47,9 +47,6 @@ impl Site {
         for namespace in ["openshift-config", "openshift-machine-api"] {
             cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
         }
-        if cluster.get(IMAGES).is_none() {
-            define_images(&cluster);
-        }
         cluster.create(
             IMAGES,
             &json!({
@@ -156,27 +153,6 @@ impl Drop for Site {
             eprintln!("the controller's log:\n{}", self.log());
         }
     }
-}
-
-/// A definition of images that takes any, where OpenShift's own is not at hand.
-fn define_images(cluster: &Cluster) {
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "images.config.openshift.io"},
-        "spec": {
-            "group": "config.openshift.io",
-            "scope": "Cluster",
-            "names": {"kind": "Image", "plural": "images", "singular": "image"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": schema},
-            }],
-        },
-    });
-    cluster.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition);
-    wait_for("the new kind", || cluster.get(IMAGES));
 }
 
 fn pem(name: &str) -> String {
