@@ -6,6 +6,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +22,7 @@ use support::http::Client;
 use support::in_repository;
 use support::machine::Machine;
 use support::pair::Pair;
-use support::server::{Server, binary};
+use support::server::{Server, binary, free_ports};
 use support::wait_for;
 use tempfile::TempDir;
 
@@ -145,28 +146,36 @@ impl Site {
 struct Controller {
     child: Child,
     log: PathBuf,
+    metrics: SocketAddr,
 }
 
 impl Controller {
     fn start(kubeconfig: &Path, folder: &Path, flags: &[&str]) -> Self {
         let log = tempfile::NamedTempFile::new_in(folder).expect("a log file");
         let (file, log) = log.keep().expect("a log file that stays");
+        let [metrics] = free_ports();
         let child = binary()
             .arg("controller")
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(["--host", "localhost", "--metrics-address", "off"])
+            .args(["--host", "localhost", "--metrics-address", &metrics.to_string()])
             .args(flags)
             .stdin(Stdio::null())
             .stdout(file.try_clone().expect("a second handle"))
             .stderr(file)
             .spawn()
             .expect("the built binary");
-        Self { child, log }
+        Self { child, log, metrics }
     }
 
     fn log(&self) -> String {
         fs::read_to_string(&self.log).expect("the log")
+    }
+
+    fn metrics(&self) -> String {
+        let client = Client::plain(self.metrics);
+        assert_eq!(client.get("/healthz").status, 200);
+        String::from_utf8(client.get("/metrics").body).expect("text")
     }
 
     fn is_active(&self) -> bool {
@@ -236,7 +245,7 @@ fn trusted(user_data: &[u8]) -> Vec<u8> {
 #[test]
 fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
     let site = Site::new();
-    let _controller = site.start(&[]);
+    let controller = site.start(&[]);
     let managed = site.object(&user_data("worker-user-data-managed"));
     site.settled();
     for (path, kind) in [(authority(), "authority"), (serving(), "serving pair")] {
@@ -263,6 +272,18 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
 
     let (server, _) = server(&site);
     Machine::new().boot(&pointer(&site, &server));
+
+    // Metrics tell the same.
+    let page = controller.metrics();
+    for wanted in [
+        "mcs_rotations_total{what=\"authority\",reason=\"missing\"} 1",
+        "mcs_rotations_total{what=\"serving\",reason=\"missing\"} 1",
+        "mcs_managed_certificate_expiry_timestamp_seconds{what=\"serving\"}",
+        "mcs_pointers{authority=\"machine-config-server-ca@",
+        "mcs_leading 1",
+    ] {
+        assert!(page.contains(wanted), "{wanted} in {page}");
+    }
 
     // A pool that comes gets its own, and events tell what was done.
     site.pool("infra");

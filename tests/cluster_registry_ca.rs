@@ -276,3 +276,69 @@ fn five_hundred_registries_are_merged_and_served() {
     site.refer_to("");
     site.in_step(&[]);
 }
+
+/// Processes that keep a node's folder each. They end with this value.
+struct Nodes {
+    folders: Vec<TempDir>,
+    processes: Vec<Child>,
+}
+
+impl Nodes {
+    fn start(site: &Site, count: usize) -> Self {
+        site.cluster.apply(&["-k", in_repository("deploy/node-ca").to_str().expect("text")]);
+        let namespace = "machine-config-server-node-ca";
+        let kubeconfig = site.cluster.kubeconfig_of("node-ca", namespace, site.cluster.address());
+        let folders: Vec<_> =
+            (0..count).map(|_| tempfile::tempdir().expect("a temporary folder")).collect();
+        let start = |folder: &TempDir| {
+            binary()
+                .args(["node-ca", "--dir"])
+                .arg(folder.path())
+                .arg("--kubeconfig")
+                .arg(&kubeconfig)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("the built binary")
+        };
+        let processes = folders.iter().map(start).collect();
+        Self { folders, processes }
+    }
+
+    fn all_have(&self, host: &str, expected: Option<&str>) -> bool {
+        self.folders.iter().all(|folder| {
+            let found = fs::read_to_string(folder.path().join(host).join("ca.crt")).ok();
+            found.as_deref() == expected
+        })
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            // It may have ended already; then there is nothing left to do.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+#[test]
+fn fifty_nodes_follow_the_administrator_within_two_seconds() {
+    let site = Site::new();
+    let (main, mirror) = (pem("main"), pem("mirror"));
+    site.map(ADMINISTRATORS, "registry-cas", &json!({"first.example.com": main}));
+    site.refer_to("registry-cas");
+    let nodes = Nodes::start(&site, 50);
+    wait_for("all nodes", || nodes.all_have("first.example.com", Some(&main)).then_some(()));
+    let map = format!("{ADMINISTRATORS}/registry-cas");
+    for value in [Some(&main), Some(&mirror), None] {
+        site.cluster.patch(&map, &json!({"data": {"second.example.com": value}}));
+        let changed = Instant::now();
+        let expected = value.map(String::as_str);
+        wait_for("all nodes", || nodes.all_have("second.example.com", expected).then_some(()));
+        let took = changed.elapsed();
+        assert!(took < Duration::from_secs(2), "50 nodes after {took:?}");
+    }
+}

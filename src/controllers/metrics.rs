@@ -26,7 +26,8 @@ struct Rotation {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Trust {
-    state: &'static str,
+    /// The newest authority that a pointer config trusts, by its name.
+    authority: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -39,7 +40,7 @@ struct Refusal {
 pub struct ControllerMetrics {
     expiry: Family<What, Gauge>,
     rotations: Family<Rotation, Counter>,
-    last_rotation: Family<What, Gauge>,
+    last_rotation: Family<Rotation, Gauge>,
     pointers: Family<Trust, Gauge>,
     /// Whether this process is the active one.
     pub leading: Gauge<i64, AtomicI64>,
@@ -76,12 +77,12 @@ impl ControllerMetrics {
         );
         registry.register(
             "last_rotation_timestamp_seconds",
-            "When the last one was made, in seconds since 1970",
+            "When the last one was made for this reason, in seconds since 1970",
             self.last_rotation.clone(),
         );
         registry.register(
             "pointers",
-            "Pointer configs by whether they trust the authorities of the bundle",
+            "Pointer configs by the newest authority that they trust",
             self.pointers.clone(),
         );
         registry.register(
@@ -106,16 +107,16 @@ impl ControllerMetrics {
         );
     }
 
-    pub(super) fn observe(&self, observed: &Observed) {
+    /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
+    pub(super) fn observe(&self, observed: &Observed, newest_trusted: Vec<String>) {
         for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(|pair| leaf(&pair.certificates));
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
             self.expiry.get_or_create(&What { what }).set(end);
         }
-        let stale = observed.pointers.iter().filter(|pointer| pointer.is_stale).count();
-        for (state, count) in [("stale", stale), ("current", observed.pointers.len() - stale)] {
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.pointers.get_or_create(&Trust { state }).set(count);
+        self.pointers.clear();
+        for authority in newest_trusted {
+            self.pointers.get_or_create(&Trust { authority }).inc();
         }
     }
 
@@ -129,6 +130,6 @@ impl ControllerMetrics {
 
     pub(super) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {
         self.rotations.get_or_create(&Rotation { what, reason }).inc();
-        self.last_rotation.get_or_create(&What { what }).set(now.unix_timestamp());
+        self.last_rotation.get_or_create(&Rotation { what, reason }).set(now.unix_timestamp());
     }
 }

@@ -41,7 +41,7 @@ use self::events::Events;
 pub use self::infrastructure::Infrastructure;
 pub use self::metrics::ControllerMetrics;
 pub use self::state::{AUTHORITY, NAMESPACE, Pool, ROTATE, SERVING, State, UserData};
-use self::state::{ROOT, ROOT_NAMESPACE, SERVING_COPY, copy_of};
+use self::state::{ROOT, ROOT_NAMESPACE, SERVING_COPY, copy_of, holds_pair};
 use crate::pki::rotation::{new_authority, new_serving};
 use crate::pki::{Certificate, Host, IssueError, Plan, Policy, Step, plan};
 use crate::user_data::LeftAlone;
@@ -178,7 +178,7 @@ impl Controller {
             let Plan { step, next_look } = plan(&observed, &self.settings.policy, now);
             self.report(&state).await;
             let Some(step) = step else {
-                self.metrics.observe(&observed);
+                self.metrics.observe(&observed, state.newest_trusted());
                 return Ok(next_look);
             };
             match self.carry_out(&step, &state, &refused, now).await {
@@ -274,7 +274,20 @@ impl Controller {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
         let copied = |name: &'static str| api_error(format!("Secret {NAMESPACE}/{name}"));
         let as_secret = |value: Value| serde_json::from_value::<Secret>(value).unwrap_or_default();
+        let remove = async |serving: &Secret| {
+            let params = kube::api::DeleteParams::default().preconditions(Preconditions {
+                uid: serving.metadata.uid.clone(),
+                resource_version: serving.metadata.resource_version.clone(),
+            });
+            secrets.delete(SERVING, &params).await.map(|_| ()).map_err(copied(SERVING))
+        };
         match (&state.serving, &state.serving_copy) {
+            (Some(serving), _) if state.needs_retyping() && !holds_pair(serving) => {
+                tracing::warn!(
+                    "the secret {SERVING} holds no pair, and has another type: made anew"
+                );
+                remove(serving).await?;
+            }
             (Some(serving), None) if state.needs_retyping() => {
                 let copy = as_secret(copy_of(serving, SERVING_COPY));
                 secrets
@@ -284,11 +297,7 @@ impl Controller {
             }
             (Some(serving), Some(copy)) if state.needs_retyping() => {
                 if copy.data == serving.data {
-                    let params = kube::api::DeleteParams::default().preconditions(Preconditions {
-                        uid: serving.metadata.uid.clone(),
-                        resource_version: serving.metadata.resource_version.clone(),
-                    });
-                    secrets.delete(SERVING, &params).await.map_err(copied(SERVING))?;
+                    remove(serving).await?;
                 } else {
                     // Somebody has changed the pair since.
                     self.delete(&secrets, SERVING_COPY).await?;

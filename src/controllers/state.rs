@@ -126,6 +126,17 @@ impl State {
         Certificate::read_all(&text.unwrap_or_default())
     }
 
+    /// For each pointer config that names authorities, the newest of them, by its name.
+    #[must_use]
+    pub fn newest_trusted(&self) -> Vec<String> {
+        let newest = |secret: &Secret| {
+            let trusted = user_data::authorities(data(secret, USER_DATA));
+            let newest = trusted.into_iter().max_by_key(|authority| authority.not_before);
+            newest.map(|authority| authority.common_name)
+        };
+        self.user_data.values().filter_map(newest).collect()
+    }
+
     fn known(&self) -> Vec<Certificate> {
         let text = self.root.as_ref().map(|map| map_text(map, "ca.crt"));
         Certificate::read_all(&text.unwrap_or_default())
@@ -277,6 +288,12 @@ pub(super) fn copy_of(secret: &Secret, name: &str) -> Value {
         "type": TLS_TYPE,
         "data": secret.data,
     })
+}
+
+/// Whether a secret has what the type for serving pairs demands.
+pub(super) fn holds_pair(secret: &Secret) -> bool {
+    let has = |key| secret.data.as_ref().is_some_and(|data| data.contains_key(key));
+    has("tls.crt") && has("tls.key")
 }
 
 fn managed_name(pool: &str) -> String {
