@@ -67,7 +67,6 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let cluster = Cluster::openshift();
-        cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": USER_DATA_NAMESPACE}}));
         cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
         let config = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",

@@ -44,9 +44,6 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let cluster = Cluster::openshift();
-        for namespace in ["openshift-config", "openshift-machine-api"] {
-            cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
-        }
         cluster.create(
             IMAGES,
             &json!({

@@ -77,7 +77,8 @@ impl Cluster {
         let definitions =
             if theirs.exists() { theirs } else { in_repository("deploy/kubernetes/crds") };
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
-        for namespace in [NAMESPACE, "openshift-image-registry", MANAGED] {
+        let others = ["openshift-image-registry", "openshift-config", "openshift-machine-api"];
+        for namespace in others.into_iter().chain([NAMESPACE, MANAGED]) {
             cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
         }
         cluster.apply(&["-k", in_repository("deploy/openshift").to_str().expect("text")]);
