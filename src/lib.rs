@@ -6,20 +6,21 @@
 //!  watches of a cluster ─────┘    (I/O)   (a value)  (pure)   (bytes)  └─ plain :22624 ─┘
 //! ```
 //!
-//! [`source`] reads files or follows a cluster, and publishes one immutable [`source::Inputs`] for each change.
-//! [`render`] is a pure function from the inputs, a pool and an Ignition spec version to JSON; it
-//! builds on [`ignition`], which parses, validates, edits and converts configs, and on [`objects`]
+//! [`source`] reads files or follows a cluster, and publishes one immutable [`source::Inputs`] for
+//! each change. [`render`] is a pure function from the inputs, a pool and an Ignition spec version
+//! to JSON; it builds on [`ignition`], which parses, validates, edits and converts configs, and on [`objects`]
 //! and [`registry_ca`], which know what Kubernetes objects say. [`answers`] keeps the results as
 //! bytes behind an atomically swapped pointer, and [`server`] sends them: nothing on a request's
 //! path reads a file, parses YAML or converts a config.
 //!
-//! On running nodes, [`node_ca`] keeps the files of the registries' certificate authorities.
+//! Beside that flow are the certificates. [`pki`] decides about and issues them, [`user_data`] is
+//! how pointer configs come to trust them, both pure; [`store`] applies what they decide to a
+//! folder, and [`controllers`] to a cluster, with the merging of [`registry_ca`]. On running nodes,
+//! [`node_ca`] keeps the files of the registries' certificate authorities.
 //!
-//! Beside that flow, [`pki`] decides about and issues the server's own certificates, [`store`]
-//! writes files whole or not at all, [`telemetry`] logs and counts, [`status`] has what readiness
-//! tells beside the answers, [`kube_client`] finds the API server, and [`cli`] puts it all
-//! together. The clock, randomness and the environment are read there and in [`source`] only, and
-//! passed on as arguments.
+//! [`telemetry`] logs and counts, [`status`] has what readiness tells beside the answers,
+//! [`kube_client`] finds the API server, and [`cli`] puts it all together. The clock, randomness
+//! and the environment are read at these edges only, and passed on as arguments.
 #![forbid(unsafe_code)]
 
 pub mod answers;
