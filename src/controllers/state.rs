@@ -163,18 +163,22 @@ impl State {
             };
             duties.insert(name.clone(), duty);
         }
-        let Some(host) = self.infrastructure.pointer_host.as_ref().or(self.hosts.first()) else {
-            return duties;
-        };
+        let host = self.infrastructure.pointer_host.as_ref().or(self.hosts.first());
         for pool in &self.pools {
             let name = managed_name(&pool.name);
-            let url = format!("https://{host}:{PORT}/config/{}", pool.name);
+            let url = host.map(|host| format!("https://{host}:{PORT}/config/{}", pool.name));
             let present = secrets.get(&name).map(|s| data(s, USER_DATA)).unwrap_or_default();
-            let assessed = user_data::assess(present, &trusted, &known);
-            let duty = match (user_data::fetches(present, &url), assessed) {
-                (true, Assessment::Current) => UserData::Fine,
-                (true, Assessment::Stale(text)) => UserData::Write(text),
-                _ => UserData::Write(self.pointer(&url)),
+            // Where no name is known here, the one that it has will be right.
+            let is_there = match &url {
+                Some(url) => user_data::fetches(present, url),
+                None => !present.is_empty(),
+            };
+            let duty = match (is_there, user_data::assess(present, &trusted, &known), url) {
+                (true, Assessment::Current, _) => UserData::Fine,
+                (true, Assessment::Stale(text), _) => UserData::Write(text),
+                (_, _, Some(url)) => UserData::Write(self.pointer(&url)),
+                (_, Assessment::LeftAlone(reason), None) if is_there => UserData::LeftAlone(reason),
+                (_, _, None) => continue,
             };
             duties.insert(name, duty);
         }

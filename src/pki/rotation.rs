@@ -371,12 +371,17 @@ fn bundle_pem(certificates: &[Certificate]) -> Vec<u8> {
     certificates.iter().map(Certificate::to_pem).collect::<String>().into()
 }
 
-/// The names given, and every one that a pointer config sends machines to.
+/// The names given, and every one that a pointer config sends machines to; where there are none,
+/// those that the serving certificate has.
 fn wanted_hosts(observed: &Observed) -> Vec<Host> {
     let mut hosts = observed.hosts.clone();
     let used: BTreeSet<_> =
         observed.pointers.iter().flat_map(|p| p.hosts.iter().cloned()).collect();
     hosts.extend(used.into_iter().filter(|host| !observed.hosts.contains(host)));
+    if hosts.is_empty() {
+        let served = observed.serving.as_ref().and_then(leaf);
+        hosts.extend(served.into_iter().flat_map(|leaf| leaf.hosts));
+    }
     hosts
 }
 
