@@ -166,6 +166,9 @@ impl Controller {
             if self.retype(&state).await? {
                 continue;
             }
+            // One that was deleted, or mended by somebody else, has no next try.
+            let duties = state.user_data_duties();
+            self.refused.retain(|name, _| matches!(duties.get(name), Some(UserData::Write(_))));
             let now = Instant::now();
             let refused: BTreeSet<String> = self
                 .refused
@@ -176,7 +179,7 @@ impl Controller {
             let observed = state.observed(&refused);
             let now = OffsetDateTime::now_utc();
             let Plan { step, next_look } = plan(&observed, &self.settings.policy, now);
-            self.report(&state).await;
+            self.report(duties).await;
             let Some(step) = step else {
                 self.metrics.observe(&observed, state.newest_trusted());
                 return Ok(next_look);
@@ -446,9 +449,9 @@ impl Controller {
     }
 
     /// Says once of each secret why it is left alone.
-    async fn report(&mut self, state: &State) {
+    async fn report(&mut self, duties: BTreeMap<String, UserData>) {
         let namespace = self.settings.user_data_namespace.clone();
-        for (name, duty) in state.user_data_duties() {
+        for (name, duty) in duties {
             let UserData::LeftAlone(reason) = duty else {
                 for reason in LeftAlone::ALL {
                     self.reported.remove(&(name.clone(), reason.word()));
@@ -545,7 +548,7 @@ fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
 }
 
-/// The expiry of the certificates in use, for metrics.
+/// The first certificate of a PEM text.
 fn leaf(pem: &[u8]) -> Option<Certificate> {
     Certificate::read_all(pem).into_iter().next()
 }

@@ -59,6 +59,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The least time from one write of the cache to the next.
 const CACHE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Where the cluster is, and what the server itself brings.
 #[derive(Debug)]
 pub struct Settings {
