@@ -18,13 +18,14 @@
 //! folder, and [`controllers`] to a cluster, with the merging of [`registry_ca`]. On running nodes,
 //! [`node_ca`] keeps the files of the registries' certificate authorities.
 //!
-//! [`telemetry`] logs and counts, [`status`] has what readiness tells beside the answers,
+//! [`telemetry`] logs and counts, [`conditions`] has what readiness tells beside the answers,
 //! [`kube_client`] finds the API server, and [`cli`] puts it all together. The clock, randomness
 //! and the environment are read at these edges only, and passed on as arguments.
 #![forbid(unsafe_code)]
 
 pub mod answers;
 pub mod cli;
+pub mod conditions;
 pub mod controllers;
 pub mod ignition;
 pub mod kube_client;
@@ -36,7 +37,6 @@ pub mod registry_ca;
 pub mod render;
 pub mod server;
 pub mod source;
-pub mod status;
 pub mod store;
 pub mod telemetry;
 pub mod user_data;

@@ -44,9 +44,9 @@ impl LeftAlone {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::NoIgnition, Self::NoAuthorities, Self::Foreign];
 
-    /// A word for it.
+    /// How metrics and events name it.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::NoIgnition => "no-ignition",
             Self::NoAuthorities => "no-authorities",

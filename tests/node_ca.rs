@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_ca::{Keeper, Layout, Report};
+use machine_config_server::node_ca::{Layout, Reconciler, Report};
 use machine_config_server::objects::ConfigMap;
 use machine_config_server::registry_ca::{Entries, read};
 use serde_json::{Value, json};
@@ -39,22 +39,22 @@ fn entries(data: &Value) -> Entries {
 /// A folder and who keeps it.
 struct Node {
     folder: TempDir,
-    keeper: Keeper,
+    reconciler: Reconciler,
 }
 
 impl Node {
     fn new(layout: Layout) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let keeper = keeper(&folder.path().join("certs.d"), layout);
-        Self { folder, keeper }
+        let reconciler = reconciler(&folder.path().join("certs.d"), layout);
+        Self { folder, reconciler }
     }
 
     fn certs(&self) -> PathBuf {
         self.folder.path().join("certs.d")
     }
 
-    fn look(&mut self, entries: &Entries) -> Report {
-        self.keeper.look(entries, SystemTime::now())
+    fn reconcile(&mut self, entries: &Entries) -> Report {
+        self.reconciler.reconcile(entries, SystemTime::now())
     }
 
     fn tree(&self) -> Tree {
@@ -70,8 +70,8 @@ impl Node {
     }
 }
 
-fn keeper(folder: &Path, layout: Layout) -> Keeper {
-    Keeper::new(folder.to_owned(), layout, Duration::from_secs(600))
+fn reconciler(folder: &Path, layout: Layout) -> Reconciler {
+    Reconciler::new(folder.to_owned(), layout, Duration::from_secs(600))
 }
 
 fn listed(certs: &Path) -> BTreeSet<String> {
@@ -89,7 +89,7 @@ fn hosts(hosts: &[machine_config_server::registry_ca::RegistryHost]) -> Vec<&str
 fn authorities_are_added_replaced_and_removed() {
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::new(Layout::Crio);
-    let report = node.look(&entries(&json!({"a.example.com..5000": main, "b": main})));
+    let report = node.reconcile(&entries(&json!({"a.example.com..5000": main, "b": main})));
     assert_eq!(hosts(&report.written), ["a.example.com:5000", "b"]);
     assert_eq!(node.read("a.example.com:5000/ca.crt").as_ref(), Some(&main));
     for (path, mode) in [("b", 0o755), ("b/ca.crt", 0o644)] {
@@ -99,15 +99,16 @@ fn authorities_are_added_replaced_and_removed() {
     let inode = |node: &Node, path| fs::metadata(node.certs().join(path)).expect("a node").ino();
     let before = inode(&node, "b/ca.crt");
 
-    let report = node.look(&entries(&json!({"a.example.com..5000": mirror, "b": main, "c": main})));
+    let report =
+        node.reconcile(&entries(&json!({"a.example.com..5000": mirror, "b": main, "c": main})));
     assert_eq!(hosts(&report.written), ["a.example.com:5000", "c"]);
     assert_eq!(node.read("a.example.com:5000/ca.crt").as_ref(), Some(&mirror));
     assert_eq!(inode(&node, "b/ca.crt"), before);
 
-    let report = node.look(&entries(&json!({"b": main})));
+    let report = node.reconcile(&entries(&json!({"b": main})));
     assert_eq!(hosts(&report.removed), ["a.example.com:5000", "c"]);
     assert_eq!(node.tree().keys().collect::<Vec<_>>(), [LIST, "b", "b/ca.crt"]);
-    node.look(&entries(&json!({})));
+    node.reconcile(&entries(&json!({})));
     assert_eq!(node.tree().keys().collect::<Vec<_>>(), [LIST]);
     assert_eq!(node.listed(), BTreeSet::new());
 }
@@ -116,16 +117,16 @@ fn authorities_are_added_replaced_and_removed() {
 fn containerd_gets_its_own_layout() {
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::new(Layout::Containerd);
-    node.look(&entries(&json!({"a.example.com..5000": main})));
+    node.reconcile(&entries(&json!({"a.example.com..5000": main})));
     assert_eq!(
         node.read("a.example.com:5000/hosts.toml").as_deref(),
         Some("server = \"https://a.example.com:5000\"\nca = \"ca.crt\"\n")
     );
     let events = Events::of(&node.certs());
-    node.look(&entries(&json!({"a.example.com..5000": mirror})));
+    node.reconcile(&entries(&json!({"a.example.com..5000": mirror})));
     assert_eq!(node.read("a.example.com:5000/ca.crt"), Some(mirror));
     assert!(!events.drain().iter().any(|event| event.name == "hosts.toml" && event.changes()));
-    node.look(&entries(&json!({})));
+    node.reconcile(&entries(&json!({})));
     assert_eq!(node.tree().keys().collect::<Vec<_>>(), [LIST]);
 }
 
@@ -137,25 +138,25 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
     let foreign = node.certs().join("foreign");
     fs::create_dir_all(&foreign).expect("a folder");
     fs::write(foreign.join("ca.crt"), "theirs").expect("a file");
-    node.look(&entries);
+    node.reconcile(&entries);
     // Nothing is written any more, not even by one that has just been started.
     let before = node.tree();
     let events = Events::of(&node.certs());
-    node.look(&entries);
-    keeper(&node.certs(), Layout::Crio).look(&entries, SystemTime::now());
+    node.reconcile(&entries);
+    reconciler(&node.certs(), Layout::Crio).reconcile(&entries, SystemTime::now());
     let changes: Vec<_> = events.drain().into_iter().filter(Event::changes).collect();
     assert!(changes.is_empty(), "{changes:?}");
     // Once the stamps are old enough to be trusted, nothing is even opened.
     support::wait_for("a look without any event", || {
-        node.look(&entries);
+        node.reconcile(&entries);
         events.drain().is_empty().then_some(())
     });
-    let report = node.look(&entries);
+    let report = node.reconcile(&entries);
     assert_eq!(report.problems.len(), 1, "{report:?}");
     assert!(events.drain().is_empty());
     assert_eq!(tree::differences(&node.tree(), &before), Vec::<String>::new());
     // After a while files are read all the same, and nothing more.
-    node.keeper.look(&entries, SystemTime::now() + Duration::from_secs(601));
+    node.reconciler.reconcile(&entries, SystemTime::now() + Duration::from_secs(601));
     let seen = events.drain();
     assert!(!seen.is_empty() && !seen.iter().any(Event::changes), "{seen:?}");
 }
@@ -164,7 +165,7 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
 fn a_ca_that_stays_is_never_missing_or_half() {
     let (main, mirror) = (pem("main"), format!("{}{}", pem("mirror"), pem("mirror-next")));
     let mut node = Node::new(Layout::Crio);
-    node.look(&entries(&json!({"stays": main, "other": main})));
+    node.reconcile(&entries(&json!({"stays": main, "other": main})));
     let path = node.certs().join("stays/ca.crt");
     let events = Events::changes_of(&node.certs());
     let is_over = AtomicBool::new(false);
@@ -185,7 +186,7 @@ fn a_ca_that_stays_is_never_missing_or_half() {
             } else {
                 json!({"stays": pem, "other": main})
             };
-            node.look(&entries(&data));
+            node.reconcile(&entries(&data));
         }
         is_over.store(true, Ordering::SeqCst);
         assert!(reader.join().expect("the reader") > 0);
@@ -206,7 +207,7 @@ fn drift_of_every_kind_is_repaired() {
     let entries = entries(&data);
     for layout in [Layout::Crio, Layout::Containerd] {
         let mut node = Node::new(layout);
-        node.look(&entries);
+        node.reconcile(&entries);
         let expected = node.tree();
         let elsewhere = node.folder.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("a folder");
@@ -249,10 +250,10 @@ fn drift_of_every_kind_is_repaired() {
         ];
         for (drift, make) in drifts {
             make(&node.certs());
-            node.look(&entries);
+            node.reconcile(&entries);
             let differences = tree::differences(&node.tree(), &expected);
             assert!(differences.is_empty(), "{layout:?}, {drift}: {differences:#?}");
-            assert_eq!(node.look(&entries), Report::default(), "{layout:?}, {drift}");
+            assert_eq!(node.reconcile(&entries), Report::default(), "{layout:?}, {drift}");
         }
         assert_eq!(fs::read_to_string(elsewhere.join("ca.crt")).expect("a file"), "elsewhere");
         assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 1);
@@ -289,7 +290,7 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
         "foreign.example.com": main, "empty": main, "file": main, "link": main,
         "same-and-more": main, "ours": main,
     });
-    let report = node.look(&entries(&wanted));
+    let report = node.reconcile(&entries(&wanted));
     let named: Vec<String> = ["empty", "file", "foreign.example.com", "link"]
         .map(|name| certs.join(name).display().to_string())
         .into();
@@ -297,7 +298,7 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
     assert!(report.problems[&named[0]].starts_with("somebody else made it"), "{report:?}");
     assert_eq!(hosts(&report.written), ["ours"]);
     assert_eq!(node.listed(), ["ours".to_owned()].into());
-    node.look(&entries(&json!({})));
+    node.reconcile(&entries(&json!({})));
     let mut after = node.tree();
     after.remove(LIST);
     assert_eq!(tree::differences(&after, &before), Vec::<String>::new());
@@ -305,12 +306,12 @@ fn what_others_have_made_survives_and_is_reported_where_it_is_in_the_way() {
 
     // Moved away, it makes room.
     fs::remove_dir_all(certs.join("foreign.example.com")).expect("a removal");
-    let report = node.look(&entries(&json!({"foreign.example.com": main})));
+    let report = node.reconcile(&entries(&json!({"foreign.example.com": main})));
     assert_eq!(report.problems.len(), 0);
     assert_eq!(node.read("foreign.example.com/ca.crt"), Some(main.clone()));
     // What others put beside ours stays when ours goes.
     fs::write(certs.join("foreign.example.com/client.cert"), "theirs").expect("a file");
-    node.look(&entries(&json!({})));
+    node.reconcile(&entries(&json!({})));
     assert_eq!(node.read("foreign.example.com/client.cert").as_deref(), Some("theirs"));
     assert_eq!(node.read("foreign.example.com/ca.crt"), None);
     assert_eq!(node.listed(), BTreeSet::new());
@@ -323,22 +324,22 @@ fn what_ignition_wrote_is_kept_from_then_on() {
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("ca.crt"), pem("main")).expect("a file");
     let inode = fs::metadata(folder.join("ca.crt")).expect("a file").ino();
-    let report = node.look(&entries(&json!({"a": pem("main")})));
+    let report = node.reconcile(&entries(&json!({"a": pem("main")})));
     assert_eq!((hosts(&report.adopted), report.written.len()), (vec!["a"], 0));
     assert_eq!(fs::metadata(folder.join("ca.crt")).expect("a file").ino(), inode);
-    node.look(&entries(&json!({"a": pem("mirror")})));
+    node.reconcile(&entries(&json!({"a": pem("mirror")})));
     assert_eq!(node.read("a/ca.crt"), Some(pem("mirror")));
-    node.look(&entries(&json!({})));
+    node.reconcile(&entries(&json!({})));
     assert!(!folder.exists());
 }
 
 #[test]
 fn a_spoilt_entry_leaves_the_file_that_is_there() {
     let mut node = Node::new(Layout::Crio);
-    node.look(&entries(&json!({"a": pem("main"), "b": pem("main")})));
+    node.reconcile(&entries(&json!({"a": pem("main"), "b": pem("main")})));
     let spoilt = entries(&json!({"a": "oops", "b": pem("mirror"), "../x": pem("main")}));
     assert_eq!(spoilt.refused.len(), 2);
-    node.look(&spoilt);
+    node.reconcile(&spoilt);
     assert_eq!(node.read("a/ca.crt"), Some(pem("main")));
     assert_eq!(node.read("b/ca.crt"), Some(pem("mirror")));
     assert_eq!(node.listed(), ["a", "b"].map(str::to_owned).into());
@@ -353,7 +354,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
     for path in ["link", "link/certs.d", "real/../real"] {
         let path = place.path().join(path);
         let entries = entries(&json!({"a": pem("main")}));
-        let report = keeper(&path, Layout::Crio).look(&entries, SystemTime::now());
+        let report = reconciler(&path, Layout::Crio).reconcile(&entries, SystemTime::now());
         assert_eq!(report.problems.keys().collect::<Vec<_>>(), [&path.display().to_string()]);
     }
     assert_eq!(fs::read_dir(place.path().join("real")).expect("a folder").count(), 0);
@@ -363,7 +364,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
     let mut node = Node::new(Layout::Crio);
     fs::create_dir(node.certs()).expect("a folder");
     symlink(&secret, node.certs().join(LIST)).expect("a link");
-    node.look(&entries(&json!({"b": pem("main")})));
+    node.reconcile(&entries(&json!({"b": pem("main")})));
     assert_eq!(fs::read_to_string(&secret).expect("a file"), "{\"registries\": [\"a\"]}");
     assert_eq!(node.listed(), ["b".to_owned()].into());
     // Nor does a list lead out of the folder.
@@ -371,7 +372,7 @@ fn no_symbolic_link_is_followed_on_the_way() {
     fs::create_dir(&victim).expect("a folder");
     fs::write(victim.join("ca.crt"), "theirs").expect("a file");
     fs::write(node.certs().join(LIST), "{\"registries\": [\"../victim\", \"b\"]}").expect("a list");
-    node.look(&entries(&json!({})));
+    node.reconcile(&entries(&json!({})));
     assert!(victim.join("ca.crt").exists());
 }
 
@@ -385,7 +386,7 @@ fn five_hundred_registries_are_in_step_within_two_seconds() {
     let mut node = Node::new(Layout::Containerd);
     for entries in [entries(&data(&main)), entries(&data(&mirror)), entries(&json!({}))] {
         let started = std::time::Instant::now();
-        let report = node.look(&entries);
+        let report = node.reconcile(&entries);
         let took = started.elapsed();
         println!("500 registries took {took:?}");
         assert!(took < Duration::from_secs(2), "{took:?}");
@@ -413,8 +414,8 @@ fn work_until_killed() {
     let Some(folder) = std::env::var_os(TO_BE_KILLED) else { return };
     for number in 0.. {
         // Each time as after a start, so that all of the work is done.
-        let report =
-            keeper(Path::new(&folder), Layout::Containerd).look(&round(number), SystemTime::now());
+        let report = reconciler(Path::new(&folder), Layout::Containerd)
+            .reconcile(&round(number), SystemTime::now());
         assert_eq!(report.problems.len(), 0, "{report:?}");
     }
 }
@@ -432,7 +433,7 @@ impl Drop for Killed {
 #[test]
 fn killed_at_any_point_it_leaves_the_old_or_the_new() {
     let mut node = Node::new(Layout::Containerd);
-    node.look(&round(1));
+    node.reconcile(&round(1));
     let certs = node.certs();
     let possible = [pem("main"), pem("mirror")];
     for kill in 0..120_usize {
@@ -475,8 +476,8 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new() {
         }
         assert!(certs.join("stays:5000").exists(), "{kill}");
         // The next one takes up where it was.
-        let mut next = keeper(&certs, Layout::Containerd);
-        assert_eq!(next.look(&round(4), SystemTime::now()).problems.len(), 0);
+        let mut next = reconciler(&certs, Layout::Containerd);
+        assert_eq!(next.reconcile(&round(4), SystemTime::now()).problems.len(), 0);
         assert_eq!(node.read("stays:5000/ca.crt"), Some(pem("main")), "{kill}");
         let expected = [
             LIST,

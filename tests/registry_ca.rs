@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use machine_config_server::objects::{ConfigMap, ImageConfig};
 use machine_config_server::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, Contents, LARGEST, MANAGED_NAMESPACE, MERGED_MAP,
-    OPERATOR_MAP, Observed, Plan, Reason, RegistryHost, Write, collect, plan, read,
+    MergePlan, OPERATOR_MAP, Reason, RegistryCaMaps, RegistryHost, Write, collect, plan, read,
 };
 use proptest::collection::btree_map;
 use proptest::prelude::*;
@@ -53,17 +53,21 @@ fn found<'a>(
     administrators: &'a ConfigMap,
     operators: Option<&'a ConfigMap>,
     merged: Option<&'a ConfigMap>,
-) -> Plan {
-    plan(Observed { administrators: Administrators::Found(administrators), operators, merged })
+) -> MergePlan {
+    plan(RegistryCaMaps {
+        administrators: Administrators::Found(administrators),
+        operators,
+        merged,
+    })
 }
 
-fn authorities(plan: &Plan) -> Vec<(&str, &str)> {
+fn authorities(plan: &MergePlan) -> Vec<(&str, &str)> {
     let text = |pem| std::str::from_utf8(pem).expect("text");
     plan.authorities.iter().map(|(host, pem)| (host.as_str(), text(pem))).collect()
 }
 
 /// The merged config map once the plan is applied.
-fn applied(plan: &Plan, merged: Option<&ConfigMap>) -> ConfigMap {
+fn applied(plan: &MergePlan, merged: Option<&ConfigMap>) -> ConfigMap {
     match (&plan.write, merged) {
         (Write::Nothing, Some(merged)) => merged.clone(),
         (Write::Create(Contents { data, binary_data }), None)
@@ -74,7 +78,7 @@ fn applied(plan: &Plan, merged: Option<&ConfigMap>) -> ConfigMap {
     }
 }
 
-fn refused(plan: &Plan) -> Vec<String> {
+fn refused(plan: &MergePlan) -> Vec<String> {
     plan.refused.iter().map(|refused| format!("{}: {refused}", refused.place)).collect()
 }
 
@@ -146,8 +150,8 @@ fn nothing_is_written_when_the_values_are_the_same() {
 fn the_map_is_emptied_when_the_last_authority_goes() {
     let merged = merged(&json!({"a": pem(0)}));
     let nothing =
-        Observed { administrators: Administrators::Unnamed, operators: None, merged: None };
-    let plan_of = |merged| plan(Observed { merged, ..nothing });
+        RegistryCaMaps { administrators: Administrators::Unnamed, operators: None, merged: None };
+    let plan_of = |merged| plan(RegistryCaMaps { merged, ..nothing });
     assert_eq!(plan_of(Some(&merged)).write, Write::Update(Contents::default()));
     assert_eq!(plan_of(None).write, Write::Create(Contents::default()));
 }
@@ -177,7 +181,7 @@ fn each_bad_entry_is_refused_by_name_and_all_others_go_on() {
         [("-", pem(2)), ("good", pem(0)), ("port:5000", pem(4)), ("twice", pem(4))]
     );
     let reasons: BTreeMap<&str, &str> =
-        plan.refused.iter().map(|r| (r.key.as_str(), r.reason.word())).collect();
+        plan.refused.iter().map(|r| (r.key.as_str(), r.reason.label())).collect();
     let expected = [
         ("not-pem", "NoCertificate"),
         ("empty", "NoCertificate"),
@@ -223,7 +227,7 @@ fn a_spoilt_entry_leaves_what_was_good_and_a_removed_one_takes_it() {
 fn a_missing_map_keeps_what_was_last_good_and_the_operators_changes_go_on() {
     let before = merged(&json!({"a": pem(0), "internal": pem(1), "bad": "x"}));
     let missing = |operators: Option<&ConfigMap>, merged: Option<&ConfigMap>| {
-        plan(Observed { administrators: Administrators::Missing("mine"), operators, merged })
+        plan(RegistryCaMaps { administrators: Administrators::Missing("mine"), operators, merged })
     };
     let theirs = operators(&json!({"internal": pem(1)}));
     let kept = missing(Some(&theirs), Some(&before));
@@ -236,7 +240,7 @@ fn a_missing_map_keeps_what_was_last_good_and_the_operators_changes_go_on() {
     assert_eq!(authorities(&gone), [("a", pem(0)), ("internal", pem(1))]);
     assert_eq!(authorities(&missing(None, None)), []);
     // No map is named any more.
-    let dropped = plan(Observed {
+    let dropped = plan(RegistryCaMaps {
         administrators: Administrators::Unnamed,
         operators: Some(&theirs),
         merged: Some(&before),
@@ -258,8 +262,9 @@ fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
         "little": pem(4),
     }));
     let internal = operators(&json!({"internal": pem(5)}));
-    let hosts =
-        |plan: &Plan| plan.authorities.keys().map(|h| h.as_str().to_owned()).collect::<Vec<_>>();
+    let hosts = |plan: &MergePlan| {
+        plan.authorities.keys().map(|h| h.as_str().to_owned()).collect::<Vec<_>>()
+    };
     let first = found(&mine, Some(&internal), None);
     assert_eq!(hosts(&first), ["a", "b", "internal", "little"]);
     assert_eq!(
@@ -374,10 +379,10 @@ proptest! {
                 None => Administrators::Unnamed,
             };
             let merged = before.as_ref();
-            let first = plan(Observed { administrators, operators: theirs.as_ref(), merged });
+            let first = plan(RegistryCaMaps { administrators, operators: theirs.as_ref(), merged });
             // What is planned is what is read back, and there is nothing left to do then.
             let after = applied(&first, merged);
-            let again = plan(Observed {
+            let again = plan(RegistryCaMaps {
                 administrators, operators: theirs.as_ref(), merged: Some(&after),
             });
             (first, again, after)

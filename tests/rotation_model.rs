@@ -11,8 +11,8 @@ use machine_config_server::ignition::{SpecVersion, pointer};
 use machine_config_server::pki::issue::{Signer, issue_authority, issue_serving};
 use machine_config_server::pki::rotation::{new_authority, new_serving, renewal};
 use machine_config_server::pki::{
-    Certificate, Host, KeyAlgorithm, Observed, Plan, Pointer, Policy, Reason, Step, StoredPair,
-    plan,
+    Certificate, CertificateState, Host, KeyAlgorithm, Pointer, Policy, Reason, RotationPlan, Step,
+    StoredPair, plan,
 };
 use machine_config_server::user_data::{self, Assessment};
 use rustls::RootCertStore;
@@ -33,7 +33,7 @@ struct Handed {
 
 /// All that is stored, changed one write at a time.
 struct World {
-    observed: Observed,
+    observed: CertificateState,
     pointers: Vec<Vec<u8>>,
     handed: Vec<Handed>,
     now: OffsetDateTime,
@@ -54,7 +54,7 @@ fn key() -> rcgen::KeyPair {
 impl World {
     fn fresh(now: OffsetDateTime) -> Self {
         Self {
-            observed: Observed { hosts: vec![host()], ..Observed::default() },
+            observed: CertificateState { hosts: vec![host()], ..CertificateState::default() },
             pointers: Vec::new(),
             handed: Vec::new(),
             now,
@@ -76,7 +76,7 @@ impl World {
         world.observed.serving = Some(StoredPair {
             certificates: leaf.to_pem().into(),
             key: own.serialize_pem().into(),
-            lineage: Vec::new(),
+            previous: Vec::new(),
         });
         world.pointers = vec![pointer_config(std::slice::from_ref(&root))];
         world.root = Some(root);
@@ -109,9 +109,9 @@ impl World {
     /// One write. Returns the step that asked for it, `None` when all is in order.
     fn write(&mut self) -> Option<Step> {
         self.observe();
-        let Plan { step, next_look } = plan(&self.observed, &self.policy, self.now);
+        let RotationPlan { step, requeue_at } = plan(&self.observed, &self.policy, self.now);
         let Some(step) = step else {
-            assert!(next_look > self.now, "a look that is due at once, with nothing to do");
+            assert!(requeue_at > self.now, "a look that is due at once, with nothing to do");
             return None;
         };
         match &step {
@@ -229,8 +229,8 @@ impl World {
         }
         let chain = self.chain();
         assert!(chain[0].is_valid_at(self.now));
-        let bridged = self.root.as_ref().is_none_or(|root| !chain[0].is_issued_by(root));
-        if bridged {
+        let cross_signed = self.root.as_ref().is_none_or(|root| !chain[0].is_issued_by(root));
+        if cross_signed {
             // Old clients read the first authority of a bundle only.
             assert!(verifies(&chain, &[&bundle[0]], self.now));
         }
@@ -396,7 +396,7 @@ fn each_reason_is_told() {
     world.observed.serving = Some(StoredPair {
         certificates: leaf.to_pem().into(),
         key: own.serialize_pem().into(),
-        lineage: Vec::new(),
+        previous: Vec::new(),
     });
     assert_eq!(reason(&mut world), serving(Reason::Issuer));
     world.observed = settled;
@@ -423,7 +423,7 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
     world.settle();
     assert!(world.chain()[0].is_issued_by(&root), "the old pair stays");
     assert_eq!(world.bundle().len(), 2, "new machines trust both");
-    // Later authorities are bridged among each other, and the old pair still stays.
+    // Later authorities are cross_signed among each other, and the old pair still stays.
     world.observed.authority_asked = true;
     world.settle();
     assert!(world.chain()[0].is_issued_by(&root));

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use clap::Args as ClapArgs;
 
 use super::flags::{PairFiles, ServingFlags, warn_passed_over};
-use super::run::{self, Plan, Source};
+use super::run::{self, ServerSettings, Source};
 use crate::objects::{ApiServer, Object};
 use crate::registry_ca::RegistryHost;
 use crate::server::tls_policy::TlsPolicy;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     })?;
     let from_flags = args.serving.tls_policy()?;
     let profile = args.server_basedir.join("api-server").join("apiserver.yaml");
-    run::run(Plan {
+    run::run(ServerSettings {
         flags: &args.serving,
         source: Source::Directory(Layout::Bootstrap {
             base: args.server_basedir.clone(),

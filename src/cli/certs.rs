@@ -18,7 +18,9 @@ use super::print_line;
 use crate::controllers::{AUTHORITY, Controller, NAMESPACE, ROTATE, SERVING, Settings};
 use crate::kube_client;
 use crate::pki::rotation::renewal;
-use crate::pki::{Certificate, Host, KeyAlgorithm, Observed, Plan, Policy, Step, plan};
+use crate::pki::{
+    Certificate, CertificateState, Host, KeyAlgorithm, Policy, RotationPlan, Step, plan,
+};
 use crate::store::state_folder::{Asked, StateFolder};
 use crate::user_data;
 
@@ -112,7 +114,7 @@ impl Place {
 /// What a place holds.
 struct Seen {
     place: String,
-    observed: Observed,
+    observed: CertificateState,
     pointers: Vec<(String, Vec<u8>)>,
 }
 
@@ -211,11 +213,11 @@ fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> anyh
 
 fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     let Seen { place, observed, .. } = place.see()?;
-    let Plan { step, next_look } = plan(&observed, &Policy::default(), now);
+    let RotationPlan { step, requeue_at } = plan(&observed, &Policy::default(), now);
     let attention = match step {
         None if observed.serving.is_none() => "there is no serving pair".to_owned(),
         None => {
-            print_line(&format!("in order, until {}", date(next_look)));
+            print_line(&format!("in order, until {}", date(requeue_at)));
             return Ok(());
         }
         Some(Step::Authority(reason)) => format!("the certificate authority: {reason}"),

@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 
 use super::flags::PairFiles;
 use super::publish::Publisher;
+use crate::conditions::Status;
 use crate::server::tls::Pair;
 use crate::server::tls_policy::TlsPolicy;
 use crate::source::directory::Directory;
 use crate::source::watch::{Follower, Look, Stop, Waker};
-use crate::status::Status;
 use crate::telemetry::Metrics;
 
 /// A thread that follows files until it is told to stop.
@@ -69,13 +69,13 @@ impl FollowDirectory {
         let scan = match self.directory.scan(SystemTime::now(), being_written) {
             Ok(scan) => scan,
             Err(error) => {
-                if self.status.troubles.set("inputs", Some(error.to_string())) {
+                if self.status.not_ready.set("inputs", Some(error.to_string())) {
                     tracing::error!(%error, "cannot read the inputs; what was read before stays");
                 }
                 return Look::Settled;
             }
         };
-        self.status.troubles.set("inputs", None);
+        self.status.not_ready.set("inputs", None);
         if let Some(inputs) = scan.inputs {
             self.publisher.publish(&inputs);
         }
@@ -100,7 +100,7 @@ impl FollowPair {
                 return Look::Unsettled;
             }
             let reason = self.look().err().map(|error| error.to_string());
-            if self.status.troubles.set("serving pair", reason.clone())
+            if self.status.not_ready.set("serving pair", reason.clone())
                 && let Some(reason) = reason
             {
                 self.metrics.certificate_failures.inc();

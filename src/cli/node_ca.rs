@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::flags::duration;
 use super::follow::Following;
 use crate::kube_client;
-use crate::node_ca::{Keeper, Layout, Report};
+use crate::node_ca::{Layout, Reconciler, Report};
 use crate::objects::ConfigMap;
 use crate::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use crate::source::cluster::follow_registry_cas;
@@ -45,8 +45,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let client = runtime.block_on(kube_client::connect(kubeconfig))?;
 
     let newest = Newest::default();
-    let keeper = Keeper::new(folder.clone(), args.layout, args.resync);
-    let keeping = Keeping { keeper, newest: Arc::clone(&newest), problems: BTreeMap::new() };
+    let reconciler = Reconciler::new(folder.clone(), args.layout, args.resync);
+    let keeping = Keeping { reconciler, newest: Arc::clone(&newest), problems: BTreeMap::new() };
     let (following, ended) =
         Following::start("certs-d", vec![folder.clone()], |follower| keeping.run(follower))?;
     let waker = following.waker();
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Looks after the folder whenever it or the config map changes.
 struct Keeping {
-    keeper: Keeper,
+    reconciler: Reconciler,
     newest: Newest,
     /// What stood in the way at the last look.
     problems: BTreeMap<String, String>,
@@ -97,7 +97,7 @@ impl Keeping {
         follower.follow(|_| {
             let entries = self.newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if let Some(entries) = entries {
-                let report = self.keeper.look(&entries, SystemTime::now());
+                let report = self.reconciler.reconcile(&entries, SystemTime::now());
                 self.tell(report);
             }
             Look::Settled

@@ -16,6 +16,7 @@ use super::flags::{PairFiles, ServingFlags};
 use super::follow::{FollowDirectory, FollowPair, Following, note_pair};
 use super::publish::{OnChange, Ports, Publisher};
 use crate::answers::Answers;
+use crate::conditions::Status;
 use crate::server::listener::any_address;
 use crate::server::routes::Routes;
 use crate::server::tls::Pair;
@@ -24,11 +25,10 @@ use crate::server::{Listener, Serving, metrics_endpoint};
 use crate::source::Inputs;
 use crate::source::cluster::{Cluster, Settings, Surroundings};
 use crate::source::directory::{Directory, Layout};
-use crate::status::Status;
 use crate::telemetry::Metrics;
 
 /// What is to be served, checked.
-pub(super) struct Plan<'a> {
+pub(super) struct ServerSettings<'a> {
     pub(super) flags: &'a ServingFlags,
     pub(super) source: Source,
     pub(super) policy: TlsPolicy,
@@ -44,32 +44,32 @@ pub(super) enum Source {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub(super) fn run(plan: Plan<'_>) -> anyhow::Result<()> {
+pub(super) fn run(settings: ServerSettings<'_>) -> anyhow::Result<()> {
     raise_file_limit();
     let metrics = Arc::new(Metrics::new());
     let status = Status::default();
-    let pair = Pair::read(&plan.pair.cert, &plan.pair.key, &plan.policy)?;
-    let tls = Arc::new(ArcSwapOption::from_pointee(pair.config(&plan.policy)?));
+    let pair = Pair::read(&settings.pair.cert, &settings.pair.key, &settings.policy)?;
+    let tls = Arc::new(ArcSwapOption::from_pointee(pair.config(&settings.policy)?));
     note_pair(&pair, &metrics);
 
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let _entered = runtime.enter();
-    let (listeners, ports) = bind(plan.flags, &tls)?;
-    let metrics_listener = bind_metrics(plan.flags, &runtime, &status);
+    let (listeners, ports) = bind(settings.flags, &tls)?;
+    let metrics_listener = bind_metrics(settings.flags, &runtime, &status);
 
     let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
     let publisher =
-        Publisher::new(Arc::clone(&answers), Arc::clone(&metrics), ports, plan.on_change)?;
-    let sourcing = start_source(plan.source, publisher, &metrics, &status)?;
+        Publisher::new(Arc::clone(&answers), Arc::clone(&metrics), ports, settings.on_change)?;
+    let sourcing = start_source(settings.source, publisher, &metrics, &status)?;
     let routes = Routes { answers, metrics: Arc::clone(&metrics), status: status.clone() };
-    let serving = Serving::new(Arc::new(routes), plan.flags.limits());
+    let serving = Serving::new(Arc::new(routes), settings.flags.limits());
     for listener in listeners {
         serving.listen(listener);
     }
 
     let follow_pair = FollowPair {
-        files: plan.pair,
-        policy: plan.policy,
+        files: settings.pair,
+        policy: settings.policy,
         pair,
         tls,
         metrics: Arc::clone(&metrics),
@@ -143,7 +143,7 @@ fn start_source(
                     token.follow(follower);
                 })?;
             let surroundings =
-                Surroundings { metrics: Arc::clone(metrics), notices: status.notices.clone() };
+                Surroundings { metrics: Arc::clone(metrics), degraded: status.degraded.clone() };
             let publish = move |inputs: &Inputs| publisher.publish(inputs);
             tokio::spawn(async move {
                 tokio::select! {
@@ -201,7 +201,7 @@ fn bind_metrics(flags: &ServingFlags, runtime: &Runtime, status: &Status) -> Opt
         Err(error) => {
             let reason = format!("--metrics-address {address}: {error}");
             tracing::error!(reason, "there are no metrics");
-            status.notices.set("metrics", Some(reason));
+            status.degraded.set("metrics", Some(reason));
             None
         }
     }

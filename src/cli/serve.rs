@@ -11,15 +11,15 @@ use super::certs::{CertificateFlags, log_step};
 use super::flags::{PairFiles, ServingFlags};
 use super::print_line;
 use super::publish::Ports;
-use super::run::{self, Plan, Source};
+use super::run::{self, ServerSettings, Source};
 use crate::pki::{Host, Policy};
 use crate::source::Inputs;
 use crate::source::directory::Layout;
 use crate::store::state_folder::{Asked, StateError, StateFolder};
 
 /// How soon and how late the certificates are looked at again.
-const SHORTEST_LOOK: Duration = Duration::seconds(10);
-const LONGEST_LOOK: Duration = Duration::hours(1);
+const SHORTEST_WAIT: Duration = Duration::seconds(10);
+const LONGEST_WAIT: Duration = Duration::hours(1);
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -44,12 +44,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
     let state = StateFolder::open(&args.state_dir)?;
-    let keeper = Keeper { state: state.clone(), hosts, policy: args.certificates.policy() };
-    let next_look = keeper.look()?;
+    let renewal = Renewal { state: state.clone(), hosts, policy: args.certificates.policy() };
+    let requeue_at = renewal.reconcile()?;
     // It may end at any moment with the process: whatever it does is whole at every step.
     std::thread::Builder::new()
         .name("certificates".to_owned())
-        .spawn(move || keeper.keep(next_look))?;
+        .spawn(move || renewal.keep(requeue_at))?;
 
     let pair = PairFiles { cert: state.serving_path(), key: state.serving_path() };
     let mut announced = false;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             announce(&state, &pointer_host, ports, &written);
         }
     };
-    run::run(Plan {
+    run::run(ServerSettings {
         flags: &args.serving,
         source: Source::Directory(Layout::Tree { root: args.dir.clone() }),
         policy: tls,
@@ -75,33 +75,33 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Keeps the certificates and pointer configs in order while the server runs.
-struct Keeper {
+struct Renewal {
     state: StateFolder,
     hosts: Vec<Host>,
     policy: Policy,
 }
 
-impl Keeper {
+impl Renewal {
     /// Does what is due, and tells when to look again.
-    fn look(&self) -> Result<OffsetDateTime, StateError> {
+    fn reconcile(&self) -> Result<OffsetDateTime, StateError> {
         let generate = &mut || self.policy.algorithm.generate();
         let now = OffsetDateTime::now_utc();
         let done =
             self.state.reconcile(&self.hosts, Asked::default(), &self.policy, now, generate)?;
         done.steps.iter().for_each(log_step);
-        Ok(done.next_look)
+        Ok(done.requeue_at)
     }
 
-    fn keep(&self, mut next_look: OffsetDateTime) {
+    fn keep(&self, mut requeue_at: OffsetDateTime) {
         loop {
             // A clock may be set, a file restored: never trust one wait for years.
-            let wait = (next_look - OffsetDateTime::now_utc()).clamp(SHORTEST_LOOK, LONGEST_LOOK);
+            let wait = (requeue_at - OffsetDateTime::now_utc()).clamp(SHORTEST_WAIT, LONGEST_WAIT);
             std::thread::sleep(wait.unsigned_abs());
-            match self.look() {
-                Ok(time) => next_look = time,
+            match self.reconcile() {
+                Ok(time) => requeue_at = time,
                 Err(error) => {
                     tracing::error!(%error, "the certificates are not in order");
-                    next_look = OffsetDateTime::now_utc();
+                    requeue_at = OffsetDateTime::now_utc();
                 }
             }
         }

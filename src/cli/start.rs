@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use super::flags::{PairFiles, ServingFlags};
-use super::run::{self, Plan, Source};
+use super::run::{self, ServerSettings, Source};
 use crate::source::cluster::Settings;
 
 #[derive(Debug, ClapArgs)]
@@ -33,7 +33,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     args.serving.log_start();
-    run::run(Plan {
+    run::run(ServerSettings {
         flags: &args.serving,
         source: Source::Cluster(Settings {
             // An empty one is none, as it is for the reference.

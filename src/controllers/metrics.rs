@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
 use super::leaf;
-use crate::pki::Observed;
+use crate::pki::CertificateState;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
@@ -46,7 +46,7 @@ pub struct ControllerMetrics {
     pub leading: Gauge<i64, AtomicI64>,
     /// Secrets whose user data was written.
     pub user_data_written: Counter,
-    /// Looks and writes that failed.
+    /// Reconciliations and writes that failed.
     pub failures: Counter,
     refused: Family<Refusal, Gauge>,
 }
@@ -97,7 +97,7 @@ impl ControllerMetrics {
         );
         registry.register(
             "controller_failures",
-            "Looks and writes of the controller that failed",
+            "Reconciliations and writes of the controller that failed",
             self.failures.clone(),
         );
         registry.register(
@@ -108,7 +108,7 @@ impl ControllerMetrics {
     }
 
     /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
-    pub(super) fn observe(&self, observed: &Observed, newest_trusted: Vec<String>) {
+    pub(super) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
         for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(|pair| leaf(&pair.certificates));
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());

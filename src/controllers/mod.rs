@@ -43,7 +43,7 @@ pub use self::metrics::ControllerMetrics;
 pub use self::state::{AUTHORITY, NAMESPACE, Pool, ROTATE, SERVING, State, UserData};
 use self::state::{ROOT, ROOT_NAMESPACE, SERVING_COPY, copy_of, holds_pair};
 use crate::pki::rotation::{new_authority, new_serving};
-use crate::pki::{Certificate, Host, IssueError, Plan, Policy, Step, plan};
+use crate::pki::{Certificate, Host, IssueError, Policy, RotationPlan, Step, plan};
 use crate::user_data::LeftAlone;
 
 /// More steps than any state takes to be in order.
@@ -135,10 +135,10 @@ impl Controller {
         self.watch(&mut watches, &wake);
         let mut wait = FIRST_WAIT;
         loop {
-            let next = match self.look().await {
-                Ok(next_look) => {
+            let next = match self.reconcile().await {
+                Ok(requeue_at) => {
                     wait = FIRST_WAIT;
-                    let due = next_look - OffsetDateTime::now_utc();
+                    let due = requeue_at - OffsetDateTime::now_utc();
                     let due = if due.is_positive() { due.unsigned_abs() } else { FIRST_WAIT };
                     let retry = self.refused.values().map(|(time, _)| *time).min();
                     let by = Instant::now() + due.min(RESYNC);
@@ -160,7 +160,7 @@ impl Controller {
     }
 
     /// Brings everything in order, and tells when to look again.
-    pub async fn look(&mut self) -> Result<OffsetDateTime, ControlError> {
+    pub async fn reconcile(&mut self) -> Result<OffsetDateTime, ControlError> {
         for _ in 0..MOST_STEPS {
             let state = self.observe().await?;
             if self.retype(&state).await? {
@@ -178,11 +178,11 @@ impl Controller {
                 .collect();
             let observed = state.observed(&refused);
             let now = OffsetDateTime::now_utc();
-            let Plan { step, next_look } = plan(&observed, &self.settings.policy, now);
+            let RotationPlan { step, requeue_at } = plan(&observed, &self.settings.policy, now);
             self.report(duties).await;
             let Some(step) = step else {
                 self.metrics.observe(&observed, state.newest_trusted());
-                return Ok(next_look);
+                return Ok(requeue_at);
             };
             match self.carry_out(&step, &state, &refused, now).await {
                 Err(error) if error.is_conflict() => {}
@@ -343,11 +343,11 @@ impl Controller {
                 self.put::<Secret>(NAMESPACE, AUTHORITY, state.authority.is_some(), object).await?;
                 self.tell(
                     AUTHORITY,
-                    reason.word(),
+                    reason.label(),
                     &format!("made a new certificate authority: {reason}"),
                 )
                 .await;
-                self.metrics.rotated("authority", reason.word(), now);
+                self.metrics.rotated("authority", reason.label(), now);
             }
             Step::Bundle(pem) => {
                 let object = state.bundle_map(pem);
@@ -363,11 +363,11 @@ impl Controller {
                     self.put::<Secret>(NAMESPACE, SERVING, state.serving.is_some(), object).await?;
                     self.tell(
                         SERVING,
-                        reason.word(),
+                        reason.label(),
                         &format!("issued a new serving pair: {reason}"),
                     )
                     .await;
-                    self.metrics.rotated("serving", reason.word(), now);
+                    self.metrics.rotated("serving", reason.label(), now);
                 }
             }
         }
@@ -454,11 +454,11 @@ impl Controller {
         for (name, duty) in duties {
             let UserData::LeftAlone(reason) = duty else {
                 for reason in LeftAlone::ALL {
-                    self.reported.remove(&(name.clone(), reason.word()));
+                    self.reported.remove(&(name.clone(), reason.label()));
                 }
                 continue;
             };
-            if self.reported.insert((name.clone(), reason.word())) {
+            if self.reported.insert((name.clone(), reason.label())) {
                 tracing::warn!(secret = name, %reason, "its user data is left alone");
                 let note = format!("the user data is left alone: {reason}");
                 self.events

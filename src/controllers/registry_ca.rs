@@ -20,8 +20,8 @@ use super::{
 };
 use crate::objects::{ConfigMap, ImageConfig};
 use crate::registry_ca::{
-    ADMINISTRATOR_NAMESPACE, Administrators, Contents, MANAGED_NAMESPACE, MERGED_MAP, OPERATOR_MAP,
-    Observed, Plan, Refused, Write, plan,
+    ADMINISTRATOR_NAMESPACE, Administrators, Contents, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
+    OPERATOR_MAP, Refused, RegistryCaMaps, Write, plan,
 };
 
 /// Keeps the merged config map current.
@@ -58,7 +58,7 @@ impl RegistryCas {
         self.watch(&mut watches, &wake);
         let mut wait = FIRST_WAIT;
         loop {
-            let next = match self.look().await {
+            let next = match self.reconcile().await {
                 Ok(()) => {
                     wait = FIRST_WAIT;
                     RESYNC
@@ -80,10 +80,10 @@ impl RegistryCas {
         }
     }
 
-    async fn look(&mut self) -> Result<(), ControlError> {
+    async fn reconcile(&mut self) -> Result<(), ControlError> {
         let maps = self.observe().await?;
         let merged = maps.merged.as_ref().and_then(read);
-        let planned = plan(Observed {
+        let planned = plan(RegistryCaMaps {
             administrators: Administrators::of(maps.image.as_ref(), |_| {
                 maps.administrators.as_ref()
             }),
@@ -117,7 +117,7 @@ impl RegistryCas {
         })
     }
 
-    async fn write(&self, planned: &Plan, merged: Option<Map>) -> Result<(), ControlError> {
+    async fn write(&self, planned: &MergePlan, merged: Option<Map>) -> Result<(), ControlError> {
         let maps: Api<Map> = Api::namespaced(self.client.clone(), MANAGED_NAMESPACE);
         let failed = || api_error(format!("ConfigMap {MANAGED_NAMESPACE}/{MERGED_MAP}"));
         let params = PostParams::default();
@@ -151,11 +151,11 @@ impl RegistryCas {
     }
 
     /// Tells once of each entry that it is refused, and that a map is missing.
-    async fn tell(&mut self, planned: Plan) {
+    async fn tell(&mut self, planned: MergePlan) {
         let refused: BTreeSet<Refused> = planned.refused.into_iter().collect();
         let mut counts: BTreeMap<&'static str, i64> = BTreeMap::new();
         for entry in &refused {
-            *counts.entry(entry.reason.word()).or_default() += 1;
+            *counts.entry(entry.reason.label()).or_default() += 1;
         }
         self.metrics.registry_ca_refused(&counts);
         for entry in refused.difference(&self.told) {
@@ -163,7 +163,7 @@ impl RegistryCas {
             let path = entry.place.trim_start_matches("ConfigMap ");
             let (namespace, name) = path.split_once('/').unwrap_or((MANAGED_NAMESPACE, path));
             let object = ("ConfigMap", namespace, name);
-            let reason = entry.reason.word();
+            let reason = entry.reason.label();
             self.events.publish(EventType::Warning, reason, object, &entry.to_string()).await;
         }
         for entry in self.told.difference(&refused) {

@@ -10,7 +10,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::infrastructure::Infrastructure;
 use crate::ignition::{SpecVersion, pointer};
-use crate::pki::{Certificate, Host, Observed, Pointer, Policy, StoredPair};
+use crate::pki::{Certificate, CertificateState, Host, Pointer, Policy, StoredPair};
 use crate::user_data::{self, Assessment, LeftAlone};
 
 /// The namespace of the certificates.
@@ -36,8 +36,8 @@ pub(super) const MANAGED: &str =
 pub const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 /// The value that was done last.
 const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
-/// Where the authority's forebears are, beside `tls.crt` and `tls.key`.
-const LINEAGE: &str = "lineage.pem";
+/// Where the authority's previous CAs are, beside `tls.crt` and `tls.key`.
+const PREVIOUS: &str = "lineage.pem";
 
 const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
@@ -95,7 +95,7 @@ pub enum UserData {
 impl State {
     /// What the plan depends on. `refused` are secrets whose writing failed a moment ago.
     #[must_use]
-    pub fn observed(&self, refused: &BTreeSet<String>) -> Observed {
+    pub fn observed(&self, refused: &BTreeSet<String>) -> CertificateState {
         let pointers = self.user_data_duties().into_iter().map(|(name, duty)| Pointer {
             is_stale: matches!(duty, UserData::Write(_)),
             is_refused: refused.contains(&name),
@@ -107,7 +107,7 @@ impl State {
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
-        Observed {
+        CertificateState {
             authority: self.authority.as_ref().map(stored_pair),
             bundle: self.bundle.as_ref().map(|map| map_text(map, "ca-bundle.crt")),
             serving: self.serving.as_ref().map(stored_pair),
@@ -206,7 +206,7 @@ impl State {
             policy,
             "CA used to sign the MachineConfigServer TLS certificate",
         );
-        object["data"][LINEAGE] = base64(&pair.lineage);
+        object["data"][PREVIOUS] = base64(&pair.previous);
         object
     }
 
@@ -384,7 +384,7 @@ fn data<'a>(secret: &'a Secret, key: &str) -> &'a [u8] {
 
 fn stored_pair(secret: &Secret) -> StoredPair {
     let bytes = |key| data(secret, key).to_vec();
-    StoredPair { certificates: bytes("tls.crt"), key: bytes("tls.key"), lineage: bytes(LINEAGE) }
+    StoredPair { certificates: bytes("tls.crt"), key: bytes("tls.key"), previous: bytes(PREVIOUS) }
 }
 
 fn map_text(map: &ConfigMap, key: &str) -> Vec<u8> {

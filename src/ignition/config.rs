@@ -3,12 +3,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::conform::conform;
+use super::downgrade::downgrade;
 use super::error::{At, Error};
 use super::fields::{self, Spec};
-use super::fit::fit;
 use super::lift;
 use super::lower;
+use super::normalise::normalise;
 use super::rules;
 use super::spec2;
 use super::spec3::Body;
@@ -37,14 +37,14 @@ impl Config {
         let value: Value = serde_json::from_str(json)?;
         let spec = declared(&value)?;
         if let (2, _) = spec {
-            let value = conform(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
+            let value = normalise(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
             let config: spec2::Body = serde_json::from_value(value)?;
             rules::spec2::check(&config, spec)?;
             let body = lift::to_spec3(config, spec)?;
             rules::check(&body, SpecVersion::V3_0.number())?;
             return Ok(Self { declared: SpecVersion::V2_2, body });
         }
-        let value = conform(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
+        let value = normalise(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
         let mut body: Body = serde_json::from_value(value)?;
         rules::check(&body, spec)?;
         let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
@@ -67,14 +67,14 @@ impl Config {
         if to == SpecVersion::V2_2 {
             // Spec 2.2 knows nothing that 3.0 does not, so what 3.0 refuses is refused by its spec 3 name.
             rules::check(&self.body, SpecVersion::V3_0.number())?;
-            fit_body(&self.body, SpecVersion::V2_2)?;
+            downgrade_body(&self.body, SpecVersion::V2_2)?;
             let config = lower::to_spec2(self.body)?;
             rules::spec2::check(&config, to.number())?;
             return Ok(Lowered(serde_json::to_value(config)?));
         }
         rules::check(&self.body, to.number())?;
         self.body.ignition.version = to.into();
-        Ok(Lowered(fit_body(&self.body, to)?))
+        Ok(Lowered(downgrade_body(&self.body, to)?))
     }
 }
 
@@ -86,9 +86,9 @@ impl Config {
 pub struct Lowered(Value);
 
 /// The body with what `to` knows, an error if that is not all it says.
-fn fit_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
+fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
     let mut value = serde_json::to_value(body)?;
-    fit(&mut value, &fields::spec3::CONFIG, to, &At::ROOT)?;
+    downgrade(&mut value, &fields::spec3::CONFIG, to, &At::ROOT)?;
     Ok(value)
 }
 

@@ -43,7 +43,7 @@ impl Config {
             let at = At::ROOT.field("kernelArguments");
             let path = at.field("shouldNotExist").to_string();
             let (needs, to) = (Some(SpecVersion::V3_3), SpecVersion::V3_2);
-            return Err(Error::NotSayable { path, needs, to });
+            return Err(Error::Unsupported { path, needs, to });
         }
         Ok(std::mem::take(&mut self.body.kernel_arguments).should_exist)
     }

@@ -55,7 +55,7 @@ pub enum Error {
 
     /// The config is valid, but says something that the spec asked for cannot say.
     #[error("{path}: cannot be said in spec {to}{}", needs.map(|spec| format!(", it needs {spec}")).unwrap_or_default())]
-    NotSayable {
+    Unsupported {
         /// The place in the config.
         path: String,
         /// The first spec that can say it, where one can.
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn what_cannot_be_said_names_the_spec_that_can() {
         let error = |needs| {
-            Error::NotSayable { path: "storage.luks".into(), needs, to: SpecVersion::V3_1 }
+            Error::Unsupported { path: "storage.luks".into(), needs, to: SpecVersion::V3_1 }
                 .to_string()
         };
         assert_eq!(

@@ -31,7 +31,7 @@ pub(super) fn settle_special_modes(config: &mut Config, to: SpecVersion) -> Resu
         if to < needs {
             let at = storage.field(kind);
             let path = at.item(i).field("mode").to_string();
-            return Err(Error::NotSayable { path, needs: Some(needs), to });
+            return Err(Error::Unsupported { path, needs: Some(needs), to });
         }
         if to >= SpecVersion::V3_6 && !works {
             *mode &= !SPECIAL_BITS;
@@ -123,7 +123,7 @@ fn refuse_sizes(body: &Body) -> Result<(), Error> {
             let at = disks.item(i);
             let at = at.field("partitions");
             let path = at.item(k).field(field).to_string();
-            return Err(Error::NotSayable {
+            return Err(Error::Unsupported {
                 path,
                 needs: Some(SpecVersion::V3_0),
                 to: SpecVersion::V2_2,

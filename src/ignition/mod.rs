@@ -3,12 +3,12 @@
 //! Everything here is pure. A config flows through like this:
 //!
 //! ```text
-//!  JSON ──conform──> JSON of the declared spec ──> spec3::Body ───────────────┐
-//!         (fields)                             └─> spec2::Body ──rules, lift──┴──rules──> Config
+//!  JSON ──normalise──> JSON of the declared spec ──> spec3::Body ───────────────┐
+//!          (fields)                              └─> spec2::Body ──rules, lift──┴──rules──> Config
 //!
 //!  Config ──edit──> Config ──lower──> rules of the spec asked for
-//!                                     ├─ 3.x: fit (fields) ───────────────┐
-//!                                     └─ 2.2: fit, to_spec2, rules::spec2 ┴──> Lowered ──> JSON
+//!                                     ├─ 3.x: downgrade (fields) ───────────────┐
+//!                                     └─ 2.2: downgrade, to_spec2, rules::spec2 ┴──> Lowered ──> JSON
 //! ```
 //!
 //! - A config is held in the newest spec ([`Config`]), whatever it was written in. Each newer spec 3 only adds, so
@@ -22,14 +22,14 @@
 
 mod accept;
 mod config;
-mod conform;
 pub mod data_url;
+mod downgrade;
 mod edit;
 mod error;
 mod fields;
-mod fit;
 mod lift;
 mod lower;
+mod normalise;
 mod pointer;
 mod rules;
 mod spec2;

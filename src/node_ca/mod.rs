@@ -23,10 +23,10 @@
 
 mod decide;
 mod folder;
-mod keeper;
 mod layout;
 mod list;
+mod reconciler;
 
 pub use decide::{Action, File, Present, decide};
-pub use keeper::{Keeper, Report};
 pub use layout::Layout;
+pub use reconciler::{Reconciler, Report};

@@ -11,4 +11,6 @@ pub mod rotation;
 pub use certificate::Certificate;
 pub use hosts::Host;
 pub use issue::{IssueError, KeyAlgorithm};
-pub use rotation::{Observed, Plan, Pointer, Policy, Reason, Step, StoredPair, plan};
+pub use rotation::{
+    CertificateState, Pointer, Policy, Reason, RotationPlan, Step, StoredPair, plan,
+};

@@ -57,7 +57,7 @@ pub struct StoredPair {
     pub key: Vec<u8>,
     /// For an authority: its name and key as older ones signed them, and the older ones'
     /// certificates and keys.
-    pub lineage: Vec<u8>,
+    pub previous: Vec<u8>,
 }
 
 impl std::fmt::Debug for StoredPair {
@@ -81,7 +81,7 @@ pub struct Pointer {
 
 /// Everything that a plan depends on.
 #[derive(Debug, Clone, Default)]
-pub struct Observed {
+pub struct CertificateState {
     /// The signing authority.
     pub authority: Option<StoredPair>,
     /// The bundle of authorities that pointer configs trust, PEM.
@@ -133,9 +133,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A word for metrics and events.
+    /// How metrics and events name it.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Unreadable => "unreadable",
@@ -165,17 +165,17 @@ pub enum Step {
 
 /// A step, if there is one, and when to look again if nothing else happens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct RotationPlan {
     /// What to do now.
     pub step: Option<Step>,
     /// When something will be due by itself.
-    pub next_look: OffsetDateTime,
+    pub requeue_at: OffsetDateTime,
 }
 
 /// Decides what is to be done at `now`.
 #[must_use]
-pub fn plan(observed: &Observed, policy: &Policy, now: OffsetDateTime) -> Plan {
-    let now_do = |step| Plan { step: Some(step), next_look: now };
+pub fn plan(observed: &CertificateState, policy: &Policy, now: OffsetDateTime) -> RotationPlan {
+    let now_do = |step| RotationPlan { step: Some(step), requeue_at: now };
     let authority = match Authority::read(observed.authority.as_ref()) {
         Ok(authority) => authority,
         Err(reason) => return now_do(Step::Authority(reason)),
@@ -190,13 +190,13 @@ pub fn plan(observed: &Observed, policy: &Policy, now: OffsetDateTime) -> Plan {
     if observed.authority_asked {
         return now_do(Step::Authority(Reason::Asked));
     }
-    let mut next_look = due;
-    let mut look_by = |time: OffsetDateTime| next_look = next_look.min(time);
+    let mut requeue_at = due;
+    let mut requeue_by = |time: OffsetDateTime| requeue_at = requeue_at.min(time);
 
     let bundle = wanted_bundle(observed, &authority, now);
     for certificate in &bundle {
         // Right after its end it has to leave the bundle.
-        look_by(certificate.not_after + Duration::SECOND);
+        requeue_by(certificate.not_after + Duration::SECOND);
     }
     let present = Certificate::read_all(observed.bundle.as_deref().unwrap_or_default());
     let identity = |list: &[Certificate]| -> BTreeSet<Vec<u8>> {
@@ -214,9 +214,9 @@ pub fn plan(observed: &Observed, policy: &Policy, now: OffsetDateTime) -> Plan {
         return now_do(Step::Serving(reason, hosts));
     }
     if let Some(leaf) = observed.serving.as_ref().and_then(leaf) {
-        look_by(renewal(&leaf, policy));
+        requeue_by(renewal(&leaf, policy));
     }
-    Plan { step: None, next_look }
+    RotationPlan { step: None, requeue_at }
 }
 
 /// When a certificate is due: after the time that the policy gives, or after four fifths of its
@@ -230,36 +230,36 @@ pub fn renewal(certificate: &Certificate, policy: &Policy) -> OffsetDateTime {
 /// Makes the authority that [`Step::Authority`] asks for, signed also by the one before where its
 /// key is at hand. `key` is new.
 pub fn new_authority(
-    observed: &Observed,
+    observed: &CertificateState,
     policy: &Policy,
     key: &KeyPair,
     now: OffsetDateTime,
 ) -> Result<StoredPair, IssueError> {
     let certificate = issue_authority(key, policy.validity, now)?;
     let new = Signer { certificate: &certificate, key };
-    let mut lineage = String::new();
+    let mut previous = String::new();
     if let Ok(old) = Authority::read(observed.authority.as_ref()) {
         let older: Vec<_> = old.line().filter(|older| older.certificate.is_valid_at(now)).collect();
-        for Forebear { certificate, key, .. } in &older {
-            lineage += &cross_sign(&new, &Signer { certificate, key }, now)?.to_pem();
+        for PreviousCa { certificate, key, .. } in &older {
+            previous += &cross_sign(&new, &Signer { certificate, key }, now)?.to_pem();
         }
-        for Forebear { certificate, key, link } in &older {
-            lineage += &link.map(Certificate::to_pem).unwrap_or_default();
-            lineage += &certificate.to_pem();
-            lineage += &key.serialize_pem();
+        for PreviousCa { certificate, key, cross_certificate } in &older {
+            previous += &cross_certificate.map(Certificate::to_pem).unwrap_or_default();
+            previous += &certificate.to_pem();
+            previous += &key.serialize_pem();
         }
     }
     Ok(StoredPair {
         certificates: certificate.to_pem().into(),
         key: key.serialize_pem().into(),
-        lineage: lineage.into(),
+        previous: previous.into(),
     })
 }
 
 /// Makes the serving pair that [`Step::Serving`] asks for, `None` if there is no authority to sign
 /// it. `key` is new.
 pub fn new_serving(
-    observed: &Observed,
+    observed: &CertificateState,
     policy: &Policy,
     hosts: &[Host],
     key: &KeyPair,
@@ -268,13 +268,20 @@ pub fn new_serving(
     let Ok(authority) = Authority::read(observed.authority.as_ref()) else { return Ok(None) };
     let leaf = issue_serving(key, hosts, &authority.signer(), policy.validity, now)?;
     let mut certificates = leaf.to_pem();
-    let links = authority.predecessors.iter().filter_map(|(_, _, link)| link.as_ref());
-    let bridges = authority.cross_signed.iter().chain(links);
-    certificates.extend(bridges.filter(|b| b.is_valid_at(now)).map(Certificate::to_pem));
+    let cross_certificates = authority
+        .previous
+        .iter()
+        .filter_map(|(_, _, cross_certificate)| cross_certificate.as_ref());
+    let cross_certificates = authority.cross_signed.iter().chain(cross_certificates);
+    certificates.extend(
+        cross_certificates
+            .filter(|certificate| certificate.is_valid_at(now))
+            .map(Certificate::to_pem),
+    );
     Ok(Some(StoredPair {
         certificates: certificates.into(),
         key: key.serialize_pem().into(),
-        lineage: Vec::new(),
+        previous: Vec::new(),
     }))
 }
 
@@ -286,15 +293,15 @@ struct Authority {
     cross_signed: Vec<Certificate>,
     /// The older authorities, newest first: each one's own certificate, its key, and its name and
     /// key as the one before it signed them.
-    predecessors: Vec<(Certificate, KeyPair, Option<Certificate>)>,
+    previous: Vec<(Certificate, KeyPair, Option<Certificate>)>,
 }
 
 /// An authority as its successors see it.
-struct Forebear<'a> {
+struct PreviousCa<'a> {
     certificate: &'a Certificate,
     key: &'a KeyPair,
     /// Its name and key as the one before it signed them.
-    link: Option<&'a Certificate>,
+    cross_certificate: Option<&'a Certificate>,
 }
 
 impl Authority {
@@ -303,30 +310,30 @@ impl Authority {
         let certificate = leaf(stored).ok_or(Reason::Unreadable)?;
         let key = read_key(&stored.key).filter(|key| certificate.matches(key));
         let key = key.ok_or(Reason::Key)?;
-        let lineage = Certificate::read_all(&stored.lineage);
+        let previous = Certificate::read_all(&stored.previous);
         let (cross_signed, older): (Vec<_>, Vec<_>) =
-            lineage.into_iter().partition(|other| other.matches(&key));
+            previous.into_iter().partition(|other| other.matches(&key));
         let cross_signed = cross_signed.into_iter().filter(|other| *other != certificate).collect();
-        let predecessors = read_keys(&stored.lineage).filter_map(|key| {
-            let (own, links): (Vec<_>, Vec<_>) = older
+        let previous = read_keys(&stored.previous).filter_map(|key| {
+            let (own, cross_certificates): (Vec<_>, Vec<_>) = older
                 .iter()
                 .filter(|certificate| certificate.matches(&key))
                 .cloned()
                 .partition(|certificate| certificate.issuer == certificate.common_name);
-            Some((own.into_iter().next()?, key, links.into_iter().next()))
+            Some((own.into_iter().next()?, key, cross_certificates.into_iter().next()))
         });
-        let predecessors = predecessors.collect();
-        Ok(Self { certificate, key, cross_signed, predecessors })
+        let previous = previous.collect();
+        Ok(Self { certificate, key, cross_signed, previous })
     }
 
     /// This authority and those before it, newest first.
-    fn line(&self) -> impl Iterator<Item = Forebear<'_>> {
-        let Self { certificate, key, cross_signed, predecessors } = self;
-        let own = Forebear { certificate, key, link: cross_signed.first() };
-        let older = predecessors.iter().map(|(certificate, key, link)| Forebear {
+    fn line(&self) -> impl Iterator<Item = PreviousCa<'_>> {
+        let Self { certificate, key, cross_signed, previous } = self;
+        let own = PreviousCa { certificate, key, cross_certificate: cross_signed.first() };
+        let older = previous.iter().map(|(certificate, key, cross_certificate)| PreviousCa {
             certificate,
             key,
-            link: link.as_ref(),
+            cross_certificate: cross_certificate.as_ref(),
         });
         std::iter::once(own).chain(older)
     }
@@ -343,7 +350,7 @@ fn leaf(stored: &StoredPair) -> Option<Certificate> {
 /// Every authority that a machine may need to trust, newest first: clients older than Ignition 2.4
 /// read the first one only.
 fn wanted_bundle(
-    observed: &Observed,
+    observed: &CertificateState,
     authority: &Authority,
     now: OffsetDateTime,
 ) -> Vec<Certificate> {
@@ -373,7 +380,7 @@ fn bundle_pem(certificates: &[Certificate]) -> Vec<u8> {
 
 /// The names given, and every one that a pointer config sends machines to; where there are none,
 /// those that the serving certificate has.
-fn wanted_hosts(observed: &Observed) -> Vec<Host> {
+fn wanted_hosts(observed: &CertificateState) -> Vec<Host> {
     let mut hosts = observed.hosts.clone();
     let used: BTreeSet<_> =
         observed.pointers.iter().flat_map(|p| p.hosts.iter().cloned()).collect();
@@ -386,7 +393,7 @@ fn wanted_hosts(observed: &Observed) -> Vec<Host> {
 }
 
 fn serving_reason(
-    observed: &Observed,
+    observed: &CertificateState,
     authority: &Authority,
     bundle: &[Certificate],
     hosts: &[Host],
@@ -419,10 +426,12 @@ fn serving_reason(
         }
         // Where the issuer signed its successor, whoever trusts it follows. Where its key was not
         // at hand, machines that trust only it would be locked out: it serves to its own end.
-        let is_bridged = authority.cross_signed.iter().any(|bridge| {
-            bundle.iter().any(|trusted| leaf.is_issued_by(trusted) && bridge.is_issued_by(trusted))
+        let is_cross_signed = authority.cross_signed.iter().any(|cross_certificate| {
+            bundle.iter().any(|trusted| {
+                leaf.is_issued_by(trusted) && cross_certificate.is_issued_by(trusted)
+            })
         });
-        if is_bridged {
+        if is_cross_signed {
             return Some(Reason::NewerAuthority);
         }
     }

@@ -55,7 +55,7 @@ pub enum Reason {
 impl Reason {
     /// A word for labels.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn label(&self) -> &'static str {
         match self {
             Self::NoHost => "NoHost",
             Self::NoCertificate => "NoCertificate",

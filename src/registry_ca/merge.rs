@@ -41,7 +41,7 @@ impl<'a> Administrators<'a> {
 
 /// The config maps of a cluster as they are now.
 #[derive(Debug, Clone, Copy)]
-pub struct Observed<'a> {
+pub struct RegistryCaMaps<'a> {
     /// The one that the `Image` object `cluster` names.
     pub administrators: Administrators<'a>,
     /// The registry operator's, `None` where there is none.
@@ -52,7 +52,7 @@ pub struct Observed<'a> {
 
 /// What to do, and what to tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct MergePlan {
     /// What machines are to trust.
     pub authorities: Authorities,
     /// What has to be done to the merged config map.
@@ -122,11 +122,11 @@ type Candidates = BTreeMap<String, Candidate>;
 ///
 /// Applied, a plan leads to a state in which nothing has to be written.
 #[must_use]
-pub fn plan(observed: Observed<'_>) -> Plan {
+pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
     let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
     let Merge { authorities, refused, missing } = merge(observed, last_good);
     let write = write(&authorities, observed.merged);
-    Plan { authorities, write, refused, missing: missing.map(str::to_owned) }
+    MergePlan { authorities, write, refused, missing: missing.map(str::to_owned) }
 }
 
 struct Merge<'a> {
@@ -136,8 +136,8 @@ struct Merge<'a> {
 }
 
 /// Merges the administrator's and the operator's entries over what was good last.
-fn merge(observed: Observed<'_>, last_good: Authorities) -> Merge<'_> {
-    let Observed { administrators, operators, merged } = observed;
+fn merge(observed: RegistryCaMaps<'_>, last_good: Authorities) -> Merge<'_> {
+    let RegistryCaMaps { administrators, operators, merged } = observed;
     let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
     let (administrators, missing) = match administrators {
         Administrators::Unnamed => (None, None),
@@ -167,7 +167,7 @@ fn merge(observed: Observed<'_>, last_good: Authorities) -> Merge<'_> {
         };
         map.map(entries::place).unwrap_or_default()
     };
-    let (authorities, too_large) = fit(&candidates, &last_good);
+    let (authorities, too_large) = choose(&candidates, &last_good);
     refused.extend(too_large.into_iter().map(|(source, host)| Refused {
         place: place(source),
         key: host.config_map_key(),
@@ -187,7 +187,10 @@ fn by_identity(authorities: Authorities, source: Source) -> Candidates {
 ///
 /// A registry that has a value now keeps it, if need be the old one, before another registry gets
 /// its first: what is added last is what is refused, and trust is taken from nobody.
-fn fit(wanted: &Candidates, last_good: &Candidates) -> (Authorities, Vec<(Source, RegistryHost)>) {
+fn choose(
+    wanted: &Candidates,
+    last_good: &Candidates,
+) -> (Authorities, Vec<(Source, RegistryHost)>) {
     let mut chosen: BTreeMap<&str, &Candidate> = BTreeMap::new();
     let mut total = 0;
     for identity in wanted.keys() {
@@ -261,7 +264,7 @@ pub fn collect(
         return (entries.or_last_good(before), told(&entries.refused));
     }
     let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
-    let observed = Observed { administrators, operators, merged };
+    let observed = RegistryCaMaps { administrators, operators, merged };
     let Merge { authorities, refused, missing } = merge(observed, last_good);
     let mut problems = told(&refused);
     if let (Some(name), None) = (missing, merged) {

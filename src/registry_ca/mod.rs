@@ -39,7 +39,9 @@ mod merge;
 
 pub use entries::{Authorities, Entries, Reason, Refused, read};
 pub use host::{InvalidHost, RegistryHost};
-pub use merge::{Administrators, Contents, LARGEST, Observed, Plan, Write, collect, plan};
+pub use merge::{
+    Administrators, Contents, LARGEST, MergePlan, RegistryCaMaps, Write, collect, plan,
+};
 
 /// The namespace of the administrator's config map.
 pub const ADMINISTRATOR_NAMESPACE: &str = "openshift-config";

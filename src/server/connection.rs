@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::patience::{Limits, Patient, Phase};
 use super::routes::Routes;
+use super::timeout_stream::{Limits, SharedPhase, TimeoutStream};
 use crate::telemetry::HandshakeFailure;
 
 /// Bytes encrypted ahead of what the network takes, for each connection. Twice the library's default
@@ -40,8 +40,8 @@ pub(super) async fn serve(
     tls: Option<Arc<ServerConfig>>,
     context: Context,
 ) {
-    let phase = Phase::default();
-    let stream = Patient::new(stream, phase.clone(), context.limits);
+    let phase = SharedPhase::default();
+    let stream = TimeoutStream::new(stream, phase.clone(), context.limits);
     let Some(tls) = tls else {
         phase.first_head();
         return http(stream, peer, phase, context).await;
@@ -65,7 +65,7 @@ pub(super) async fn serve(
     }
 }
 
-async fn http<S>(stream: S, peer: SocketAddr, phase: Phase, context: Context)
+async fn http<S>(stream: S, peer: SocketAddr, phase: SharedPhase, context: Context)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -80,7 +80,7 @@ where
         }
     });
     let mut http = http1::Builder::new();
-    // `Patient` keeps the time; hyper's own timer would not tell a head from an idle connection.
+    // `TimeoutStream` keeps the time; hyper's own timer would not tell a head from an idle connection.
     http.header_read_timeout(None).max_buf_size(limits.head_bytes);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let result = tokio::select! {

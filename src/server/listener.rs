@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{self, Context};
-use super::patience::Limits;
 use super::routes::Routes;
+use super::timeout_stream::Limits;
 
 /// Connections that the kernel keeps for us before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;

@@ -1,8 +1,8 @@
 //! The listeners and what they answer.
 //!
 //! ```text
-//! accept ── limit ── patience ── TLS ── HTTP/1.1 ── routes ── Answers
-//!   listener.rs      patience.rs  tls.rs   connection.rs  routes.rs
+//! accept ── limit ── timeout_stream ── TLS ── HTTP/1.1 ── routes ── Answers
+//!   listener.rs      timeout_stream.rs  tls.rs   connection.rs  routes.rs
 //! ```
 //!
 //! Status codes are a contract with Ignition: it asks again after a network error and after every
@@ -11,10 +11,10 @@
 pub mod connection;
 pub mod listener;
 pub mod metrics_endpoint;
-pub mod patience;
 pub mod routes;
+pub mod timeout_stream;
 pub mod tls;
 pub mod tls_policy;
 
 pub use listener::{Listener, Serving};
-pub use patience::Limits;
+pub use timeout_stream::Limits;

@@ -13,10 +13,10 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use percent_encoding::percent_decode_str;
 
-use super::patience::Phase;
+use super::timeout_stream::SharedPhase;
 use crate::answers::{Answers, Refusal};
+use crate::conditions::Status;
 use crate::ignition::{SpecVersion, negotiate};
-use crate::status::Status;
 use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -71,7 +71,7 @@ impl Routes {
         &self,
         request: &Parts,
         peer: SocketAddr,
-        phase: &Phase,
+        phase: &SharedPhase,
     ) -> Response<Payload> {
         let target = target(request.uri.path());
         let reading = request.method == Method::GET || request.method == Method::HEAD;
@@ -120,10 +120,10 @@ impl Routes {
     }
 
     fn readiness(&self) -> Response<Bytes> {
-        let mut lines = self.status.troubles.lines();
+        let mut lines = self.status.not_ready.lines();
         lines.extend(self.answers.unready());
         let is_ready = lines.is_empty();
-        lines.extend(self.status.notices.lines());
+        lines.extend(self.status.degraded.lines());
         let text = if lines.is_empty() { Bytes::new() } else { line(&lines.join("\n")) };
         if is_ready {
             return plain(StatusCode::OK, text);
@@ -188,11 +188,11 @@ fn log(
 #[derive(Debug)]
 pub struct Payload {
     bytes: Option<Bytes>,
-    phase: Phase,
+    phase: SharedPhase,
 }
 
 impl Payload {
-    fn new(bytes: Option<Bytes>, phase: Phase) -> Self {
+    fn new(bytes: Option<Bytes>, phase: SharedPhase) -> Self {
         Self { bytes: bytes.filter(|bytes| !bytes.is_empty()), phase }
     }
 }

@@ -23,7 +23,8 @@ use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::read_key;
 use crate::pki::rotation::{new_authority, new_serving};
 use crate::pki::{
-    Certificate, Host, IssueError, Observed, Plan, Pointer, Policy, Step, StoredPair, plan,
+    Certificate, CertificateState, Host, IssueError, Pointer, Policy, RotationPlan, Step,
+    StoredPair, plan,
 };
 use crate::user_data::{self, Assessment};
 
@@ -83,7 +84,7 @@ pub struct Reconciled {
     /// The steps, in their order.
     pub steps: Vec<Step>,
     /// When something will be due by itself.
-    pub next_look: OffsetDateTime,
+    pub requeue_at: OffsetDateTime,
 }
 
 /// A pointer config in the folder.
@@ -138,10 +139,10 @@ impl StateFolder {
         let mut steps = Vec::new();
         while steps.len() < MOST_STEPS {
             let observed = self.observe(hosts, asked)?;
-            let Plan { step, next_look } = plan(&observed, policy, now);
+            let RotationPlan { step, requeue_at } = plan(&observed, policy, now);
             let Some(step) = step else {
                 self.write_chain()?;
-                return Ok(Reconciled { steps, next_look });
+                return Ok(Reconciled { steps, requeue_at });
             };
             match &step {
                 Step::Authority(_) => asked.authority = false,
@@ -155,7 +156,7 @@ impl StateFolder {
     }
 
     /// What there is now.
-    pub fn observe(&self, hosts: &[Host], asked: Asked) -> Result<Observed, StateError> {
+    pub fn observe(&self, hosts: &[Host], asked: Asked) -> Result<CertificateState, StateError> {
         let bundle = read_if_there(&self.bundle_path())?;
         let authority = self.read_authority(bundle.as_deref())?;
         let serving = self.read_serving()?;
@@ -165,7 +166,7 @@ impl StateFolder {
             is_refused: false,
             hosts: user_data::hosts(&file.text),
         });
-        Ok(Observed {
+        Ok(CertificateState {
             authority,
             bundle,
             serving,
@@ -219,7 +220,7 @@ impl StateFolder {
     fn carry_out(
         &self,
         step: &Step,
-        observed: &Observed,
+        observed: &CertificateState,
         policy: &Policy,
         now: OffsetDateTime,
         generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
@@ -229,7 +230,7 @@ impl StateFolder {
             Step::Authority(_) => {
                 let key = generate().map_err(failed)?;
                 let pair = new_authority(observed, policy, &key, now).map_err(failed)?;
-                let text = [pair.key, pair.certificates, pair.lineage].concat();
+                let text = [pair.key, pair.certificates, pair.previous].concat();
                 files::replace(&self.authority_path(), &text, PRIVATE)?;
             }
             Step::Bundle(pem) => files::replace(&self.bundle_path(), pem, PUBLIC)?,
@@ -287,8 +288,8 @@ impl StateFolder {
         let bundled = || Certificate::read_all(bundle.unwrap_or_default()).into_iter().next();
         let Some(own) = own.or_else(bundled) else { return Ok(None) };
         // What belongs to whom is told by the keys.
-        let lineage = text.clone();
-        Ok(Some(StoredPair { certificates: own.to_pem().into(), key: text, lineage }))
+        let previous = text.clone();
+        Ok(Some(StoredPair { certificates: own.to_pem().into(), key: text, previous }))
     }
 
     fn read_serving(&self) -> Result<Option<StoredPair>, StateError> {
@@ -298,7 +299,7 @@ impl StateFolder {
         } else {
             text.clone()
         };
-        Ok(Some(StoredPair { certificates: chain, key: text, lineage: Vec::new() }))
+        Ok(Some(StoredPair { certificates: chain, key: text, previous: Vec::new() }))
     }
 
     /// Held while the folder is changed; a process that dies lets it go.

@@ -1,8 +1,8 @@
 //! Which fields the specs have, and since when.
 //!
 //! One table for spec 3 and one for spec 2, read in both directions: on the way in, what the declared spec does not
-//! know is dropped, as Ignition ignores unknown keys ([`super::conform`]); on the way out, what the spec asked for
-//! does not know is refused by name, or dropped where it says nothing ([`super::fit`]).
+//! know is dropped, as Ignition ignores unknown keys ([`super::normalise`]); on the way out, what the spec asked for
+//! does not know is refused by name, or dropped where it says nothing ([`super::downgrade`]).
 //!
 //! Sources: the pages "Configuration Specification v2.0.0" to "v3.6.0" and "Upgrading Configs".
 

@@ -1,9 +1,9 @@
 //! Inputs from a cluster.
 //!
 //! ```text
-//!  watches ──────┐                      ┌─> inputs ──> publish
-//!  fetches ──────┼─> reports ─> Observed┤
-//!  contact ──────┤   (values)    (pure) └─> snapshot ─> cache
+//!  watches ──────┐                         ┌─> inputs ──> publish
+//!  fetches ──────┼─> reports ─> ClusterView┤
+//!  connectivity ─┤   (values)     (pure)   └─> snapshot ─> cache
 //!  token files ──┘
 //! ```
 //!
@@ -12,12 +12,12 @@
 
 mod cache;
 mod configs;
-mod contact;
+mod connectivity;
 mod kind;
 mod kubeconfig;
-mod observed;
 mod registry_cas;
 mod token;
+mod view;
 mod watching;
 
 use std::collections::{BTreeSet, HashMap};
@@ -35,14 +35,14 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::cache::{Cache, Snapshot};
-use self::contact::{Contact, News};
+use self::connectivity::{Connectivity, Transition};
 use self::kind::{Kind, Raw};
-use self::observed::Observed;
 use self::token::TokenState;
+use self::view::ClusterView;
 use self::watching::{Change, Failure, Item};
+use crate::conditions::Conditions;
 use crate::kube_client::{self, ConnectError, reason};
 use crate::source::Inputs;
-use crate::status::Reasons;
 use crate::telemetry::Metrics;
 
 pub use self::registry_cas::follow_registry_cas;
@@ -87,7 +87,7 @@ pub struct Surroundings {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// What is out of step, with the reason.
-    pub notices: Reasons,
+    pub degraded: Conditions,
 }
 
 enum Report {
@@ -96,7 +96,7 @@ enum Report {
     /// A machine config was fetched; `None` where there is none of this name.
     Fetched(String, Option<Item>),
     FetchFailed(String, String),
-    Contact(Result<(), String>),
+    Connectivity(Result<(), String>),
 }
 
 impl Cluster {
@@ -119,13 +119,13 @@ impl Cluster {
     /// Publishes the inputs, and each change of them, for ever. `publish` may block.
     pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, surroundings: Surroundings) {
         let (sender, mut reports) = mpsc::channel(256);
-        let mut following = Following {
+        let mut session = Session {
             client: self.client,
             apiserver_url: self.apiserver_url,
             sender,
-            observed: Observed::default(),
+            view: ClusterView::default(),
             token: TokenState::default(),
-            contact: Contact::new(SystemTime::now()),
+            connectivity: Connectivity::new(SystemTime::now()),
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
@@ -136,41 +136,41 @@ impl Cluster {
             publish,
         };
         if let Some(cache) = self.cache {
-            following.restore(cache);
+            session.restore(cache);
         }
-        following.start_watches();
-        let asking = contact::ask(following.client.clone(), following.sender.clone());
+        session.start_watches();
+        let asking = connectivity::ask(session.client.clone(), session.sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
         let mut token = self.token;
-        following.take_token(token.borrow_and_update().clone());
-        following.publish();
+        session.take_token(token.borrow_and_update().clone());
+        session.publish();
 
         loop {
             tokio::select! {
-                Some(report) = reports.recv() => following.take(report),
-                Ok(()) = token.changed() => following.take_token(token.borrow_and_update().clone()),
+                Some(report) = reports.recv() => session.take(report),
+                Ok(()) = token.changed() => session.take_token(token.borrow_and_update().clone()),
             }
             let burst = Instant::now() + BURST;
             loop {
                 let pause = burst.min(Instant::now() + QUIET);
                 match tokio::time::timeout_at(pause, reports.recv()).await {
-                    Ok(Some(report)) => following.take(report),
+                    Ok(Some(report)) => session.take(report),
                     Ok(None) | Err(_) => break,
                 }
             }
-            following.fetch();
-            following.publish();
+            session.fetch();
+            session.publish();
         }
     }
 }
 
-struct Following<P> {
+struct Session<P> {
     client: Client,
     apiserver_url: String,
     sender: mpsc::Sender<Report>,
-    observed: Observed,
+    view: ClusterView,
     token: TokenState,
-    contact: Contact,
+    connectivity: Connectivity,
     fetches: HashMap<String, AbortOnDropHandle<()>>,
     fetching: Arc<Semaphore>,
     watches: JoinSet<()>,
@@ -182,7 +182,7 @@ struct Following<P> {
     publish: P,
 }
 
-impl<P: FnMut(&Inputs) + Send> Following<P> {
+impl<P: FnMut(&Inputs) + Send> Session<P> {
     /// Starts all watches anew: each begins with a list.
     fn start_watches(&mut self) {
         self.watches.abort_all();
@@ -198,18 +198,18 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
                 if matches!(change, Change::ListEnds) {
                     self.in_order(kind);
                 }
-                self.observed.apply(kind, change);
+                self.view.apply(kind, change);
             }
             Report::Failed(kind, failure) => self.failed(kind, failure),
             Report::Fetched(name, item) => {
                 self.fetches.remove(&name);
-                self.observed.configs.fetched(&name, item);
+                self.view.configs.fetched(&name, item);
             }
             Report::FetchFailed(name, reason) => {
                 self.surroundings.metrics.watch_failed(Kind::MachineConfig.name());
                 tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
             }
-            Report::Contact(answer) => self.take_answer(answer),
+            Report::Connectivity(answer) => self.take_answer(answer),
         }
     }
 
@@ -219,26 +219,26 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         } else {
             tracing::info!("bootstrap token read");
         }
-        self.surroundings.notices.set("bootstrap token", token.problem.clone());
+        self.surroundings.degraded.set("bootstrap token", token.problem.clone());
         self.token = token;
     }
 
     fn take_answer(&mut self, answer: Result<(), String>) {
-        let Surroundings { metrics, notices } = &self.surroundings;
+        let Surroundings { metrics, degraded } = &self.surroundings;
         let news = match &answer {
-            Ok(()) => self.contact.answered(SystemTime::now()),
-            Err(_) => self.contact.failed(),
+            Ok(()) => self.connectivity.answered(SystemTime::now()),
+            Err(_) => self.connectivity.failed(),
         };
         match (news, answer) {
-            (Some(News::Away(since)), Err(reason)) => {
+            (Some(Transition::Lost(since)), Err(reason)) => {
                 let time = OffsetDateTime::from(since).format(&Rfc3339).unwrap_or_default();
                 let text = format!("away since {time} ({reason}); what was read last is served");
-                notices.set("API server", Some(text));
+                degraded.set("API server", Some(text));
                 metrics.stale_since(Some(since));
                 tracing::error!(since = time, reason, "the API server is away");
             }
-            (Some(News::Back), _) => {
-                notices.set("API server", None);
+            (Some(Transition::Restored), _) => {
+                degraded.set("API server", None);
                 metrics.stale_since(None);
                 tracing::info!("the API server is back");
                 // Some watches may be waiting for their next try, others may hang.
@@ -252,19 +252,19 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         let Failure { reason, is_absent } = failure;
         if is_absent && kind.may_be_absent() {
             if self.failing.remove(&kind) {
-                self.surroundings.notices.set(kind.name(), None);
+                self.surroundings.degraded.set(kind.name(), None);
             }
             if self.absent.insert(kind) {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
-            self.observed.absent(kind);
+            self.view.absent(kind);
             return;
         }
         self.surroundings.metrics.watch_failed(kind.name());
         if self.failing.insert(kind) {
             tracing::error!(kind = kind.name(), reason, "cannot be watched; trying again");
         }
-        self.surroundings.notices.set(kind.name(), Some(format!("cannot be watched: {reason}")));
+        self.surroundings.degraded.set(kind.name(), Some(format!("cannot be watched: {reason}")));
     }
 
     fn in_order(&mut self, kind: Kind) {
@@ -273,13 +273,13 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         }
         if self.failing.remove(&kind) {
             tracing::info!(kind = kind.name(), "watched again");
-            self.surroundings.notices.set(kind.name(), None);
+            self.surroundings.degraded.set(kind.name(), None);
         }
     }
 
     /// Sends for the machine configs that are needed, and calls back what is not any more.
     fn fetch(&mut self) {
-        let configs = &mut self.observed.configs;
+        let configs = &mut self.view.configs;
         self.fetches.retain(|name, _| configs.is_wanted(name));
         for name in configs.take_needed() {
             let api = Kind::MachineConfig.api::<Raw>(&self.client);
@@ -290,23 +290,23 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
 
     fn publish(&mut self) {
         let kubeconfig = self.kubeconfig();
-        let Some(inputs) = self.observed.inputs(kubeconfig.as_ref()) else {
-            let missing = self.observed.missing().join(", ");
-            self.surroundings.notices.set("cluster", Some(format!("not read yet: {missing}")));
+        let Some(inputs) = self.view.inputs(kubeconfig.as_ref()) else {
+            let missing = self.view.missing().join(", ");
+            self.surroundings.degraded.set("cluster", Some(format!("not read yet: {missing}")));
             return;
         };
-        self.surroundings.notices.set("cluster", None);
+        self.surroundings.degraded.set("cluster", None);
         tokio::task::block_in_place(|| (self.publish)(&inputs));
         if let Some(cache) = &self.cache
-            && self.observed.missing().is_empty()
+            && self.view.missing().is_empty()
         {
-            cache.send_replace(self.observed.snapshot());
+            cache.send_replace(self.view.snapshot());
         }
     }
 
     fn kubeconfig(&self) -> Option<Bytes> {
         let token = self.token.last_good.as_ref()?;
-        let authorities = self.observed.authorities().or(token.authorities.as_deref())?;
+        let authorities = self.view.authorities().or(token.authorities.as_deref())?;
         Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, authorities, &token.token))
     }
 
@@ -318,7 +318,7 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
                     machine_configs = snapshot.machine_configs.len(),
                     "serving what was cached until the cluster is read"
                 );
-                self.observed.restore(snapshot);
+                self.view.restore(snapshot);
             }
             Ok(None) => {}
             Err(error) => {
@@ -328,8 +328,8 @@ impl<P: FnMut(&Inputs) + Send> Following<P> {
         }
         let (sender, snapshots) = watch::channel(Snapshot::default());
         let metrics = Arc::clone(&self.surroundings.metrics);
-        let notices = self.surroundings.notices.clone();
-        tokio::spawn(keep(cache, snapshots, metrics, notices));
+        let degraded = self.surroundings.degraded.clone();
+        tokio::spawn(keep(cache, snapshots, metrics, degraded));
         self.cache = Some(sender);
     }
 }
@@ -367,7 +367,7 @@ async fn keep(
     mut cache: Cache,
     mut snapshots: watch::Receiver<Snapshot>,
     metrics: Arc<Metrics>,
-    notices: Reasons,
+    degraded: Conditions,
 ) {
     while snapshots.changed().await.is_ok() {
         let result = tokio::task::block_in_place(|| cache.save(&snapshots.borrow_and_update()));
@@ -375,7 +375,7 @@ async fn keep(
         if reason.is_some() {
             metrics.cache_failures.inc();
         }
-        if notices.set("cache", reason.clone())
+        if degraded.set("cache", reason.clone())
             && let Some(reason) = reason
         {
             tracing::error!(reason, "the cache cannot be written");

@@ -30,7 +30,7 @@ pub async fn follow_registry_cas(client: Client, mut tell: impl FnMut(Option<&Co
                 is_failing = true;
                 continue;
             }
-            Report::Fetched(..) | Report::FetchFailed(..) | Report::Contact(_) => continue,
+            Report::Fetched(..) | Report::FetchFailed(..) | Report::Connectivity(_) => continue,
         };
         match change {
             Change::ListBegins => listed = None,

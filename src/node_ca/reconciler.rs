@@ -19,7 +19,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// Keeps one folder in step.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Reconciler {
     path: PathBuf,
     layout: Layout,
     /// How often files are read whose stamps have not changed.
@@ -60,7 +60,7 @@ struct Task {
     action: Action,
 }
 
-impl Keeper {
+impl Reconciler {
     /// One that knows nothing of the folder yet. Nothing is done before the first look.
     #[must_use]
     pub fn new(path: PathBuf, layout: Layout, resync: Duration) -> Self {
@@ -71,15 +71,15 @@ impl Keeper {
     ///
     /// A folder that is in step is not touched, and after a while not even read. What goes wrong
     /// with one registry keeps no other from being looked after.
-    pub fn look(&mut self, entries: &Entries, now: SystemTime) -> Report {
+    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> Report {
         let mut report = Report::default();
-        if let Err(error) = self.try_look(entries, now, &mut report) {
+        if let Err(error) = self.try_reconcile(entries, now, &mut report) {
             report.problems.insert(self.path.display().to_string(), error.to_string());
         }
         report
     }
 
-    fn try_look(
+    fn try_reconcile(
         &mut self,
         entries: &Entries,
         now: SystemTime,

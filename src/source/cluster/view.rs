@@ -17,7 +17,7 @@ use crate::source::{Inputs, Layering, Mode, Problem, Shared};
 
 /// The objects of the cluster as they were last seen.
 #[derive(Debug, Default)]
-pub(super) struct Observed {
+pub(super) struct ClusterView {
     kinds: BTreeMap<Kind, Objects>,
     /// The machine configs that pools refer to.
     pub(super) configs: Configs,
@@ -51,7 +51,7 @@ struct Entry {
     problem: Option<String>,
 }
 
-impl Observed {
+impl ClusterView {
     /// Takes in what a watch saw.
     pub(super) fn apply(&mut self, kind: Kind, change: Change) {
         if kind == Kind::MachineConfig {

@@ -10,7 +10,7 @@ use super::error::{At, Error};
 use super::fields::{Field, Shape, Spec};
 
 /// Drops what `spec` does not know and checks the type of what it does.
-pub(super) fn conform(
+pub(super) fn normalise(
     value: Value,
     shape: &Shape,
     spec: Spec,
@@ -19,11 +19,11 @@ pub(super) fn conform(
     match (shape, value) {
         (_, Value::Null) => Ok(absent(shape)),
         (Shape::Object(fields), Value::Object(members)) => {
-            conform_members(members, fields, spec, at).map(Value::Object)
+            normalise_members(members, fields, spec, at).map(Value::Object)
         }
         (Shape::List(item), Value::Array(values)) => {
             let items = values.into_iter().enumerate();
-            items.map(|(i, value)| conform(value, item, spec, &at.item(i))).collect()
+            items.map(|(i, value)| normalise(value, item, spec, &at.item(i))).collect()
         }
         (Shape::Text, text @ Value::String(_)) => Ok(text),
         (Shape::Flag, flag @ Value::Bool(_)) => Ok(flag),
@@ -36,7 +36,7 @@ pub(super) fn conform(
     }
 }
 
-fn conform_members(
+fn normalise_members(
     members: Map<String, Value>,
     fields: &[Field],
     spec: Spec,
@@ -50,7 +50,7 @@ fn conform_members(
             && field.since <= spec
             && !value.is_null()
         {
-            let value = conform(value, &field.shape, spec, &at.field(field.name))?;
+            let value = normalise(value, &field.shape, spec, &at.field(field.name))?;
             known.insert(field.name.to_owned(), value);
         }
     }
@@ -97,8 +97,8 @@ mod tests {
     use super::super::fields::spec3;
     use super::*;
 
-    fn conformed(value: Value, spec: Spec) -> Result<Value, String> {
-        conform(value, &spec3::CONFIG, spec, &At::ROOT).map_err(|error| error.to_string())
+    fn normalised(value: Value, spec: Spec) -> Result<Value, String> {
+        normalise(value, &spec3::CONFIG, spec, &At::ROOT).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -111,7 +111,7 @@ mod tests {
             "ignition": {"version": "3.1.0"},
             "storage": {"files": [{"path": "/a"}]},
         });
-        assert_eq!(conformed(config, (3, 1)), Ok(kept));
+        assert_eq!(normalised(config, (3, 1)), Ok(kept));
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
         let config =
             json!({"Storage": {"FILES": [null]}, "passwd": {"users": [{"groups": [null]}]}});
         let read = json!({"storage": {"files": [{}]}, "passwd": {"users": [{"groups": [""]}]}});
-        assert_eq!(conformed(config, (3, 6)), Ok(read));
+        assert_eq!(normalised(config, (3, 6)), Ok(read));
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
                 "systemd.units[0].name: true or false where the spec has a string",
             ),
         ] {
-            assert_eq!(conformed(config, (3, 6)), Err(message.to_owned()));
+            assert_eq!(normalised(config, (3, 6)), Err(message.to_owned()));
         }
     }
 }

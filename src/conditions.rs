@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Reasons by the thing that each is about. Shared by those who notice, and the one who tells.
+/// Conditions by the thing that each is about. Shared by those who notice, and the one who tells.
 #[derive(Debug, Clone, Default)]
-pub struct Reasons(Arc<Mutex<BTreeMap<&'static str, String>>>);
+pub struct Conditions(Arc<Mutex<BTreeMap<&'static str, String>>>);
 
-impl Reasons {
+impl Conditions {
     /// Notes the reason that `thing` is out of order, or with `None` that it is in order. Tells
     /// whether that is news.
     pub fn set(&self, thing: &'static str, reason: Option<String>) -> bool {
@@ -34,8 +34,8 @@ impl Reasons {
 #[derive(Debug, Clone, Default)]
 pub struct Status {
     /// Machines may get no answer or a wrong one: readiness is 503.
-    pub troubles: Reasons,
+    pub not_ready: Conditions,
     /// Machines get what was right last: readiness stays 200, so that nothing takes the server out
     /// of service for a fault that is not its own.
-    pub notices: Reasons,
+    pub degraded: Conditions,
 }

@@ -2,7 +2,7 @@
 //!
 //! A client that connects and says nothing, sends its head a byte at a time, or stops reading must
 //! not hold a connection for ever: connections are limited, and other machines wait for them.
-//! [`Patient`] sits below TLS and sees every byte, so one place enforces all limits.
+//! [`TimeoutStream`] sits below TLS and sees every byte, so one place enforces all limits.
 
 use std::io;
 use std::pin::Pin;
@@ -48,62 +48,81 @@ impl Default for Limits {
     }
 }
 
-/// What a connection is doing, as far as its client has to do something. The side that knows
-/// (TLS, HTTP) tells it to the side that keeps the time.
-#[derive(Debug, Clone, Default)]
-pub struct Phase(Arc<AtomicU8>);
-
-const HANDSHAKE: u8 = 0;
-const FIRST_HEAD: u8 = 1;
-const IDLE: u8 = 2;
-const HEAD: u8 = 3;
-const ANSWER: u8 = 4;
+/// What a connection is doing, as far as its client has to do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Phase {
+    /// The TLS handshake is under way.
+    Handshake,
+    /// The client has to begin its first request.
+    FirstHead,
+    /// The answer is complete; the client may ask again.
+    Idle,
+    /// The head of a request has begun.
+    Head,
+    /// A request is complete; the client has nothing to say until it is answered.
+    Answer,
+}
 
 impl Phase {
+    const ALL: [Self; 5] = [Self::Handshake, Self::FirstHead, Self::Idle, Self::Head, Self::Answer];
+}
+
+/// The phase of a connection, shared by the side that knows it (TLS, HTTP) and the side that keeps
+/// the time.
+#[derive(Debug, Clone, Default)]
+pub struct SharedPhase(Arc<AtomicU8>);
+
+impl SharedPhase {
     /// The client has to begin its first request.
     pub fn first_head(&self) {
-        self.0.store(FIRST_HEAD, Ordering::Relaxed);
+        self.set(Phase::FirstHead);
     }
 
     /// A request is complete; the client has nothing to say until it is answered.
     pub fn answer(&self) {
-        self.0.store(ANSWER, Ordering::Relaxed);
+        self.set(Phase::Answer);
     }
 
     /// The answer is complete; the client may ask again.
     pub fn idle(&self) {
-        self.0.store(IDLE, Ordering::Relaxed);
+        self.set(Phase::Idle);
     }
 
-    fn get(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
+    fn set(&self, phase: Phase) {
+        self.0.store(phase as u8, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Phase {
+        // Only `set` stores, so that there is always a phase of this number.
+        Phase::ALL[usize::from(self.0.load(Ordering::Relaxed))]
     }
 }
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] when its client exceeds a limit.
 #[derive(Debug)]
-pub struct Patient<S> {
+pub struct TimeoutStream<S> {
     stream: S,
-    phase: Phase,
+    phase: SharedPhase,
     limits: Limits,
     /// When the client last moved a byte, or began what it is at.
     since: Instant,
     /// The phase that `since` was taken in.
-    timed: u8,
+    timed: Phase,
     /// Whether bytes for the client wait for it to take them.
     blocked: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> TimeoutStream<S> {
     /// Times `stream` from now on.
-    pub fn new(stream: S, phase: Phase, limits: Limits) -> Self {
+    pub fn new(stream: S, phase: SharedPhase, limits: Limits) -> Self {
         Self {
             stream,
             phase,
             limits,
             since: Instant::now(),
-            timed: HANDSHAKE,
+            timed: Phase::Handshake,
             blocked: false,
             timer: None,
         }
@@ -113,13 +132,13 @@ impl<S> Patient<S> {
     fn received(&mut self) {
         match self.phase.get() {
             // The first byte of a head starts its time; later ones do not extend it.
-            FIRST_HEAD | IDLE => {
-                self.phase.0.store(HEAD, Ordering::Relaxed);
+            Phase::FirstHead | Phase::Idle => {
+                self.phase.set(Phase::Head);
                 self.since = Instant::now();
-                self.timed = HEAD;
+                self.timed = Phase::Head;
             }
-            HANDSHAKE | HEAD => {}
-            _ => self.since = Instant::now(),
+            Phase::Handshake | Phase::Head => {}
+            Phase::Answer => self.since = Instant::now(),
         }
     }
 
@@ -131,12 +150,12 @@ impl<S> Patient<S> {
             self.since = Instant::now();
         }
         let limit = match phase {
-            HANDSHAKE => self.limits.handshake,
+            Phase::Handshake => self.limits.handshake,
             _ if self.blocked => self.limits.stall,
-            FIRST_HEAD | HEAD => self.limits.head,
-            IDLE => self.limits.idle,
+            Phase::FirstHead | Phase::Head => self.limits.head,
+            Phase::Idle => self.limits.idle,
             // Nothing is expected of the client while its answer is made.
-            _ => return Poll::Pending,
+            Phase::Answer => return Poll::Pending,
         };
         let deadline = self.since + limit;
         let timer = match &mut self.timer {
@@ -162,7 +181,7 @@ impl<S> Patient<S> {
         match result {
             Poll::Ready(Ok(count)) => {
                 self.blocked = false;
-                if self.phase.get() != HANDSHAKE {
+                if self.phase.get() != Phase::Handshake {
                     self.since = Instant::now();
                 }
                 Poll::Ready(Ok(count))
@@ -176,7 +195,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -192,7 +211,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

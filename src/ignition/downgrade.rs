@@ -1,4 +1,4 @@
-//! Fits a config that is held in the newest spec into an older one.
+//! Brings a config that is held in the newest spec down to an older one.
 //!
 //! A field that the older spec does not know is refused by name, unless its value says no more than its absence:
 //! a machine must not come up with less than its config asks for.
@@ -10,7 +10,7 @@ use super::fields::{Field, Idle, Shape, Spec};
 use super::version::SpecVersion;
 
 /// Removes the idle fields that `to` does not know, and refuses the others.
-pub(super) fn fit(
+pub(super) fn downgrade(
     value: &mut Value,
     shape: &Shape,
     to: SpecVersion,
@@ -22,19 +22,19 @@ pub(super) fn fit(
                 let Some(value) = members.get_mut(field.name) else { continue };
                 let at = at.field(field.name);
                 if field.since <= to.number() {
-                    fit(value, &field.shape, to, &at)?;
+                    downgrade(value, &field.shape, to, &at)?;
                 } else if field.is_idle(value) {
                     members.shift_remove(field.name);
                 } else {
                     let needs = needed(field.since);
-                    return Err(Error::NotSayable { path: at.to_string(), needs, to });
+                    return Err(Error::Unsupported { path: at.to_string(), needs, to });
                 }
             }
             Ok(())
         }
         (Shape::List(item), Value::Array(values)) => {
             let mut items = values.iter_mut().enumerate();
-            items.try_for_each(|(i, value)| fit(value, item, to, &at.item(i)))
+            items.try_for_each(|(i, value)| downgrade(value, item, to, &at.item(i)))
         }
         _ => Ok(()),
     }
@@ -62,8 +62,8 @@ mod tests {
     use super::super::fields::spec3;
     use super::*;
 
-    fn fitted(mut value: Value, to: SpecVersion) -> Result<Value, String> {
-        fit(&mut value, &spec3::CONFIG, to, &At::ROOT).map_err(|error| error.to_string())?;
+    fn downgraded(mut value: Value, to: SpecVersion) -> Result<Value, String> {
+        downgrade(&mut value, &spec3::CONFIG, to, &At::ROOT).map_err(|error| error.to_string())?;
         Ok(value)
     }
 
@@ -88,7 +88,7 @@ mod tests {
             (SpecVersion::V3_4, json!({"storage": {"luks": [{"openOptions": ["a"]}]}})),
         ] {
             for to in SpecVersion::ALL.into_iter().skip(1) {
-                let answer = fitted(config.clone(), to);
+                let answer = downgraded(config.clone(), to);
                 if to >= since {
                     assert_eq!(answer.as_ref(), Ok(&config), "{to}");
                 } else {
@@ -112,12 +112,12 @@ mod tests {
             "passwd": {"users": [{"name": "core"}]},
             "storage": {"disks": [{"partitions": [{"number": 1}]}]},
         });
-        assert_eq!(fitted(config, SpecVersion::V3_1), Ok(left));
+        assert_eq!(downgraded(config, SpecVersion::V3_1), Ok(left));
     }
 
     #[test]
     fn file_contents_may_be_compressed_in_every_spec() {
         let config = json!({"storage": {"files": [{"contents": {"compression": "gzip"}}]}});
-        assert_eq!(fitted(config.clone(), SpecVersion::V3_0), Ok(config));
+        assert_eq!(downgraded(config.clone(), SpecVersion::V3_0), Ok(config));
     }
 }
