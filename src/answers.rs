@@ -16,10 +16,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
 use crate::ignition::SpecVersion;
+use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use crate::parallel;
 use crate::render::{self, PoolInputs, Unselected};
-use crate::source::directory::BOOTSTRAP_POOLS;
-use crate::source::{Inputs, Mode, Problem};
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// A config in one spec version, ready to send.

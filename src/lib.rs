@@ -6,7 +6,7 @@
 //!  watches of a cluster ─────┘    (I/O)   (a value)  (pure)   (bytes)  └─ plain :22624 ─┘
 //! ```
 //!
-//! [`source`] reads files or follows a cluster, and publishes one immutable [`source::Inputs`] for
+//! [`source`] reads files or follows a cluster, and publishes one immutable [`inputs::Inputs`] for
 //! each change. [`render`] is a pure function from the inputs, a pool and an Ignition spec version
 //! to JSON; it builds on [`ignition`], which parses, validates, edits and converts configs, and on [`objects`]
 //! and [`registry_ca`], which know what Kubernetes objects say. [`answers`] keeps the results as
@@ -28,6 +28,7 @@ pub mod cli;
 pub mod conditions;
 pub mod controllers;
 pub mod ignition;
+pub mod inputs;
 pub mod kube_client;
 pub mod node_ca;
 pub mod objects;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
 
 use crate::answers::Answers;
-use crate::source::{Inputs, Problem};
+use crate::inputs::{Inputs, Problem};
 use crate::telemetry::Metrics;
 
 /// Told of the inputs that are served now, and on which ports.

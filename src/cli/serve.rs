@@ -12,8 +12,8 @@ use super::flags::{PairFiles, ServingFlags};
 use super::print_line;
 use super::publish::Ports;
 use super::run::{self, ServerSettings, Source};
+use crate::inputs::Inputs;
 use crate::pki::{Host, Policy};
-use crate::source::Inputs;
 use crate::source::directory::Layout;
 use crate::store::state_folder::{Asked, StateError, StateFolder};
 

@@ -62,7 +62,7 @@ impl Config {
     ///
     /// Fails if it is no longer valid (two files with one path, say) or says what `to` has no words for.
     pub fn lower(mut self, to: SpecVersion) -> Result<Lowered, Error> {
-        lower::settle_special_modes(&mut self, to)?;
+        lower::settle_special_modes(&mut self.body, self.declared, to)?;
         lower::leave_out_advertisements(&mut self.body, to);
         if to == SpecVersion::V2_2 {
             // Spec 2.2 knows nothing that 3.0 does not, so what 3.0 refuses is refused by its spec 3 name.

@@ -2,7 +2,6 @@
 //!
 //! Source: the page "Migrating Between Configuration Versions", read backwards, and the reference server's answers.
 
-use super::config::Config;
 use super::error::{At, Error};
 use super::spec2;
 use super::spec3::{Body, Filesystem, Group, Owner, Resource, Unit, User};
@@ -11,16 +10,21 @@ use super::version::SpecVersion;
 /// Setuid, setgid and sticky.
 const SPECIAL_BITS: i64 = 0o7000;
 
-/// Refuses special permission bits that `to` does not have, and clears those that never had an effect.
+/// Refuses special permission bits that `to` does not have, and clears those that never had an effect in the spec
+/// `declared`, which the config was written in.
 ///
 /// Since 3.6 they work. Specs 3.4 and 3.5 let them be written without effect, older ones did not have them. So a
 /// config of an older spec loses them on the way to 3.6, which would give them an effect, and a config of 3.6
 /// cannot be said in an older one.
-pub(super) fn settle_special_modes(config: &mut Config, to: SpecVersion) -> Result<(), Error> {
-    let works = config.declared >= SpecVersion::V3_6;
+pub(super) fn settle_special_modes(
+    body: &mut Body,
+    declared: SpecVersion,
+    to: SpecVersion,
+) -> Result<(), Error> {
+    let works = declared >= SpecVersion::V3_6;
     let needs = if works { SpecVersion::V3_6 } else { SpecVersion::V3_4 };
     let storage = At::ROOT.field("storage");
-    let body_storage = &mut config.body.storage;
+    let body_storage = &mut body.storage;
     let files = body_storage.files.iter_mut().map(|file| &mut file.mode).enumerate();
     let directories =
         body_storage.directories.iter_mut().map(|directory| &mut directory.mode).enumerate();

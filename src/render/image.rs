@@ -1,7 +1,7 @@
 //! Whether a machine boots straight into an image that was built for its pool.
 
+use crate::inputs::Layering;
 use crate::objects::MachineConfigPool;
-use crate::source::Layering;
 
 /// The image that a new machine of `pool` is to run, a pull spec, when it is served the machine
 /// config `configuration`; `None` where it starts with the machine config's own image.

@@ -13,6 +13,5 @@ mod image;
 mod select;
 mod steps;
 
-pub(crate) use select::served_configuration;
 pub use select::{PoolInputs, Unselected, select};
 pub use steps::{RenderError, render};

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::image::layered_image;
-use crate::objects::{MachineConfig, MachineConfigPool};
-use crate::source::directory::BOOTSTRAP_POOLS;
-use crate::source::{Inputs, Mode, Shared};
+use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Shared, served_configuration};
+use crate::objects::MachineConfig;
 
 /// The part of the inputs that one pool's answers depend on, and nothing else: as long as it
 /// stays the same, so do the answers.
@@ -104,20 +103,11 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
     })
 }
 
-/// The name of the machine config that `pool` serves, empty where it has none yet.
-pub(crate) fn served_configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
-    match mode {
-        Mode::Cluster | Mode::Manifests if pool.updated_machine_count() > 0 => {
-            pool.spec_configuration()
-        }
-        _ => pool.status_configuration(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Layering;
+    use crate::inputs::Layering;
+    use crate::objects::MachineConfigPool;
     use serde_json::{Value, json};
 
     fn inputs(mode: Mode, pool: &Value) -> Inputs {

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use super::PoolInputs;
 use crate::ignition::{self, Config, SpecVersion};
+use crate::inputs::Mode;
 use crate::objects::MachineConfig;
-use crate::source::Mode;
 
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";

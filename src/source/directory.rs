@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::files::{Files, ReadError};
-use super::{Inputs, Layering, Mode, Problem, Shared};
+use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
 use crate::objects::{MachineConfig, MachineConfigPool, Object};
 use crate::registry_ca::{self, RegistryHost};
 
@@ -36,9 +36,6 @@ pub enum Layout {
         registry_cas: Vec<(RegistryHost, PathBuf)>,
     },
 }
-
-/// The pools that `bootstrap` answers for; workers wait for the cluster.
-pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
 
 impl Layout {
     /// The folders whose changes matter, with everything below them.

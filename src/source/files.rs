@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::Problem;
 use super::manifest;
+use crate::inputs::Problem;
 use crate::objects::Object;
 use crate::parallel;
 

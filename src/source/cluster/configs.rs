@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::kind::Kind;
 use super::watching::{Change, Item};
+use crate::inputs::Problem;
 use crate::objects::MachineConfig;
-use crate::source::Problem;
 
 /// Machine configs by name.
 #[derive(Debug, Default)]

@@ -41,8 +41,8 @@ use self::token::TokenState;
 use self::view::ClusterView;
 use self::watching::{Change, Failure, Item};
 use crate::conditions::Conditions;
+use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError, reason};
-use crate::source::Inputs;
 use crate::telemetry::Metrics;
 
 pub use self::registry_cas::follow_registry_cas;

@@ -10,10 +10,9 @@ use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
 use super::watching::{Change, Item};
+use crate::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
 use crate::objects::{MachineConfigPool, Object};
 use crate::registry_ca::{self, Authorities, Refused};
-use crate::render::served_configuration;
-use crate::source::{Inputs, Layering, Mode, Problem, Shared};
 
 /// The objects of the cluster as they were last seen.
 #[derive(Debug, Default)]

@@ -102,6 +102,20 @@ impl std::fmt::Debug for Shared {
     }
 }
 
+/// The pools that `bootstrap` answers for; workers wait for the cluster.
+pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
+
+/// The name of the machine config that `pool` serves, empty where it has none yet.
+#[must_use]
+pub fn served_configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
+    match mode {
+        Mode::Cluster | Mode::Manifests if pool.updated_machine_count() > 0 => {
+            pool.spec_configuration()
+        }
+        _ => pool.status_configuration(),
+    }
+}
+
 /// Something that could not be read, and what is done without it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
