@@ -34,7 +34,8 @@ pub enum ConnectError {
 /// Prepares a client by a kubeconfig, `None` for the pod's own service account. Nothing is asked of
 /// the API server yet. Call it within a runtime.
 pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
-    let mut config = match kubeconfig {
+    // An empty path is none, as it is for the reference.
+    let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
             let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error };
             let kubeconfig = Kubeconfig::read_from(&path).map_err(failed)?;

@@ -24,9 +24,12 @@
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod app;
+mod backoff;
 pub mod cli;
 pub mod conditions;
 pub mod controllers;
+mod folder_watch;
 pub mod ignition;
 pub mod inputs;
 pub mod kube_client;

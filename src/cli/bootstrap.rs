@@ -1,17 +1,12 @@
 //! `bootstrap`: the reference server's command line, for the first control-plane machines.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
 use clap::Args as ClapArgs;
 
-use super::flags::{PairFiles, ServingFlags, warn_passed_over};
-use super::run::{self, ServerSettings, Source};
-use crate::objects::{ApiServer, Object};
+use super::flags::{PairFlags, ServingFlags};
+use crate::app::bootstrap::{self, BootstrapSettings};
 use crate::registry_ca::RegistryHost;
-use crate::server::tls_policy::TlsPolicy;
-use crate::source::directory::Layout;
-use crate::source::manifest;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -25,66 +20,21 @@ pub(super) struct Args {
     #[arg(long, value_name = "HOST=FILE,...", value_delimiter = ',', value_parser = registry_ca)]
     bootstrap_certs: Vec<(RegistryHost, PathBuf)>,
     #[command(flatten)]
-    pair: PairFiles,
+    pair: PairFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: Args) -> anyhow::Result<()> {
     args.serving.log_start();
-    std::fs::File::open(&args.bootstrap_kubeconfig).with_context(|| {
-        format!("--bootstrap-kubeconfig {}", args.bootstrap_kubeconfig.display())
-    })?;
-    let from_flags = args.serving.tls_policy()?;
-    let profile = args.server_basedir.join("api-server").join("apiserver.yaml");
-    run::run(ServerSettings {
-        flags: &args.serving,
-        source: Source::Directory(Layout::Bootstrap {
-            base: args.server_basedir.clone(),
-            kubeconfig: args.bootstrap_kubeconfig.clone(),
-            registry_cas: args.bootstrap_certs.clone(),
-        }),
-        policy: tls_policy(&profile).unwrap_or(from_flags),
-        pair: args.pair.clone(),
-        on_change: Box::new(|_, _| {}),
-    })
-}
-
-/// The policy of the API server's TLS profile, which goes before the flags as it does for the
-/// reference. A profile that cannot be used must not end an installation: it is logged, and the
-/// flags hold.
-fn tls_policy(path: &Path) -> Option<TlsPolicy> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "no TLS profile; the flags hold");
-            return None;
-        }
-    };
-    match read_profile(&bytes) {
-        Ok((policy, passed_over)) => {
-            warn_passed_over(&passed_over);
-            Some(policy)
-        }
-        Err(error) => {
-            tracing::warn!(path = %path.display(), error = format!("{error:#}"), "no TLS profile; the flags hold");
-            None
-        }
-    }
-}
-
-fn read_profile(bytes: &[u8]) -> anyhow::Result<(TlsPolicy, Vec<String>)> {
-    let api_server = manifest::parse(bytes)?
-        .into_iter()
-        .find_map(|object| match object {
-            Object::ApiServer(api_server) => Some(api_server),
-            _ => None,
-        })
-        .ok_or_else(|| anyhow!("holds no APIServer"))?;
-    Ok(match ApiServer::tls_profile(&api_server) {
-        Some(profile) => TlsPolicy::from_profile(profile)?,
-        None => TlsPolicy::new("VersionTLS12", &[])?,
+    bootstrap::run(BootstrapSettings {
+        base: args.server_basedir,
+        kubeconfig: args.bootstrap_kubeconfig,
+        registry_cas: args.bootstrap_certs,
+        pair: args.pair.files(),
+        listen: args.serving.listen(),
+        policy: args.serving.tls_policy()?,
+        limits: args.serving.limits(),
     })
 }
 

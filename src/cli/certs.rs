@@ -14,7 +14,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::print_line;
+use crate::app::print_line;
 use crate::controllers::{AUTHORITY, Controller, NAMESPACE, ROTATE, SERVING, Settings};
 use crate::kube_client;
 use crate::pki::rotation::renewal;
@@ -149,16 +149,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         Command::Rotate { place, ca, certificates } => {
             rotate(place, *ca, &certificates.policy(), now)
         }
-    }
-}
-
-/// Says in the log what was done.
-pub(super) fn log_step(step: &Step) {
-    match step {
-        Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
-        Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
-        Step::Pointers => tracing::info!("wrote the pointer configs"),
-        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    tracing::info!(version = super::version(), "starting");
+    tracing::info!(version = crate::app::version(), "starting");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(control(args));
     runtime.shutdown_background();

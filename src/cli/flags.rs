@@ -1,15 +1,17 @@
 //! Flags that several commands share.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
+use crate::app;
+use crate::app::server::{Listen, PairFiles};
 use crate::server::Limits;
-use crate::server::tls_policy::TlsPolicy;
+use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::telemetry::Verbosity;
 
 /// The reference server's logging flags. `--v` counts; the others are accepted, so that an
@@ -76,25 +78,25 @@ ignored_flags! {
 pub(super) struct ServingFlags {
     /// Port for TLS; 0 takes any free one
     #[arg(long, default_value_t = 22623, value_name = "PORT")]
-    pub(super) secure_port: u16,
+    secure_port: u16,
     /// Port without TLS; 0 turns it off
     #[arg(long, default_value_t = 22624, value_name = "PORT")]
-    pub(super) insecure_port: u16,
+    insecure_port: u16,
     /// Address to listen on; all of the machine's by default
     #[arg(long, value_name = "ADDRESS")]
-    pub(super) listen_address: Option<IpAddr>,
+    listen_address: Option<IpAddr>,
     /// Address and port for metrics; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8797", value_parser = metrics_address)]
-    pub(super) metrics_address: MetricsAddress,
+    metrics_address: MetricsAddress,
     /// Oldest TLS version: VersionTLS12 or VersionTLS13
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
-    pub(super) tls_min_version: String,
+    tls_min_version: String,
     /// Cipher suites by their IANA names; all safe ones by default
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
-    pub(super) tls_cipher_suites: Vec<String>,
+    tls_cipher_suites: Vec<String>,
     /// The OpenShift release that this server belongs to, for the log
     #[arg(long, value_name = "VERSION")]
-    pub(super) payload_version: Option<String>,
+    payload_version: Option<String>,
     #[command(flatten)]
     limits: LimitFlags,
 }
@@ -131,10 +133,20 @@ impl ServingFlags {
     /// Says in the log what is starting.
     pub(super) fn log_start(&self) {
         tracing::info!(
-            version = super::version(),
+            version = app::version(),
             payload_version = self.payload_version.as_deref().unwrap_or("unknown"),
             "starting"
         );
+    }
+
+    /// Where to listen.
+    pub(super) fn listen(&self) -> Listen {
+        Listen {
+            address: self.listen_address,
+            secure_port: self.secure_port,
+            insecure_port: Some(self.insecure_port).filter(|port| *port != 0),
+            metrics: self.metrics_address.0,
+        }
     }
 
     pub(super) fn limits(&self) -> Limits {
@@ -158,33 +170,20 @@ impl ServingFlags {
     }
 }
 
-pub(super) fn warn_passed_over(passed_over: &[String]) {
-    if !passed_over.is_empty() {
-        tracing::warn!(names = passed_over.join(","), "not available in this server's TLS library");
-    }
-}
-
 /// A certificate file with its key's.
-#[derive(Debug, Clone, Args)]
-pub(super) struct PairFiles {
+#[derive(Debug, Args)]
+pub(super) struct PairFlags {
     /// Certificate for TLS
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
-    pub(super) cert: PathBuf,
+    cert: PathBuf,
     /// Key of that certificate
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
-    pub(super) key: PathBuf,
+    key: PathBuf,
 }
 
-impl PairFiles {
-    /// The folders that a replaced file appears in.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
-        let folder = |path: &Path| match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let mut folders = vec![folder(&self.cert), folder(&self.key)];
-        folders.dedup();
-        folders
+impl PairFlags {
+    pub(super) fn files(self) -> PairFiles {
+        PairFiles { certificate: self.cert, key: self.key }
     }
 }
 

@@ -1,13 +1,10 @@
-//! The command line: flags to checked configuration, configuration to a running server.
+//! The command line: flags, made into plain settings for [`crate::app`].
 
 mod bootstrap;
 mod certs;
 mod controller;
 mod flags;
-mod follow;
 mod node_ca;
-mod publish;
-mod run;
 mod serve;
 mod start;
 mod usage;
@@ -18,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::app;
 use crate::telemetry;
 use flags::KlogFlags;
 
@@ -68,15 +66,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(Command::Version) => {
-            print_line(&version());
+            app::print_line(&app::version());
             return ExitCode::SUCCESS;
         }
         Some(Command::Certs(args)) => certs::run(&args),
         Some(Command::Controller(args)) => with_logs(&cli.klog, || controller::run(&args)),
-        Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(&args)),
-        Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(&args)),
-        Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(&args)),
-        Some(Command::NodeCa(args)) => with_logs(&cli.klog, || node_ca::run(&args)),
+        Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(args)),
+        Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(args)),
+        Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(args)),
+        Some(Command::NodeCa(args)) => with_logs(&cli.klog, || node_ca::run(args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,16 +89,6 @@ fn with_logs(
 ) -> anyhow::Result<()> {
     let _logs = telemetry::init_logs(flags.verbosity())?;
     command()
-}
-
-/// Name, version, commit.
-fn version() -> String {
-    format!("machine-config-server {} ({})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
-}
-
-/// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
-fn print_line(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn fail(message: &str) -> ExitCode {

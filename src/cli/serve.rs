@@ -1,25 +1,13 @@
 //! `serve`: a directory of manifests, with everything made that a first boot needs.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use nix::ifaddrs::getifaddrs;
-use time::{Duration, OffsetDateTime};
 
-use super::certs::{CertificateFlags, log_step};
-use super::flags::{PairFiles, ServingFlags};
-use super::print_line;
-use super::publish::Ports;
-use super::run::{self, ServerSettings, Source};
-use crate::inputs::Inputs;
-use crate::pki::{Host, Policy};
-use crate::source::directory::Layout;
-use crate::store::state_folder::{Asked, StateError, StateFolder};
-
-/// How soon and how late the certificates are looked at again.
-const SHORTEST_WAIT: Duration = Duration::seconds(10);
-const LONGEST_WAIT: Duration = Duration::hours(1);
+use super::certs::CertificateFlags;
+use super::flags::ServingFlags;
+use crate::app::serve::{self, ServeSettings};
+use crate::pki::Host;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -38,155 +26,14 @@ pub(super) struct Args {
     serving: ServingFlags,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let tls = args.serving.tls_policy()?;
-    let hosts = hosts(&args.hosts, &own_hosts());
-    // The host that a machine elsewhere reaches this one by comes first.
-    let pointer_host = hosts[0].clone();
-    let state = StateFolder::open(&args.state_dir)?;
-    let renewal = Renewal { state: state.clone(), hosts, policy: args.certificates.policy() };
-    let requeue_at = renewal.reconcile()?;
-    // It may end at any moment with the process: whatever it does is whole at every step.
-    std::thread::Builder::new()
-        .name("certificates".to_owned())
-        .spawn(move || renewal.keep(requeue_at))?;
-
-    let pair = PairFiles { cert: state.serving_path(), key: state.serving_path() };
-    let mut announced = false;
-    let on_change = move |ports: Ports, inputs: &Inputs| {
-        let mut written = Vec::new();
-        for pool in inputs.pools.keys() {
-            match state.write_pointer(pool, &pointer_host, ports.secure) {
-                Ok(path) => written.push((pool.clone(), path)),
-                Err(error) => tracing::error!(pool, %error, "cannot write the pointer config"),
-            }
-        }
-        if !std::mem::replace(&mut announced, true) {
-            announce(&state, &pointer_host, ports, &written);
-        }
-    };
-    run::run(ServerSettings {
-        flags: &args.serving,
-        source: Source::Directory(Layout::Tree { root: args.dir.clone() }),
-        policy: tls,
-        pair,
-        on_change: Box::new(on_change),
+pub(super) fn run(args: Args) -> anyhow::Result<()> {
+    serve::run(ServeSettings {
+        manifests: args.dir,
+        state: args.state_dir,
+        hosts: args.hosts,
+        certificates: args.certificates.policy(),
+        listen: args.serving.listen(),
+        policy: args.serving.tls_policy()?,
+        limits: args.serving.limits(),
     })
-}
-
-/// Keeps the certificates and pointer configs in order while the server runs.
-struct Renewal {
-    state: StateFolder,
-    hosts: Vec<Host>,
-    policy: Policy,
-}
-
-impl Renewal {
-    /// Does what is due, and tells when to look again.
-    fn reconcile(&self) -> Result<OffsetDateTime, StateError> {
-        let generate = &mut || self.policy.algorithm.generate();
-        let now = OffsetDateTime::now_utc();
-        let done =
-            self.state.reconcile(&self.hosts, Asked::default(), &self.policy, now, generate)?;
-        done.steps.iter().for_each(log_step);
-        Ok(done.requeue_at)
-    }
-
-    fn keep(&self, mut requeue_at: OffsetDateTime) {
-        loop {
-            // A clock may be set, a file restored: never trust one wait for years.
-            let wait = (requeue_at - OffsetDateTime::now_utc()).clamp(SHORTEST_WAIT, LONGEST_WAIT);
-            std::thread::sleep(wait.unsigned_abs());
-            match self.reconcile() {
-                Ok(time) => requeue_at = time,
-                Err(error) => {
-                    tracing::error!(%error, "the certificates are not in order");
-                    requeue_at = OffsetDateTime::now_utc();
-                }
-            }
-        }
-    }
-}
-
-/// What a person needs next.
-fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
-    let Ports { secure, insecure } = ports;
-    print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
-    if let Some(insecure) = insecure {
-        print_line(&format!("and without TLS on http://{host}:{insecure}"));
-    }
-    print_line("");
-    for (pool, path) in pointers {
-        print_line(&format!("  pool {pool}: https://{host}:{secure}/config/{pool}"));
-        print_line(&format!("    give its machines this pointer config: {}", path.display()));
-    }
-    if let Some((pool, _)) = pointers.first() {
-        print_line("");
-        print_line("To see what a machine with Ignition spec 3.4 would get:");
-        print_line(&format!(
-            "  curl --cacert {} -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' \
-             https://{host}:{secure}/config/{pool}",
-            state.bundle_path().display()
-        ));
-    }
-}
-
-/// The hosts of the certificate, the one for pointer configs first: those given, then this
-/// machine's addresses that others can reach, then its names, then those that only it can reach.
-fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
-    let mut hosts = Vec::new();
-    for host in given.iter().chain(own) {
-        if !hosts.contains(host) {
-            hosts.push(host.clone());
-        }
-    }
-    hosts
-}
-
-/// This machine's own names and addresses. The loopback ones are always among them.
-fn own_hosts() -> Vec<Host> {
-    let mut addresses: Vec<IpAddr> = getifaddrs()
-        .into_iter()
-        .flatten()
-        .filter_map(|interface| {
-            let address = interface.address?;
-            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
-        })
-        .filter(|address| match address {
-            IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
-            IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
-        })
-        .collect();
-    addresses.sort();
-    let addresses = addresses.into_iter().map(Host::Address);
-    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let name = name.and_then(|name| name.parse::<Host>().ok());
-    let local = [
-        Host::Name("localhost".to_owned()),
-        Host::Address(std::net::Ipv4Addr::LOCALHOST.into()),
-        Host::Address(std::net::Ipv6Addr::LOCALHOST.into()),
-    ];
-    addresses.chain(name).chain(local).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_that_was_given_comes_first_and_none_comes_twice() {
-        let host = |text: &str| text.parse::<Host>().unwrap();
-        let given = [host("mcs.example.com"), host("localhost")];
-        let own = [host("192.0.2.1"), host("localhost")];
-        assert_eq!(
-            hosts(&given, &own),
-            [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
-        );
-    }
-
-    #[test]
-    fn this_machine_reaches_itself_by_a_name_of_its_own() {
-        assert!(own_hosts().contains(&Host::Name("localhost".to_owned())));
-    }
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::flags::{PairFiles, ServingFlags};
-use super::run::{self, ServerSettings, Source};
-use crate::source::cluster::Settings;
+use super::flags::{PairFlags, ServingFlags};
+use crate::app::server::{self, ServerSettings};
+use crate::source::{self, cluster};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -26,25 +26,26 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     #[command(flatten)]
-    pair: PairFiles,
+    pair: PairFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
 
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: Args) -> anyhow::Result<()> {
     args.serving.log_start();
-    run::run(ServerSettings {
-        flags: &args.serving,
-        source: Source::Cluster(Settings {
-            // An empty one is none, as it is for the reference.
-            kubeconfig: args.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
-            apiserver_url: args.apiserver_url.clone(),
-            token_dir: args.bootstrap_token_dir.clone(),
-            cache_dir: args.cache_dir.clone(),
+    server::run(ServerSettings {
+        source: source::Settings::Cluster(cluster::Settings {
+            kubeconfig: args.kubeconfig,
+            apiserver_url: args.apiserver_url,
+            token_dir: args.bootstrap_token_dir,
+            cache_dir: args.cache_dir,
         }),
+        listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
-        pair: args.pair.clone(),
+        pair: args.pair.files(),
+        limits: args.serving.limits(),
         on_change: Box::new(|_, _| {}),
+        beside: None,
     })
 }
 

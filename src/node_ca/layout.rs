@@ -1,12 +1,11 @@
 //! The files that a container runtime looks for.
 
 use bytes::Bytes;
-use clap::ValueEnum;
 
 use crate::registry_ca::RegistryHost;
 
 /// The container runtime whose files are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// `HOST[:PORT]/ca.crt`: CRI-O, podman, docker
     Crio,

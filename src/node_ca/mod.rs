@@ -23,10 +23,12 @@
 
 mod decide;
 mod folder;
+mod follow;
 mod layout;
 mod list;
 mod reconciler;
 
 pub use decide::{Action, File, Present, decide};
+pub use follow::follow;
 pub use layout::Layout;
 pub use reconciler::{Reconciler, Report};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -65,6 +65,12 @@ impl Reconciler {
     #[must_use]
     pub fn new(path: PathBuf, layout: Layout, resync: Duration) -> Self {
         Self { path, layout, resync, read_all: UNIX_EPOCH, owned: None, settled: HashMap::new() }
+    }
+
+    /// The folder that is kept.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.path
     }
 
     /// Brings the folder in step with the entries of the merged config map.

@@ -134,6 +134,13 @@ impl TlsPolicy {
     }
 }
 
+/// Says in the log what a policy passes over.
+pub fn warn_passed_over(passed_over: &[String]) {
+    if !passed_over.is_empty() {
+        tracing::warn!(names = passed_over.join(","), "not available in this server's TLS library");
+    }
+}
+
 fn is_tls13(suite: SupportedCipherSuite) -> bool {
     suite.version().version == ProtocolVersion::TLSv1_3
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::Reporting;
 use super::files::{Files, ReadError};
+use crate::folder_watch::{FolderWatch, Scanned};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
 use crate::objects::{MachineConfig, MachineConfigPool, Object};
 use crate::registry_ca::{self, RegistryHost};
@@ -51,6 +53,22 @@ impl Layout {
     }
 }
 
+/// Why a directory cannot be served at the start. There is no last good state to fall back on yet.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory cannot be read.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// A file cannot be used, and perhaps others besides.
+    #[error("{first}{}", if *.more == 0 { String::new() } else { format!(" (and {more} more)") })]
+    Problems {
+        /// The first of them.
+        first: Problem,
+        /// How many others there are.
+        more: usize,
+    },
+}
+
 /// Why a whole scan failed. The state before it stays.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
@@ -66,11 +84,12 @@ pub enum ScanError {
 
 /// What a scan found.
 #[derive(Debug)]
-pub struct Scan {
-    /// The new inputs, `None` if they are the same as before.
-    pub inputs: Option<Inputs>,
+struct Scan {
+    inputs: Inputs,
+    /// Whether the inputs are others than those of the scan before.
+    is_changed: bool,
     /// Whether files were left alone because they were being written: scan again soon.
-    pub unsettled: bool,
+    is_unsettled: bool,
 }
 
 /// A directory, with what was last read from it.
@@ -79,69 +98,75 @@ pub struct Directory {
     layout: Layout,
     files: Files,
     shared: Arc<Shared>,
-    published: bool,
     problems: Vec<Problem>,
 }
 
 impl Directory {
-    /// A directory that was not read yet.
-    #[must_use]
-    pub fn new(layout: Layout) -> Self {
-        Self {
-            layout,
-            files: Files::default(),
-            shared: Arc::default(),
-            published: false,
-            problems: Vec::new(),
+    /// Reads a directory for the first time. One bad entry of an object is no error: all else in
+    /// it can be used.
+    pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
+        let mut directory =
+            Self { layout, files: Files::default(), shared: Arc::default(), problems: Vec::new() };
+        // What is there is taken as it is; later scans wait for a file to be quiet.
+        let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
+        let mut whole = inputs.problems.iter().filter(|problem| !problem.is_partial);
+        match whole.next().cloned() {
+            None => Ok((directory, inputs)),
+            Some(first) => Err(OpenError::Problems { first, more: whole.count() }),
         }
     }
 
-    /// The layout given.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Looks for changes. `being_written` tells whether a program still has a file open to write.
-    pub fn scan(
-        &mut self,
-        now: SystemTime,
-        being_written: &dyn Fn(&Path) -> bool,
-    ) -> Result<Scan, ScanError> {
-        // The first scan takes what is there; later ones wait for a file to be quiet.
-        let settle = if self.published { SETTLE } else { Duration::ZERO };
-        self.files.begin(now, settle);
-        let Parts { pools, machine_configs, layering, shared, mut problems } =
-            match self.layout.clone() {
-                Layout::Tree { root } => self.scan_tree(&root, being_written)?,
-                Layout::Bootstrap { base, kubeconfig, registry_cas } => {
-                    self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?
+    /// Publishes each change, for ever.
+    pub async fn follow(mut self, mut publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
+        let not_ready = &reporting.status.not_ready;
+        let watch = FolderWatch::new(self.layout.watched());
+        let scan = move |being_written: &dyn Fn(&Path) -> bool| {
+            let scan = match self.scan(SystemTime::now(), SETTLE, being_written) {
+                Ok(scan) => scan,
+                Err(error) => {
+                    if not_ready.set("inputs", Some(error.to_string())) {
+                        tracing::error!(%error, "cannot read the inputs; what was read before stays");
+                    }
+                    return Scanned::Settled;
                 }
             };
-        let changed = self.files.finish();
+            not_ready.set("inputs", None);
+            if scan.is_changed {
+                publish(&scan.inputs);
+            }
+            if scan.is_unsettled { Scanned::Unsettled } else { Scanned::Settled }
+        };
+        watch.follow(scan).await;
+    }
+
+    /// Reads what has changed. Files that changed within `settle` before `now` are left for the next
+    /// scan, as are those that a program has open to write, which `being_written` tells.
+    fn scan(
+        &mut self,
+        now: SystemTime,
+        settle: Duration,
+        being_written: &dyn Fn(&Path) -> bool,
+    ) -> Result<Scan, ScanError> {
+        self.files.begin(now, settle);
+        let (mode, parts) = match self.layout.clone() {
+            Layout::Tree { root } => (Mode::Manifests, self.scan_tree(&root, being_written)?),
+            Layout::Bootstrap { base, kubeconfig, registry_cas } => {
+                let parts =
+                    self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?;
+                (Mode::Bootstrap, parts)
+            }
+        };
+        let Parts { pools, machine_configs, layering, shared, mut problems } = parts;
         problems.sort();
         problems.dedup();
-        if self.published && !changed && problems == self.problems {
-            return Ok(Scan { inputs: None, unsettled: self.files.unsettled() });
-        }
+        let is_changed = self.files.finish() || problems != self.problems;
+        self.problems.clone_from(&problems);
         if *self.shared != shared {
             self.shared = Arc::new(shared);
         }
-        self.published = true;
-        self.problems.clone_from(&problems);
-        let mode = match self.layout {
-            Layout::Tree { .. } => Mode::Manifests,
-            Layout::Bootstrap { .. } => Mode::Bootstrap,
-        };
-        let inputs = Inputs {
-            mode,
-            pools,
-            machine_configs,
-            layering,
-            shared: Arc::clone(&self.shared),
-            problems,
-        };
-        Ok(Scan { inputs: Some(inputs), unsettled: self.files.unsettled() })
+        let shared = Arc::clone(&self.shared);
+        let inputs = Inputs { mode, pools, machine_configs, layering, shared, problems };
+        Ok(Scan { inputs, is_changed, is_unsettled: self.files.unsettled() })
     }
 
     fn scan_tree(

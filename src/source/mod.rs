@@ -1,10 +1,81 @@
 //! Where inputs come from: a directory of manifests, or a cluster.
 //!
-//! A source reads, and publishes one immutable [`Inputs`](crate::inputs::Inputs) for each change. It is the only part
+//! A source reads, and publishes one immutable [`Inputs`] for each change. It is the only part
 //! that does I/O for what is served; all that follows is a function of the value it published.
 
 pub mod cluster;
 pub mod directory;
 mod files;
 pub mod manifest;
-pub mod watch;
+
+use std::sync::Arc;
+
+use self::cluster::Cluster;
+use self::directory::{Directory, Layout, OpenError};
+use crate::conditions::Status;
+use crate::inputs::Inputs;
+use crate::kube_client::ConnectError;
+use crate::telemetry::Metrics;
+
+/// Where to read.
+#[derive(Debug)]
+pub enum Settings {
+    /// Files.
+    Directory(Layout),
+    /// The Kubernetes API.
+    Cluster(cluster::Settings),
+}
+
+/// What a source tells beside the inputs.
+#[derive(Debug, Clone)]
+pub struct Reporting {
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What is not as it should be, with the reason.
+    pub status: Status,
+}
+
+/// Why there is no source at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The files cannot be read, and there is no earlier state to fall back on.
+    #[error(transparent)]
+    Directory(#[from] OpenError),
+    /// There is no way to the API server.
+    #[error(transparent)]
+    Cluster(#[from] ConnectError),
+}
+
+/// A source that can be followed.
+pub enum Source {
+    /// Files.
+    Directory(Directory),
+    /// The Kubernetes API.
+    Cluster(Box<Cluster>),
+}
+
+impl Source {
+    /// Opens a source. The second value is what it holds, where that can be told without waiting
+    /// for anybody: a directory has been read, a cluster has not. Call it within a runtime.
+    pub async fn open(settings: Settings) -> Result<(Self, Option<Inputs>), SourceError> {
+        Ok(match settings {
+            Settings::Directory(layout) => {
+                let (directory, inputs) = Directory::open(layout)?;
+                (Self::Directory(directory), Some(inputs))
+            }
+            Settings::Cluster(settings) => {
+                let cluster = Cluster::connect(settings).await?;
+                (Self::Cluster(Box::new(cluster)), None)
+            }
+        })
+    }
+
+    /// Publishes the inputs of a cluster, and each change of either, for ever. `publish` may
+    /// block. Spawn it on a runtime with several threads.
+    pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
+        match self {
+            Self::Directory(directory) => directory.follow(publish, reporting).await,
+            Self::Cluster(cluster) => cluster.follow(publish, reporting).await,
+        }
+    }
+}

@@ -13,13 +13,22 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 
 use super::kind::Kind;
+use crate::backoff::Backoff;
 use crate::objects::MachineConfig;
+use crate::source::Reporting;
 use crate::store::files::{self, PRIVATE, WriteError};
+
+/// The least time from one write to the next.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait after a write that failed.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What is kept.
 #[derive(Debug, Default)]
@@ -82,8 +91,38 @@ impl Cache {
         Ok(Some(snapshot))
     }
 
+    /// Writes the newest snapshot, again and again, until there are no more.
+    pub(super) async fn keep(
+        mut self,
+        mut snapshots: watch::Receiver<Snapshot>,
+        Reporting { metrics, status }: Reporting,
+    ) {
+        let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
+        while snapshots.changed().await.is_ok() {
+            loop {
+                let saved =
+                    tokio::task::block_in_place(|| self.save(&snapshots.borrow_and_update()));
+                let reason = saved.err().map(|error| error.to_string());
+                let is_saved = reason.is_none();
+                let is_news = status.degraded.set("cache", reason.clone());
+                if let Some(reason) = reason {
+                    metrics.cache_failures.inc();
+                    if is_news {
+                        tracing::error!(reason, "the cache cannot be written");
+                    }
+                }
+                if is_saved {
+                    break;
+                }
+                tokio::time::sleep(backoff.next()).await;
+            }
+            backoff.reset();
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
     /// Writes what has changed since it was written last.
-    pub(super) fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
+    fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
         let folder = self.machine_configs();
         files::create_folder(&folder)?;
         let failed = |path: &Path, error: io::Error| WriteError { path: path.to_owned(), error };

@@ -9,56 +9,90 @@ use super::kind::Kind;
 use super::watching::{self, Change, Item};
 use crate::objects::{ConfigMap, Object};
 
-/// Tells of the config map as it is, `None` where there is none, and of each change, for ever.
-///
-/// While the API server is away, or the map does not decode, nothing is told. Call it within a
-/// runtime.
-pub async fn follow_registry_cas(client: Client, mut tell: impl FnMut(Option<&ConfigMap>)) {
-    let (sender, mut reports) = mpsc::channel(16);
-    let watch = watching::watch(Kind::RegistryCas, client, sender);
-    let _watch = AbortOnDropHandle::new(tokio::spawn(watch));
-    let mut listed = None;
-    let mut is_failing = false;
-    while let Some(report) = reports.recv().await {
-        let change = match report {
-            Report::Change(_, change) => change,
-            Report::Failed(_, failure) => {
-                if !is_failing {
-                    let reason = failure.reason;
-                    tracing::error!(reason, "the config map cannot be watched; trying again");
+/// The config map, followed.
+#[derive(Debug)]
+pub struct RegistryCaMap {
+    reports: mpsc::Receiver<Report>,
+    _watch: AbortOnDropHandle<()>,
+    /// What the list that is being read holds.
+    listed: Option<Item>,
+    is_failing: bool,
+}
+
+impl RegistryCaMap {
+    /// Follows the config map from now on. Call it within a runtime.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        let (sender, reports) = mpsc::channel(16);
+        let watch = tokio::spawn(watching::watch(Kind::RegistryCas, client, sender));
+        Self { reports, _watch: AbortOnDropHandle::new(watch), listed: None, is_failing: false }
+    }
+
+    /// Waits for the config map as it is, and for each change of it; `None` where there is none.
+    ///
+    /// While the API server is away, or the map does not decode, there is nothing to tell. May be
+    /// dropped and called again: no change is lost by that.
+    pub async fn changed(&mut self) -> Option<ConfigMap> {
+        loop {
+            let Some(report) = self.reports.recv().await else {
+                // The watch does not end before its reports' receiver.
+                return std::future::pending().await;
+            };
+            match report {
+                Report::Change(_, change) => match self.take(change) {
+                    State::Present(map) => return Some(map),
+                    State::Absent => return None,
+                    State::Unknown => {}
+                },
+                Report::Failed(_, failure) => {
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        let reason = failure.reason;
+                        tracing::error!(reason, "the config map cannot be watched; trying again");
+                    }
                 }
-                is_failing = true;
-                continue;
+                Report::Fetched(..) | Report::FetchFailed(..) | Report::Connectivity(_) => {}
             }
-            Report::Fetched(..) | Report::FetchFailed(..) | Report::Connectivity(_) => continue,
-        };
+        }
+    }
+
+    fn take(&mut self, change: Change) -> State {
         match change {
-            Change::ListBegins => listed = None,
-            Change::Listed(item) => listed = Some(item),
+            Change::ListBegins => self.listed = None,
+            Change::Listed(item) => self.listed = Some(item),
             Change::ListEnds => {
-                if is_failing {
+                if std::mem::take(&mut self.is_failing) {
                     tracing::info!("the config map is watched again");
                 }
-                is_failing = false;
-                match listed.take() {
-                    Some(item) => applied(item, &mut tell),
-                    None => tell(None),
-                }
+                return self.listed.take().map_or(State::Absent, |item| State::of(&item));
             }
-            Change::Applied(item) => applied(item, &mut tell),
-            Change::Deleted(_) => tell(None),
+            Change::Applied(item) => return State::of(&item),
+            Change::Deleted(_) => return State::Absent,
         }
+        State::Unknown
     }
 }
 
-fn applied(item: Item, tell: &mut impl FnMut(Option<&ConfigMap>)) {
-    let Some(json) = item.json else { return };
-    match Kind::RegistryCas.decode(&json) {
-        Ok(Object::ConfigMap(map)) => tell(Some(&map)),
-        Ok(_) => {}
-        Err(error) => {
-            let reason = error.reason();
-            tracing::error!(reason, "the config map cannot be read; what was read before stays");
+/// What a change tells of the config map.
+enum State {
+    Present(ConfigMap),
+    Absent,
+    /// Nothing, or nothing that is understood.
+    Unknown,
+}
+
+impl State {
+    fn of(item: &Item) -> Self {
+        match item.json.as_ref().map(|json| Kind::RegistryCas.decode(json)) {
+            Some(Ok(Object::ConfigMap(map))) => Self::Present(map),
+            Some(Err(error)) => {
+                let reason = error.reason();
+                tracing::error!(
+                    reason,
+                    "the config map cannot be read; what was read before stays"
+                );
+                Self::Unknown
+            }
+            _ => Self::Unknown,
         }
     }
 }

@@ -3,9 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tokio::sync::watch;
-
-use crate::source::watch::{Follower, Look};
+use crate::folder_watch::{FolderWatch, Scanned};
 
 /// What the token's directory holds.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,44 +27,62 @@ pub(super) struct TokenState {
     pub(super) problem: Option<String>,
 }
 
-/// Reads the token's directory after each change.
-#[derive(Debug)]
-pub struct FollowToken {
-    pub(super) directory: PathBuf,
-    pub(super) state: watch::Sender<TokenState>,
+impl TokenState {
+    /// What follows from reading the files once more.
+    fn next(&self, read: Result<Token, String>) -> Self {
+        match read {
+            Ok(token) => Self { last_good: Some(token), problem: None },
+            Err(problem) => Self { last_good: self.last_good.clone(), problem: Some(problem) },
+        }
+    }
 }
 
-impl FollowToken {
-    /// The folders whose changes matter.
-    #[must_use]
-    pub fn folders(&self) -> Vec<PathBuf> {
-        vec![self.directory.clone()]
+/// The token's directory, followed.
+#[derive(Debug)]
+pub(super) struct TokenFiles {
+    directory: PathBuf,
+    watch: FolderWatch,
+    state: TokenState,
+}
+
+impl TokenFiles {
+    /// Reads the token, and follows it from now on. Call it within a runtime.
+    pub(super) fn open(directory: PathBuf) -> Self {
+        let watch = FolderWatch::new(vec![directory.clone()]);
+        let state = TokenState::default().next(read(&directory));
+        Self { directory, watch, state }
     }
 
-    /// Reads the token after each change, until `follower` is stopped.
-    pub fn follow(self, follower: Follower) {
-        follower.follow(|being_written| {
-            if being_written(&self.directory.join("token")) {
-                return Look::Unsettled;
+    /// The token as it was read last.
+    pub(super) fn state(&self) -> &TokenState {
+        &self.state
+    }
+
+    /// Waits until the token, or what is wrong with it, is another one. May be dropped and called
+    /// again: no change is lost by that.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            self.watch.changed().await;
+            if self.scan() {
+                return;
             }
-            self.look();
-            Look::Settled
-        });
+        }
     }
 
-    pub(super) fn look(&self) {
-        let read = read(&self.directory);
-        self.state.send_if_modified(|state| {
-            let next = match read {
-                Ok(token) => TokenState { last_good: Some(token), problem: None },
-                Err(problem) => {
-                    TokenState { last_good: state.last_good.clone(), problem: Some(problem) }
-                }
-            };
-            let changed = *state != next;
+    /// Tells whether the token is another one than before.
+    fn scan(&mut self) -> bool {
+        let Self { directory, watch, state } = self;
+        let mut is_changed = false;
+        watch.scan(|being_written| {
+            if being_written(&directory.join("token")) {
+                return Scanned::Unsettled;
+            }
+            let next = state.next(read(directory));
+            is_changed = *state != next;
             *state = next;
-            changed
+            Scanned::Settled
         });
+        is_changed
     }
 }
 
@@ -91,23 +107,22 @@ fn read(directory: &Path) -> Result<Token, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_token_that_cannot_be_read_leaves_the_last_one() {
+    #[tokio::test]
+    async fn a_token_that_cannot_be_read_leaves_the_last_one() {
         let folder = tempfile::tempdir().unwrap();
-        let (state, states) = watch::channel(TokenState::default());
-        let follow = FollowToken { directory: folder.path().to_owned(), state };
-        follow.look();
-        assert!(states.borrow().problem.as_ref().unwrap().contains("token: "));
-        assert_eq!(states.borrow().last_good, None);
+        let mut files = TokenFiles::open(folder.path().to_owned());
+        assert!(files.state().problem.as_ref().unwrap().contains("token: "));
+        assert_eq!(files.state().last_good, None);
 
         std::fs::write(folder.path().join("token"), "abc.def\n").unwrap();
-        follow.look();
+        files.changed().await;
         let token = Token { token: "abc.def".to_owned(), authorities: None };
-        assert_eq!(*states.borrow(), TokenState { last_good: Some(token.clone()), problem: None });
+        let state = TokenState { last_good: Some(token.clone()), problem: None };
+        assert_eq!(*files.state(), state);
 
         std::fs::write(folder.path().join("token"), "\n").unwrap();
-        follow.look();
-        assert_eq!(states.borrow().last_good, Some(token));
-        assert!(states.borrow().problem.as_ref().unwrap().contains("is empty"));
+        files.changed().await;
+        assert_eq!(files.state().last_good, Some(token));
+        assert!(files.state().problem.as_ref().unwrap().contains("is empty"));
     }
 }

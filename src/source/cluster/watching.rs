@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::Report;
 use super::kind::{Kind, Raw};
+use crate::backoff::Backoff;
 use crate::kube_client::reason;
 
 /// How long the API server is asked to keep a watch open. What breaks a connection without telling
@@ -22,7 +23,7 @@ use crate::kube_client::reason;
 const WATCH_SECONDS: u32 = 60;
 /// Objects a page of a list: bounds the memory that a list takes.
 const PAGE: u32 = 50;
-/// The waits after failures, doubled from the one to the other.
+/// The waits after failures.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -77,7 +78,7 @@ pub(super) struct Failure {
 ///
 /// After a failure everything is listed anew, so that the end of a list tells that all is well.
 pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Report>) {
-    let mut wait = FIRST_WAIT;
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         let ended = if kind == Kind::MachineConfig {
             watch_once(kind, &client, &reports, |object: PartialObjectMeta<Raw>| Item {
@@ -90,8 +91,10 @@ pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Repo
             watch_once(kind, &client, &reports, |object: Raw| object.into()).await
         };
         let Ended::Failed { after_list } = ended else { return };
-        wait = if after_list { FIRST_WAIT } else { LONGEST_WAIT.min(wait * 2) };
-        tokio::time::sleep(wait).await;
+        if after_list {
+            backoff.reset();
+        }
+        tokio::time::sleep(backoff.next()).await;
     }
 }
 

@@ -1,22 +1,24 @@
 //! From a source's inputs to answers: what is done for each change, wherever it comes from.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::SystemTime;
+
+use tokio::sync::watch;
 
 use crate::answers::Answers;
 use crate::inputs::{Inputs, Problem};
 use crate::telemetry::Metrics;
 
-/// Told of the inputs that are served now, and on which ports.
-pub(super) type OnChange = Box<dyn FnMut(Ports, &Inputs) + Send>;
+/// Told of the inputs that are served now, and on which ports. It may block.
+pub type OnChange = Box<dyn FnMut(Ports, &Inputs) + Send>;
 
 /// The ports that were bound.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ports {
-    pub(super) secure: u16,
-    pub(super) insecure: Option<u16>,
+pub struct Ports {
+    /// The one for TLS.
+    pub secure: u16,
+    /// The one without, if there is one.
+    pub insecure: Option<u16>,
 }
 
 /// Makes inputs what is served.
@@ -24,24 +26,33 @@ pub(super) struct Publisher {
     answers: Arc<Answers>,
     metrics: Arc<Metrics>,
     known: Vec<Problem>,
-    changed: Sender<Inputs>,
+    published: watch::Sender<Option<Inputs>>,
 }
 
 impl Publisher {
-    /// Starts the thread that does what can wait until a change is served: it calls `on_change`,
-    /// and checks which pools render. It ends with this value.
-    pub(super) fn new(
-        answers: Arc<Answers>,
-        metrics: Arc<Metrics>,
+    pub(super) fn new(answers: Arc<Answers>, metrics: Arc<Metrics>) -> Self {
+        Self { answers, metrics, known: Vec::new(), published: watch::Sender::new(None) }
+    }
+
+    /// What can wait until a change is served: `on_change` is called, and it is checked which pools
+    /// render. Runs as long as the publisher is there.
+    pub(super) fn after_changes(
+        &self,
         ports: Ports,
-        on_change: OnChange,
-    ) -> io::Result<Self> {
-        let (changed, after_change) = channel();
-        let served = Arc::clone(&answers);
-        std::thread::Builder::new()
-            .name("after-change".to_owned())
-            .spawn(move || after_changes(&after_change, &served, ports, on_change))?;
-        Ok(Self { answers, metrics, known: Vec::new(), changed })
+        mut on_change: OnChange,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let mut published = self.published.subscribe();
+        let answers = Arc::clone(&self.answers);
+        async move {
+            // Of several changes, the last is the one that counts.
+            while published.changed().await.is_ok() {
+                let Some(inputs) = published.borrow_and_update().clone() else { continue };
+                tokio::task::block_in_place(|| {
+                    on_change(ports, &inputs);
+                    answers.check();
+                });
+            }
+        }
     }
 
     /// Serves `inputs` from now on. Blocks while it renders.
@@ -56,8 +67,7 @@ impl Publisher {
             problems = inputs.problems.len(),
             "inputs read"
         );
-        // The thread ends after this value only; a panic ends the process.
-        let _ = self.changed.send(inputs.clone());
+        self.published.send_replace(Some(inputs.clone()));
     }
 
     fn note_problems(&mut self, problems: &[Problem]) {
@@ -75,19 +85,5 @@ impl Publisher {
         }
         self.metrics.input_problems.set(problems.len().try_into().unwrap_or(i64::MAX));
         self.known = problems.to_vec();
-    }
-}
-
-fn after_changes(
-    changes: &Receiver<Inputs>,
-    answers: &Answers,
-    ports: Ports,
-    mut on_change: OnChange,
-) {
-    while let Ok(inputs) = changes.recv() {
-        // Of several changes, the last is the one that counts.
-        let inputs = changes.try_iter().last().unwrap_or(inputs);
-        on_change(ports, &inputs);
-        answers.check();
     }
 }

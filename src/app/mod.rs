@@ -1,0 +1,25 @@
+//! The commands, put together from the parts: a source, answers and listeners make a server.
+//!
+//! What is given here are plain settings; [`crate::cli`] makes them of flags.
+
+pub mod bootstrap;
+pub mod node_ca;
+mod publish;
+pub mod serve;
+pub mod server;
+mod serving_pair;
+mod signals;
+mod tasks;
+
+use std::io::Write as _;
+
+/// Name, version, commit.
+#[must_use]
+pub fn version() -> String {
+    format!("machine-config-server {} ({})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
+}
+
+/// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
+pub fn print_line(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

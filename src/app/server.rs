@@ -1,0 +1,168 @@
+//! A server from its parts: source, answers, listeners; and its end.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwapOption;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+
+use super::publish::Publisher;
+use super::serving_pair::ServingPair;
+use super::signals::StopSignals;
+use super::tasks::Tasks;
+use crate::answers::Answers;
+use crate::conditions::Status;
+use crate::server::listener::any_address;
+use crate::server::routes::Routes;
+use crate::server::tls_policy::TlsPolicy;
+use crate::server::{Limits, Listener, Serving, metrics_endpoint};
+use crate::source::{self, Reporting, Source};
+use crate::telemetry::Metrics;
+
+pub use super::publish::{OnChange, Ports};
+pub use super::serving_pair::PairFiles;
+
+/// What is to be served.
+pub struct ServerSettings {
+    /// Where the inputs come from.
+    pub source: source::Settings,
+    /// Where to listen.
+    pub listen: Listen,
+    /// Which TLS is spoken.
+    pub policy: TlsPolicy,
+    /// With which certificate.
+    pub pair: PairFiles,
+    /// What clients may do.
+    pub limits: Limits,
+    /// Called once everything is served, and after each change of the inputs.
+    pub on_change: OnChange,
+    /// What runs beside the server for ever, if anything does.
+    pub beside: Option<Beside>,
+}
+
+/// A task that goes on as long as the server does.
+pub struct Beside {
+    /// What it is, as in "… ended unexpectedly".
+    pub what: &'static str,
+    /// The task.
+    pub task: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// Where to listen; port 0 takes any free one.
+#[derive(Debug, Clone, Copy)]
+pub struct Listen {
+    /// `None` for all of the machine's addresses.
+    pub address: Option<IpAddr>,
+    /// Port for TLS.
+    pub secure_port: u16,
+    /// Port without TLS, `None` for no such port.
+    pub insecure_port: Option<u16>,
+    /// Where metrics are given out, `None` for nowhere.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
+    raise_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve(settings));
+    // What was cut off must not hold up the process' end.
+    runtime.shutdown_background();
+    served
+}
+
+async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
+    let metrics = Arc::new(Metrics::new());
+    let status = Status::default();
+    let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
+    let pair = ServingPair::read(settings.pair, settings.policy, reporting.clone())?;
+    let (listeners, ports) = bind(settings.listen, &pair.tls())?;
+    let metrics_listener = bind_metrics(settings.listen.metrics, &status).await;
+
+    let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
+    let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics));
+    let mut tasks = Tasks::default();
+    let after_changes = publisher.after_changes(ports, settings.on_change);
+    tasks.spawn("what follows a change of the inputs", after_changes);
+    let (source, first) = Source::open(settings.source).await?;
+    // Whoever connects first finds the answers there.
+    if let Some(inputs) = first {
+        publisher.publish(&inputs);
+    }
+    let publish = move |inputs: &_| publisher.publish(inputs);
+    tasks.spawn("what follows the inputs", source.follow(publish, reporting));
+    tasks.spawn("what follows the serving pair", pair.follow());
+    if let Some(Beside { what, task }) = settings.beside {
+        tasks.spawn(what, task);
+    }
+    let routes = Routes { answers, metrics: Arc::clone(&metrics), status };
+    let serving = Serving::new(Arc::new(routes), settings.limits);
+    for listener in listeners {
+        serving.listen(listener);
+    }
+    if let Some(listener) = metrics_listener {
+        let encode = move || metrics.encode(SystemTime::now()).ok();
+        tasks.spawn("what gives out metrics", metrics_endpoint::serve(listener, encode));
+    }
+
+    let mut signals = StopSignals::listen()?;
+    tokio::select! {
+        () = signals.received() => {}
+        error = tasks.ended() => return Err(error),
+    }
+    tracing::info!("stopping: finishing what is under way");
+    if !serving.stop().await {
+        tracing::warn!("cut off connections that were not finished in time");
+    }
+    Ok(())
+}
+
+fn bind(
+    listen: Listen,
+    tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
+) -> anyhow::Result<(Vec<Listener>, Ports)> {
+    let address = listen.address.unwrap_or_else(any_address);
+    let bind = |flag, port, tls| {
+        let address = SocketAddr::new(address, port);
+        Listener::bind(address, tls)
+            .and_then(|listener| Ok((listener.port()?, listener)))
+            .with_context(|| format!("{flag}: cannot listen on {address}"))
+    };
+    let (secure, listener) = bind("--secure-port", listen.secure_port, Some(Arc::clone(tls)))?;
+    let mut listeners = vec![listener];
+    let mut insecure = None;
+    if let Some(port) = listen.insecure_port {
+        let (port, listener) = bind("--insecure-port", port, None)?;
+        listeners.push(listener);
+        insecure = Some(port);
+    }
+    Ok((listeners, Ports { secure, insecure }))
+}
+
+/// The listener for metrics. That there is none must not keep machines from booting: on an
+/// OpenShift node another program may have the default port already.
+async fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<TcpListener> {
+    let address = address?;
+    match metrics_endpoint::bind(address).await {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            let reason = format!("--metrics-address {address}: {error}");
+            tracing::error!(reason, "there are no metrics");
+            status.degraded.set("metrics", Some(reason));
+            None
+        }
+    }
+}
+
+/// Connections need file descriptors; a shell's default is fewer than the limit of connections.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+}

@@ -1,0 +1,46 @@
+//! What runs beside the listeners for as long as the process does.
+
+use anyhow::anyhow;
+use tokio::task::JoinSet;
+
+/// Tasks that are to run for ever. They are stopped with this value.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks(JoinSet<&'static str>);
+
+impl Tasks {
+    /// Starts a task; `what` it is ends a sentence like "… ended unexpectedly". Call it within a
+    /// runtime.
+    pub(crate) fn spawn(
+        &mut self,
+        what: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.0.spawn(async move {
+            task.await;
+            what
+        });
+    }
+
+    /// Waits until a task has ended, which none should.
+    pub(crate) async fn ended(&mut self) -> anyhow::Error {
+        match self.0.join_next().await {
+            Some(Ok(what)) => anyhow!("{what} ended unexpectedly"),
+            Some(Err(error)) => anyhow!("a task ended unexpectedly: {error}"),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_ends_is_named() {
+        let mut tasks = Tasks::default();
+        tasks.spawn("one that goes on", std::future::pending());
+        tasks.spawn("what follows the inputs", std::future::ready(()));
+        let error = tasks.ended().await.to_string();
+        assert_eq!(error, "what follows the inputs ended unexpectedly");
+    }
+}

@@ -1,0 +1,56 @@
+//! The waits between tries of what failed: each twice as long as the one before, and longer by a
+//! random part, so that those that failed together do not all come back at once.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
+/// Waits without end.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    limits: ExponentialBuilder,
+    longest: Duration,
+    waits: ExponentialBackoff,
+}
+
+impl Backoff {
+    /// Waits from `first` up to `longest`, each with up to as much again added at random.
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+        let limits = ExponentialBuilder::new()
+            .with_min_delay(first)
+            .with_max_delay(longest)
+            .without_max_times()
+            .with_jitter();
+        Self { limits, longest, waits: limits.build() }
+    }
+
+    /// The next wait.
+    pub(crate) fn next(&mut self) -> Duration {
+        // Without a number of tries the waits do not end.
+        self.waits.next().unwrap_or(self.longest)
+    }
+
+    /// What failed has succeeded: the next wait is a first one.
+    pub(crate) fn reset(&mut self) {
+        self.waits = self.limits.build();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_start_anew_after_a_success() {
+        let (first, longest) = (Duration::from_millis(100), Duration::from_secs(1));
+        let mut backoff = Backoff::new(first, longest);
+        for round in 0..2 {
+            let mut least = first;
+            for wait in (0..200).map(|_| backoff.next()) {
+                assert!((least..=2 * least).contains(&wait), "{round}: {wait:?}, not {least:?}");
+                least = longest.min(2 * least);
+            }
+            backoff.reset();
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Notices when files change.
+//!
+//! The kernel's notifications make it fast, a scan from time to time makes it certain:
+//! notifications get lost (a full queue), do not come at all (network file systems, no inotify
+//! watches left), or come for another folder (a link that leads out of the one that is watched).
+//! Folders are watched and not files, because a file that is replaced, or a symbolic link that
+//! kubelet swaps, leaves a watched file behind; and the folder above each, because a folder can be
+//! replaced as well.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::statfs::{FsType, statfs};
+use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
+
+/// Changes come in bursts; a scan waits for this much quiet,
+const QUIET: Duration = Duration::from_millis(25);
+/// but no longer than this.
+const BURST: Duration = Duration::from_millis(200);
+/// How soon to scan again while files are being written, doubled each time up to [`SAFETY`]: a file
+/// may seem to be written for ever, because its clock is ahead of ours.
+const UNSETTLED: Duration = Duration::from_millis(70);
+/// How often to scan without a notification, as a safety net. A scan that takes long comes less
+/// often, so that a server at rest spends a thousandth of its time on it.
+const SAFETY: Duration = Duration::from_secs(5);
+/// The same where the kernel gives no notifications, and a hundredth of the time.
+const POLL: Duration = Duration::from_millis(700);
+/// A writer that has been silent this long is taken to have gone.
+const WRITER_GONE: Duration = Duration::from_secs(10);
+/// File systems whose files others change without this kernel noticing: NFS, SMB under three names,
+/// 9p, Ceph, FUSE.
+const SILENT: [i64; 7] =
+    [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x00c3_6400, 0x6573_5546];
+
+/// What a scan of the files found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scanned {
+    /// Everything was read.
+    Settled,
+    /// Some files were left alone because they were being written.
+    Unsettled,
+}
+
+/// Watches folders and everything below them. Call it within a runtime.
+#[derive(Debug)]
+pub(crate) struct FolderWatch {
+    folders: Vec<Folder>,
+    /// `None` where the kernel gives no notifications.
+    watcher: Option<RecommendedWatcher>,
+    notices: UnboundedReceiver<notify::Event>,
+    /// Who writes to a file and has not closed it yet, with the last sign of it.
+    writers: HashMap<PathBuf, Instant>,
+    /// Whether a change was noticed since the last scan.
+    is_noticed: bool,
+    /// When to scan without a notification.
+    scan_at: Instant,
+    unsettled: Duration,
+}
+
+#[derive(Debug)]
+struct Folder {
+    /// Absolute, as the notifications have it.
+    path: PathBuf,
+    /// Device and inode of what is watched at this path, `None` while nothing is.
+    watched: Option<(u64, u64)>,
+    /// The same for the folder above.
+    parent: Option<(u64, u64)>,
+    /// Whether the file system tells of changes.
+    is_told: bool,
+}
+
+impl FolderWatch {
+    /// Watches `folders`, which need not be there yet. Where the kernel gives no notifications,
+    /// scans from time to time have to do; that is logged and no error.
+    #[must_use]
+    pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
+        let (sender, notices) = unbounded_channel();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            // Reading a file, as a scan does itself, is no change; ending to write one is.
+            let is_change = |event: &notify::Event| !matches!(event.kind, EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write));
+            if let Some(event) = event.ok().filter(is_change) {
+                // Nobody receives any more when the watch ends.
+                let _ = sender.send(event);
+            }
+        });
+        let watcher = watcher.inspect_err(
+            |error| tracing::warn!(%error, "no file notifications; looking every {POLL:?}"),
+        );
+        let folder = |path: PathBuf| Folder {
+            path: absolute(&path),
+            watched: None,
+            parent: None,
+            is_told: false,
+        };
+        let mut watch = Self {
+            folders: folders.into_iter().map(folder).collect(),
+            watcher: watcher.ok(),
+            notices,
+            writers: HashMap::new(),
+            is_noticed: false,
+            scan_at: Instant::now() + POLL,
+            unsettled: UNSETTLED,
+        };
+        watch.watch_folders();
+        watch
+    }
+
+    /// Waits until a scan is due: something has changed and is quiet now, or it is time for the
+    /// safety net.
+    ///
+    /// A caller may drop this and call it again: no change is lost by that.
+    pub(crate) async fn changed(&mut self) {
+        while !self.is_noticed {
+            tokio::select! {
+                Some(event) = self.notices.recv() => self.note(event),
+                () = tokio::time::sleep_until(self.scan_at) => return,
+            }
+        }
+        let end = Instant::now() + BURST;
+        loop {
+            let quiet = end.min(Instant::now() + QUIET);
+            match tokio::time::timeout_at(quiet, self.notices.recv()).await {
+                Ok(Some(event)) => self.note(event),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Scans the files by `scan`, which can ask of each file whether a program has it open to write,
+    /// and notes when the next scan is due if nothing changes.
+    pub(crate) fn scan(&mut self, scan: impl FnOnce(&dyn Fn(&Path) -> bool) -> Scanned) {
+        self.is_noticed = false;
+        let started = Instant::now();
+        self.writers.retain(|_, last| started.duration_since(*last) < WRITER_GONE);
+        self.watch_folders();
+        let writers = &self.writers;
+        let is_being_written =
+            |path: &Path| !writers.is_empty() && writers.contains_key(&absolute(path));
+        let wait = match scan(&is_being_written) {
+            Scanned::Settled => {
+                self.unsettled = UNSETTLED;
+                self.safety(started.elapsed())
+            }
+            Scanned::Unsettled => {
+                let wait = self.unsettled;
+                self.unsettled = SAFETY.min(wait * 2);
+                wait.max(started.elapsed())
+            }
+        };
+        self.scan_at = Instant::now() + wait;
+    }
+
+    /// Scans after each change, for ever. `scan` may block.
+    pub(crate) async fn follow(mut self, mut scan: impl FnMut(&dyn Fn(&Path) -> bool) -> Scanned) {
+        loop {
+            self.changed().await;
+            tokio::task::block_in_place(|| self.scan(&mut scan));
+        }
+    }
+
+    /// How long to wait for a notification after a scan that took so long.
+    fn safety(&self, took: Duration) -> Duration {
+        let is_told = |folder: &Folder| folder.watched.is_some() && folder.is_told;
+        if self.watcher.is_some() && self.folders.iter().all(is_told) {
+            SAFETY.max(took * 1000)
+        } else {
+            POLL.max(took * 100)
+        }
+    }
+
+    fn note(&mut self, event: notify::Event) {
+        if event.need_rescan() {
+            // Notifications were lost, and with them perhaps the news of who has ended to write.
+            self.is_noticed = true;
+            self.writers.clear();
+            return;
+        }
+        let is_writing = matches!(event.kind, EventKind::Modify(ModifyKind::Data(_)));
+        for path in event.paths {
+            // The folder above holds much that is no concern of ours.
+            if !self.folders.iter().any(|folder| path.starts_with(&folder.path)) {
+                continue;
+            }
+            self.is_noticed = true;
+            if is_writing {
+                self.writers.insert(path, Instant::now());
+            } else {
+                self.writers.remove(&path);
+            }
+        }
+    }
+
+    /// Watches the folders that are not watched yet, or are others than those that were.
+    fn watch_folders(&mut self) {
+        let Some(watcher) = &mut self.watcher else { return };
+        let paths: Vec<PathBuf> = self.folders.iter().map(|folder| folder.path.clone()).collect();
+        for folder in &mut self.folders {
+            // One that is watched with everything below it must not be watched alone besides.
+            let above = folder.path.parent();
+            let above = above.filter(|above| !paths.iter().any(|path| above.starts_with(path)));
+            if let Some(above) = above {
+                watch(watcher, above, RecursiveMode::NonRecursive, &mut folder.parent);
+            }
+            watch(watcher, &folder.path, RecursiveMode::Recursive, &mut folder.watched);
+            folder.is_told = statfs(&folder.path).is_ok_and(|stat| tells(stat.filesystem_type()));
+        }
+    }
+}
+
+fn watch(
+    watcher: &mut RecommendedWatcher,
+    folder: &Path,
+    mode: RecursiveMode,
+    present: &mut Option<(u64, u64)>,
+) {
+    let identity = std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
+    if identity == *present {
+        return;
+    }
+    if present.take().is_some() {
+        // The old folder may be gone, and its watch with it.
+        let _ = watcher.unwatch(folder);
+    }
+    if identity.is_none() {
+        return;
+    }
+    match watcher.watch(folder, mode) {
+        Ok(()) => *present = identity,
+        Err(error) => tracing::warn!(folder = %folder.display(), %error, "cannot watch"),
+    }
+}
+
+/// Whether a file system of this type notifies of changes, whoever makes them.
+fn tells(FsType(kind): FsType) -> bool {
+    // The type's width differs between architectures; the numbers have 32 bits.
+    SILENT.iter().all(|silent| kind & 0xffff_ffff != *silent)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    // Without a current folder there is nothing that a relative path could mean.
+    std::path::absolute(path).unwrap_or_else(|_: io::Error| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    async fn changed(watch: &mut FolderWatch) {
+        tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap();
+    }
+
+    /// A watch that is past its first scan, so that only notifications make it scan soon.
+    fn settled(folder: &Path) -> FolderWatch {
+        let mut watch = FolderWatch::new(vec![folder.to_owned()]);
+        watch.scan(|_| Scanned::Settled);
+        watch
+    }
+
+    #[tokio::test]
+    async fn a_change_is_noticed_at_once_and_by_whoever_waits_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watch = settled(folder.path());
+        std::fs::write(folder.path().join("a"), "b").unwrap();
+        let started = Instant::now();
+        changed(&mut watch).await;
+        assert!(watch.is_noticed && started.elapsed() < SAFETY);
+        // Who does not scan is told again.
+        changed(&mut watch).await;
+        assert!(watch.is_noticed);
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_comes_late_or_is_replaced_is_watched() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("folder");
+        let mut watch = settled(&folder);
+        for _ in 0..2 {
+            std::fs::create_dir(&folder).unwrap();
+            changed(&mut watch).await;
+            assert!(watch.is_noticed);
+            watch.scan(|_| Scanned::Settled);
+            std::fs::write(folder.join("a"), "b").unwrap();
+            changed(&mut watch).await;
+            assert!(watch.is_noticed);
+            watch.scan(|_| Scanned::Settled);
+            std::fs::rename(&folder, above.path().join("old")).unwrap();
+            std::fs::remove_dir_all(above.path().join("old")).unwrap();
+            changed(&mut watch).await;
+            watch.scan(|_| Scanned::Settled);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_lies_beside_a_folder_is_no_change() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let mut watch = settled(&folder);
+        std::fs::write(above.path().join("beside"), "b").unwrap();
+        std::fs::write(folder.join("within"), "b").unwrap();
+        // Notifications come in order: when the second one is here, the first has been passed over.
+        changed(&mut watch).await;
+        let writers: Vec<_> = watch.writers.keys().collect();
+        assert!(writers.iter().all(|path| path.starts_with(&folder)), "{writers:?}");
+        assert!(watch.is_noticed);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_a_program_has_open_to_write_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let mut watch = settled(folder.path());
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        let mut is_being_written = false;
+        while !is_being_written {
+            changed(&mut watch).await;
+            watch.scan(|names| {
+                is_being_written = names(&path);
+                Scanned::Settled
+            });
+        }
+        drop(file);
+        while is_being_written {
+            changed(&mut watch).await;
+            watch.scan(|names| {
+                is_being_written = names(&path);
+                Scanned::Settled
+            });
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_rest_scans_are_rare_and_unsettled_ones_back_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut watch = FolderWatch::new(vec![folder.path().to_owned()]);
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            watch.scan(|_| Scanned::Unsettled);
+            let started = Instant::now();
+            watch.changed().await;
+            waits.push(started.elapsed());
+        }
+        assert!(waits[0] <= 2 * UNSETTLED, "{waits:?}");
+        assert!(waits.is_sorted(), "{waits:?}");
+        assert!(*waits.last().unwrap() >= SAFETY, "{waits:?}");
+        watch.scan(|_| Scanned::Settled);
+        let started = Instant::now();
+        watch.changed().await;
+        assert!(started.elapsed() >= SAFETY);
+    }
+
+    #[test]
+    fn network_file_systems_tell_nothing() {
+        assert!(!tells(FsType(nix::libc::NFS_SUPER_MAGIC)));
+        assert!(tells(FsType(nix::libc::TMPFS_MAGIC)));
+    }
+}

@@ -1,0 +1,265 @@
+//! What is done with each report: watches and fetches are started, the view is kept, and inputs are
+//! published.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use kube::{Api, Client};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Report;
+use super::cache::{Cache, Snapshot};
+use super::connectivity::{Connectivity, Transition};
+use super::kind::{Kind, Raw};
+use super::kubeconfig;
+use super::token::TokenState;
+use super::view::ClusterView;
+use super::watching::{self, Change, Failure, Item};
+use crate::backoff::Backoff;
+use crate::inputs::Inputs;
+use crate::kube_client::reason;
+use crate::source::Reporting;
+
+/// Machine configs that are fetched at a time.
+const FETCHES: usize = 8;
+/// The waits after a fetch that failed.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// A cluster that is followed.
+pub(super) struct Session<P> {
+    client: Client,
+    apiserver_url: String,
+    sender: mpsc::Sender<Report>,
+    view: ClusterView,
+    token: TokenState,
+    connectivity: Connectivity,
+    fetches: HashMap<String, AbortOnDropHandle<()>>,
+    fetching: Arc<Semaphore>,
+    watches: JoinSet<()>,
+    failing: BTreeSet<Kind>,
+    /// Kinds that the API server does not have, and need not have.
+    absent: BTreeSet<Kind>,
+    cache: Option<watch::Sender<Snapshot>>,
+    reporting: Reporting,
+    publish: P,
+}
+
+impl<P: FnMut(&Inputs) + Send> Session<P> {
+    /// A session that has seen nothing. What its tasks see they send to `sender`, for [`take`].
+    ///
+    /// [`take`]: Self::take
+    pub(super) fn new(
+        client: Client,
+        apiserver_url: String,
+        sender: mpsc::Sender<Report>,
+        reporting: Reporting,
+        publish: P,
+    ) -> Self {
+        Self {
+            client,
+            apiserver_url,
+            sender,
+            view: ClusterView::default(),
+            token: TokenState::default(),
+            connectivity: Connectivity::new(SystemTime::now()),
+            fetches: HashMap::new(),
+            fetching: Arc::new(Semaphore::new(FETCHES)),
+            watches: JoinSet::new(),
+            failing: BTreeSet::new(),
+            absent: BTreeSet::new(),
+            cache: None,
+            reporting,
+            publish,
+        }
+    }
+
+    /// Starts all watches anew: each begins with a list.
+    pub(super) fn start_watches(&mut self) {
+        self.watches.abort_all();
+        self.watches = JoinSet::new();
+        for kind in Kind::ALL {
+            self.watches.spawn(watching::watch(kind, self.client.clone(), self.sender.clone()));
+        }
+    }
+
+    /// Takes in what a task has seen.
+    pub(super) fn take(&mut self, report: Report) {
+        match report {
+            Report::Change(kind, change) => {
+                if matches!(change, Change::ListEnds) {
+                    self.in_order(kind);
+                }
+                self.view.apply(kind, change);
+            }
+            Report::Failed(kind, failure) => self.failed(kind, failure),
+            Report::Fetched(name, item) => {
+                self.fetches.remove(&name);
+                self.view.configs.fetched(&name, item);
+            }
+            Report::FetchFailed(name, reason) => {
+                self.reporting.metrics.watch_failed(Kind::MachineConfig.name());
+                tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
+            }
+            Report::Connectivity(answer) => self.take_answer(answer),
+        }
+    }
+
+    /// Takes in the bootstrap token, or what is wrong with it.
+    pub(super) fn take_token(&mut self, token: TokenState) {
+        if let Some(problem) = &token.problem {
+            tracing::error!(reason = problem, "the bootstrap token cannot be read");
+        } else {
+            tracing::info!("bootstrap token read");
+        }
+        self.reporting.status.degraded.set("bootstrap token", token.problem.clone());
+        self.token = token;
+    }
+
+    fn take_answer(&mut self, answer: Result<(), String>) {
+        let Reporting { metrics, status } = &self.reporting;
+        let degraded = &status.degraded;
+        let news = match &answer {
+            Ok(()) => self.connectivity.answered(SystemTime::now()),
+            Err(_) => self.connectivity.failed(),
+        };
+        match (news, answer) {
+            (Some(Transition::Lost(since)), Err(reason)) => {
+                let time = OffsetDateTime::from(since).format(&Rfc3339).unwrap_or_default();
+                let text = format!("away since {time} ({reason}); what was read last is served");
+                degraded.set("API server", Some(text));
+                metrics.stale_since(Some(since));
+                tracing::error!(since = time, reason, "the API server is away");
+            }
+            (Some(Transition::Restored), _) => {
+                degraded.set("API server", None);
+                metrics.stale_since(None);
+                tracing::info!("the API server is back");
+                // Some watches may be waiting for their next try, others may hang.
+                self.start_watches();
+            }
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self, kind: Kind, failure: Failure) {
+        let Failure { reason, is_absent } = failure;
+        if is_absent && kind.may_be_absent() {
+            if self.failing.remove(&kind) {
+                self.reporting.status.degraded.set(kind.name(), None);
+            }
+            if self.absent.insert(kind) {
+                tracing::info!(kind = kind.name(), "the API server does not have this kind");
+            }
+            self.view.absent(kind);
+                return;
+        }
+        self.reporting.metrics.watch_failed(kind.name());
+        if self.failing.insert(kind) {
+            tracing::error!(kind = kind.name(), reason, "cannot be watched; trying again");
+        }
+        self.reporting
+            .status
+            .degraded
+            .set(kind.name(), Some(format!("cannot be watched: {reason}")));
+    }
+
+    fn in_order(&mut self, kind: Kind) {
+        if self.absent.remove(&kind) {
+            tracing::info!(kind = kind.name(), "the API server has this kind now");
+        }
+        if self.failing.remove(&kind) {
+            tracing::info!(kind = kind.name(), "watched again");
+            self.reporting.status.degraded.set(kind.name(), None);
+        }
+    }
+
+    /// Sends for the machine configs that are needed, and calls back what is not any more.
+    pub(super) fn fetch(&mut self) {
+        let configs = &mut self.view.configs;
+        self.fetches.retain(|name, _| configs.is_wanted(name));
+        for name in configs.take_needed() {
+            let api = Kind::MachineConfig.api::<Raw>(&self.client);
+            let work = fetch(name.clone(), api, Arc::clone(&self.fetching), self.sender.clone());
+            self.fetches.insert(name, AbortOnDropHandle::new(tokio::spawn(work)));
+        }
+    }
+
+    /// Publishes the inputs, and keeps them in the cache.
+    pub(super) fn publish(&mut self) {
+        let kubeconfig = self.kubeconfig();
+        let Some(inputs) = self.view.inputs(kubeconfig.as_ref()) else {
+            let missing = self.view.missing().join(", ");
+            self.reporting.status.degraded.set("cluster", Some(format!("not read yet: {missing}")));
+            return;
+        };
+        self.reporting.status.degraded.set("cluster", None);
+        tokio::task::block_in_place(|| (self.publish)(&inputs));
+        if let Some(cache) = &self.cache
+            && self.view.missing().is_empty()
+        {
+            cache.send_replace(self.view.snapshot());
+        }
+    }
+
+    fn kubeconfig(&self) -> Option<Bytes> {
+        let token = self.token.last_good.as_ref()?;
+        let authorities = self.view.authorities().or(token.authorities.as_deref())?;
+        Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, authorities, &token.token))
+    }
+
+    /// Takes in what an earlier server kept, and starts to keep what this one sees.
+    pub(super) fn restore(&mut self, cache: Cache) {
+        match cache.load() {
+            Ok(Some(snapshot)) => {
+                tracing::info!(
+                    machine_configs = snapshot.machine_configs.len(),
+                    "serving what was cached until the cluster is read"
+                );
+                self.view.restore(snapshot);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.reporting.metrics.cache_failures.inc();
+                tracing::error!(%error, "the cache cannot be used; going on without it");
+            }
+        }
+        let (sender, snapshots) = watch::channel(Snapshot::default());
+        tokio::spawn(cache.keep(snapshots, self.reporting.clone()));
+        self.cache = Some(sender);
+    }
+}
+
+/// Fetches a machine config, however often it takes.
+async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mpsc::Sender<Report>) {
+    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let mut is_first = true;
+    loop {
+        let result = {
+            // The semaphore is never closed.
+            let _place = places.acquire().await;
+            api.get_opt(&name).await
+        };
+        match result {
+            Ok(found) => {
+                let item = found.map(Item::from);
+                // Nobody receives any more when the server ends.
+                let _ = reports.send(Report::Fetched(name, item)).await;
+                return;
+            }
+            Err(error) => {
+                if std::mem::take(&mut is_first) {
+                    let failed = Report::FetchFailed(name.clone(), reason(&error));
+                    let _ = reports.send(failed).await;
+                }
+                tokio::time::sleep(backoff.next()).await;
+            }
+        }
+    }
+}
