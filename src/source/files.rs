@@ -19,6 +19,10 @@ const MAX_FILE: u64 = 64 << 20;
 /// Folders within folders beyond this are a loop.
 const MAX_DEPTH: usize = 32;
 
+/// File systems count time in steps of some milliseconds: a stamp that is younger than this may be
+/// that of a later change, too.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
 /// What tells one state of a file from another without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
@@ -39,12 +43,21 @@ impl Stamp {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
+
+    /// When the file was changed last, by the clock of its file system.
+    fn changed_at(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.changed;
+        // What was changed before 1970 was changed long ago, which is all that matters.
+        let since = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+        let (seconds, nanoseconds) = since.unwrap_or_default();
+        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
+    }
 }
 
 #[derive(Debug, Default)]
 struct File {
     /// `None` has the file read at the next scan whatever its stamp: it was read so soon after a
-    /// change that a second change may carry the same stamp.
+    /// change, or its clock is so far ahead, that a second change may carry the same stamp.
     stamp: Option<Stamp>,
     /// What the bytes hashed to when they were last read.
     digest: Option<u64>,
@@ -206,13 +219,14 @@ impl Files {
         if known == Some(Some(stamp)) {
             return Wanted::No;
         }
-        let age = metadata.modified().ok().and_then(|time| self.now.duration_since(time).ok());
-        let fresh = age.is_some_and(|age| age < self.settle);
-        if !self.settle.is_zero() && (fresh || being_written(path)) {
+        // The time of the change itself: that of the contents is whatever a program has set.
+        let age = self.now.duration_since(stamp.changed_at()).ok();
+        let is_fresh = age.is_some_and(|age| age < self.settle);
+        if !self.settle.is_zero() && (is_fresh || being_written(path)) {
             return Wanted::Later;
         }
-        let racy = age.is_none_or(|age| age < Duration::from_millis(20));
-        Wanted::Read((!racy).then_some(stamp))
+        let is_racy = age.is_none_or(|age| age < CLOCK_STEP);
+        Wanted::Read((!is_racy).then_some(stamp))
     }
 
     fn keep(&mut self, path: &Path, stamp: Option<Stamp>, contents: Contents) {

@@ -1,5 +1,5 @@
 //! What is done with each report: watches and fetches are started, the view is kept, and inputs are
-//! published.
+//! published when they may have changed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub(super) struct Session<P> {
     cache: Option<watch::Sender<Snapshot>>,
     reporting: Reporting,
     publish: P,
+    /// Whether something has been seen that may change the inputs.
+    is_changed: bool,
 }
 
 impl<P: FnMut(&Inputs) + Send> Session<P> {
@@ -77,6 +79,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             cache: None,
             reporting,
             publish,
+            is_changed: true,
         }
     }
 
@@ -93,6 +96,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
     pub(super) fn take(&mut self, report: Report) {
         match report {
             Report::Change(kind, change) => {
+                self.is_changed = true;
                 if matches!(change, Change::ListEnds) {
                     self.in_order(kind);
                 }
@@ -100,6 +104,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             }
             Report::Failed(kind, failure) => self.failed(kind, failure),
             Report::Fetched(name, item) => {
+                self.is_changed = true;
                 self.fetches.remove(&name);
                 self.view.configs.fetched(&name, item);
             }
@@ -113,6 +118,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
 
     /// Takes in the bootstrap token, or what is wrong with it.
     pub(super) fn take_token(&mut self, token: TokenState) {
+        self.is_changed = true;
         if let Some(problem) = &token.problem {
             tracing::error!(reason = problem, "the bootstrap token cannot be read");
         } else {
@@ -158,7 +164,8 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
             self.view.absent(kind);
-                return;
+            self.is_changed = true;
+            return;
         }
         self.reporting.metrics.watch_failed(kind.name());
         if self.failing.insert(kind) {
@@ -191,8 +198,11 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
         }
     }
 
-    /// Publishes the inputs, and keeps them in the cache.
+    /// Publishes the inputs if they may have changed, and keeps them in the cache.
     pub(super) fn publish(&mut self) {
+        if !std::mem::take(&mut self.is_changed) {
+            return;
+        }
         let kubeconfig = self.kubeconfig();
         let Some(inputs) = self.view.inputs(kubeconfig.as_ref()) else {
             let missing = self.view.missing().join(", ");
