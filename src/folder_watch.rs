@@ -4,8 +4,7 @@
 //! notifications get lost (a full queue), do not come at all (network file systems, no inotify
 //! watches left), or come for another folder (a link that leads out of the one that is watched).
 //! Folders are watched and not files, because a file that is replaced, or a symbolic link that
-//! kubelet swaps, leaves a watched file behind; and the folder above each, because a folder can be
-//! replaced as well.
+//! kubelet swaps, leaves a watched file behind.
 
 use std::collections::HashMap;
 use std::io;
@@ -69,7 +68,7 @@ struct Folder {
     path: PathBuf,
     /// Device and inode of what is watched at this path, `None` while nothing is.
     watched: Option<(u64, u64)>,
-    /// The same for the folder above.
+    /// The same for the folder above, where the path leads through a link.
     parent: Option<(u64, u64)>,
     /// Whether the file system tells of changes.
     is_told: bool,
@@ -201,8 +200,11 @@ impl FolderWatch {
         let Some(watcher) = &mut self.watcher else { return };
         let paths: Vec<PathBuf> = self.folders.iter().map(|folder| folder.path.clone()).collect();
         for folder in &mut self.folders {
+            // A link in the path may be swapped, which nothing below it tells. A folder itself tells
+            // that it is moved or removed, and what is above it may be a busy place.
+            let is_linked = std::fs::canonicalize(&folder.path).is_ok_and(|p| p != folder.path);
+            let above = folder.path.parent().filter(|_| is_linked);
             // One that is watched with everything below it must not be watched alone besides.
-            let above = folder.path.parent();
             let above = above.filter(|above| !paths.iter().any(|path| above.starts_with(path)));
             if let Some(above) = above {
                 watch(watcher, above, RecursiveMode::NonRecursive, &mut folder.parent);
@@ -286,8 +288,8 @@ mod tests {
         for _ in 0..2 {
             std::fs::create_dir(&folder).unwrap();
             changed(&mut watch).await;
-            assert!(watch.is_noticed);
             watch.scan(|_| Scanned::Settled);
+            assert!(watch.folders[0].watched.is_some());
             std::fs::write(folder.join("a"), "b").unwrap();
             changed(&mut watch).await;
             assert!(watch.is_noticed);
@@ -295,15 +297,37 @@ mod tests {
             std::fs::rename(&folder, above.path().join("old")).unwrap();
             std::fs::remove_dir_all(above.path().join("old")).unwrap();
             changed(&mut watch).await;
+            assert!(watch.is_noticed);
             watch.scan(|_| Scanned::Settled);
+            assert!(watch.folders[0].watched.is_none());
         }
+    }
+
+    #[tokio::test]
+    async fn a_link_to_a_folder_is_followed_when_it_is_swapped() {
+        let above = tempfile::tempdir().unwrap();
+        let path = |name: &str| above.path().join(name);
+        for name in ["one", "two"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("one", path("link")).unwrap();
+        let mut watch = settled(&path("link"));
+        std::os::unix::fs::symlink("two", path("next")).unwrap();
+        std::fs::rename(path("next"), path("link")).unwrap();
+        changed(&mut watch).await;
+        assert!(watch.is_noticed);
+        watch.scan(|_| Scanned::Settled);
+        std::fs::write(path("two").join("a"), "b").unwrap();
+        changed(&mut watch).await;
+        assert!(watch.is_noticed);
     }
 
     #[tokio::test]
     async fn what_lies_beside_a_folder_is_no_change() {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("folder");
-        std::fs::create_dir(&folder).unwrap();
+        std::fs::create_dir(above.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", &folder).unwrap();
         let mut watch = settled(&folder);
         std::fs::write(above.path().join("beside"), "b").unwrap();
         std::fs::write(folder.join("within"), "b").unwrap();
