@@ -1,8 +1,5 @@
 //! `node-ca` in a cluster: a real kube-apiserver, the built binary as the service account that
 //! `deploy/node-ca` gives it, and a folder for each node.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -12,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::cluster::{Cluster, MANAGED};
-use support::events::{Event, Events};
-use support::proxy::{Proxy, Way};
-use support::{in_repository, wait_for};
 use tempfile::TempDir;
+
+use crate::support::cluster::{Cluster, MANAGED};
+use crate::support::events::{Event, Events};
+use crate::support::proxy::{Proxy, Way};
+use crate::support::{in_repository, wait_for};
 
 const NAMESPACE: &str = "machine-config-server-node-ca";
 const ACCOUNT: &str = "node-ca";
@@ -72,7 +70,7 @@ impl Node {
             .append(true)
             .open(self.folder.path().join("log"))
             .expect("a log file");
-        let child = support::server::binary()
+        let child = crate::support::server::binary()
             .arg("node-ca")
             .arg("--dir")
             .arg(self.certs())

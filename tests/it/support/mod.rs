@@ -1,8 +1,6 @@
 //! What the black-box tests share: the built binary as a process, a small HTTP client, the
 //! manifests as values, the comparison of two configs, and machines that boot with the real
 //! Ignition.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-#![allow(dead_code, reason = "every test crate compiles all of it and uses its own part")]
 
 pub(crate) mod cluster;
 pub(crate) mod contract;

@@ -1,7 +1,4 @@
 //! What `node-ca` does to a real folder: what it writes, repairs and removes, and what it leaves.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -15,10 +12,11 @@ use machine_config_server::node_ca::{Layout, Reconciler, Report};
 use machine_config_server::objects::ConfigMap;
 use machine_config_server::registry_ca::{Entries, read};
 use serde_json::{Value, json};
-use support::events::{Event, Events};
-use support::in_repository;
-use support::tree::{self, Tree};
 use tempfile::TempDir;
+
+use crate::support::events::{Event, Events};
+use crate::support::in_repository;
+use crate::support::tree::{self, Tree};
 
 const LIST: &str = ".machine-config-server.json";
 
@@ -147,7 +145,7 @@ fn a_look_that_finds_all_in_step_touches_nothing() {
     let changes: Vec<_> = events.drain().into_iter().filter(Event::changes).collect();
     assert!(changes.is_empty(), "{changes:?}");
     // Once the stamps are old enough to be trusted, nothing is even opened.
-    support::wait_for("a look without any event", || {
+    crate::support::wait_for("a look without any event", || {
         node.reconcile(&entries);
         events.drain().is_empty().then_some(())
     });

@@ -1,8 +1,5 @@
 //! The controller in a cluster: a real kube-apiserver and etcd, the controller as its own service
 //! account with the rights that `deploy/` gives it, and machines that boot by what it makes.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,15 +13,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::cluster::{Cluster, NAMESPACE};
-use support::contract::config;
-use support::http::Client;
-use support::in_repository;
-use support::machine::Machine;
-use support::pair::Pair;
-use support::server::{Server, binary, free_ports};
-use support::wait_for;
 use tempfile::TempDir;
+
+use crate::support::cluster::{Cluster, NAMESPACE};
+use crate::support::contract::config;
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::machine::Machine;
+use crate::support::pair::Pair;
+use crate::support::server::{Server, binary, free_ports};
+use crate::support::wait_for;
 
 const ACCOUNT: &str = "machine-config-server-controller";
 const USER_DATA_NAMESPACE: &str = "openshift-machine-api";
@@ -238,7 +236,7 @@ fn pointer(site: &Site, server: &Server) -> String {
 fn trusted(user_data: &[u8]) -> Vec<u8> {
     let config: Value = serde_json::from_slice(user_data).expect("JSON");
     let entries = &config["ignition"]["security"]["tls"]["certificateAuthorities"];
-    support::resource::bytes(&entries[0]).expect("contents")
+    crate::support::resource::bytes(&entries[0]).expect("contents")
 }
 
 #[test]

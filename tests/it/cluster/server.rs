@@ -1,8 +1,5 @@
 //! The server in a cluster: a real kube-apiserver and etcd, the server as its own service account
 //! with the rights that `deploy/` gives it.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,16 +9,17 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
-use support::cluster::{ACCOUNT, Cluster, MANAGED, NAMESPACE, controller_config};
-use support::contract::config;
-use support::http::Client;
-use support::in_repository;
-use support::machine::Machine;
-use support::pair::Pair;
-use support::proxy::{Proxy, Way};
-use support::server::Server;
-use support::wait_for;
 use tempfile::TempDir;
+
+use crate::support::cluster::{ACCOUNT, Cluster, MANAGED, NAMESPACE, controller_config};
+use crate::support::contract::config;
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::machine::Machine;
+use crate::support::pair::Pair;
+use crate::support::proxy::{Proxy, Way};
+use crate::support::server::Server;
+use crate::support::wait_for;
 
 /// The contract's limit for a change to be served.
 const SOON: Duration = Duration::from_secs(1);
@@ -900,7 +898,10 @@ fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
             let client = Client::tls(server.secure(), authority);
             let before = server.cpu_ticks();
             for _ in 0..BOOTS {
-                assert_eq!(support::contract::config(&client, "worker", "3.4.0").status, 200);
+                assert_eq!(
+                    crate::support::contract::config(&client, "worker", "3.4.0").status,
+                    200
+                );
             }
             *least = (*least).min(server.cpu_ticks() - before);
         }

@@ -1,8 +1,5 @@
 //! A registry's CA on its whole way: from the administrator's config map, merged by the controller,
 //! into the configs that the server serves, and onto a machine that the real Ignition boots.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,13 +7,14 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::cluster::{Cluster, MANAGED, NAMESPACE};
-use support::contract::config;
-use support::machine::Machine;
-use support::pair::Pair;
-use support::server::{Server, binary};
-use support::{in_repository, wait_for};
 use tempfile::TempDir;
+
+use crate::support::cluster::{Cluster, MANAGED, NAMESPACE};
+use crate::support::contract::config;
+use crate::support::machine::Machine;
+use crate::support::pair::Pair;
+use crate::support::server::{Server, binary};
+use crate::support::{in_repository, wait_for};
 
 const SOON: Duration = Duration::from_secs(1);
 const ADMINISTRATORS: &str = "/api/v1/namespaces/openshift-config/configmaps";
@@ -120,7 +118,7 @@ impl Site {
         let ca = |file: &Value| {
             let path = file["path"].as_str()?.strip_prefix("/etc/docker/certs.d/")?;
             let host = path.strip_suffix("/ca.crt")?.to_owned();
-            let bytes = support::resource::bytes(&file["contents"])?;
+            let bytes = crate::support::resource::bytes(&file["contents"])?;
             Some((host, String::from_utf8(bytes).expect("PEM")))
         };
         files.iter().filter_map(ca).collect()

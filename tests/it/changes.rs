@@ -1,8 +1,5 @@
 //! Changes of files are followed: what is served is right within a second, and what cannot be read
 //! leaves the last good state.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
-
-mod support;
 
 use std::fs;
 use std::io::Write as _;
@@ -11,10 +8,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::contract::config;
-use support::pair::Pair;
-use support::server::Server;
-use support::wait_for;
+
+use crate::support::contract::config;
+use crate::support::pair::Pair;
+use crate::support::server::Server;
+use crate::support::wait_for;
 
 /// The contract's limit for a change to be served.
 const SOON: Duration = Duration::from_secs(1);
@@ -294,7 +292,7 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
         &old.key,
         &["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")],
     );
-    let trusting = |pem: &str| support::http::Client::tls(server.secure(), pem.as_bytes());
+    let trusting = |pem: &str| crate::support::http::Client::tls(server.secure(), pem.as_bytes());
     let (old_pem, new_pem) = (old.pem.clone(), new.pem.clone());
     assert_eq!(trusting(&old_pem).get("/healthz").status, 200);
 
@@ -321,7 +319,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = folder.path();
     let [main, mirror] = ["main", "mirror"].map(|name| {
-        let path = support::in_repository(&format!("certs/registry-{name}.crt"));
+        let path = crate::support::in_repository(&format!("certs/registry-{name}.crt"));
         fs::read_to_string(path).expect("a CA")
     });
     let map = |namespace: &str, name: &str, data: &Value| {
