@@ -437,7 +437,7 @@ fn killed_at_any_point_it_leaves_the_old_or_the_new() {
     for kill in 0..120_usize {
         let events = Events::changes_of(&certs);
         let child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "work_until_killed", "--test-threads=1"])
+            .args(["--exact", "node_ca::work_until_killed", "--test-threads=1"])
             .env(TO_BE_KILLED, &certs)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
