@@ -15,6 +15,7 @@ mod first_boot;
 mod fixtures_index;
 mod http_contract;
 mod ignition_properties;
+mod layers;
 mod node_ca;
 mod registry_ca;
 mod rotation_model;
