@@ -1,15 +1,13 @@
 //! What both ports answer to any method, path and Accept header, on the sample cluster.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::fs;
 
 use serde_json::{Value, json};
-use support::contract::{self, VERSIONS, broken_rules};
-use support::http::Client;
-use support::in_repository;
-use support::server::Server;
+
+use crate::support::contract::{self, VERSIONS, broken_rules};
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::server::Server;
 
 const POOLS: [&str; 3] = ["edge", "master", "worker"];
 

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -251,13 +250,6 @@ impl Cluster {
         let mut child = self.api_server.take().expect("a running API server");
         child.kill().expect("a process of this test");
         child.wait().expect("a child of this process");
-    }
-
-    /// Stops or continues the API server: it keeps its connections and says nothing.
-    pub(crate) fn freeze_api_server(&self, frozen: bool) {
-        let child = self.api_server.as_ref().expect("a running API server");
-        let signal = if frozen { Signal::STOP } else { Signal::CONT };
-        kill_process(Pid::from_child(child), signal).expect("a process of this test");
     }
 }
 

@@ -1,7 +1,4 @@
 //! The certificates of `serve`: rotated while it serves, killed in the middle, taken over as they are.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -11,12 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::contract::config;
-use support::http::Client;
-use support::in_repository;
-use support::machine::Machine;
-use support::server::{Server, binary};
-use support::wait_for;
+
+use crate::support::contract::config;
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::machine::Machine;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
 
 fn certs(state: &Path, arguments: &[&str]) -> Output {
     let mut command = binary();
@@ -38,7 +36,7 @@ fn trusted(pointer: &Path) -> Vec<u8> {
     let config: Value =
         serde_json::from_slice(&fs::read(pointer).expect("a pointer config")).expect("JSON");
     let source = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
-    support::resource::bytes(source).expect("contents")
+    crate::support::resource::bytes(source).expect("contents")
 }
 
 fn serial(state: &Path) -> String {

@@ -1,16 +1,13 @@
 //! Bad input at the start ends in exit code 1 and one line that names what is wrong.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
-
-mod support;
 
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use support::in_repository;
-use support::pair::Pair;
-use support::server::binary;
+use crate::support::in_repository;
+use crate::support::pair::Pair;
+use crate::support::server::binary;
 
 fn run(arguments: &[&str]) -> Output {
     binary().args(arguments).stdin(Stdio::null()).output().expect("the built binary")

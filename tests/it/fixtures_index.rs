@@ -1,7 +1,4 @@
 //! The indexes of the sample cluster and of the sample registry CAs claim what is there.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +7,10 @@ use std::path::Path;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
-use support::in_repository;
-use support::manifests::{self, Manifest};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::support::in_repository;
+use crate::support::manifests::{self, Manifest};
 
 #[test]
 fn the_clusters_index_names_every_manifest_and_no_other() {

@@ -1,5 +1,4 @@
 //! The merge of the registries' config maps: what it comes to, what it refuses, what it keeps.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
 use std::path::Path;

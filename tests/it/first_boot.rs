@@ -2,21 +2,19 @@
 //! over TLS, by the pointer config that the server made, and writes it to disk. Every entry of
 //! that disk is then compared with what the sample cluster's manifests say, worked out here from
 //! the manifests and the specs, with no code of the server's.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
-use support::ignition_equal::pruned;
-use support::machine::Machine;
-use support::manifests::{self, Manifest};
-use support::server::Server;
-use support::tree::{self, Node, Tree, What};
-use support::{in_repository, resource, wait_for};
+
+use crate::support::ignition_equal::pruned;
+use crate::support::machine::Machine;
+use crate::support::manifests::{self, Manifest};
+use crate::support::server::Server;
+use crate::support::tree::{self, Node, Tree, What};
+use crate::support::{in_repository, resource, wait_for};
 
 /// Where Ignition says which units are enabled.
 const PRESETS: &str = "etc/systemd/system-preset/20-ignition.preset";

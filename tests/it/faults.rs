@@ -1,7 +1,4 @@
 //! Clients that misbehave, and changes at the worst moment: machines boot all the same.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -14,11 +11,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
-use support::http::{Client, Response};
-use support::pair::Pair;
-use support::server::Server;
-use support::{DEADLINE, contract, in_repository, manifests, wait_for};
 use tempfile::TempDir;
+
+use crate::support::http::{Client, Response};
+use crate::support::pair::Pair;
+use crate::support::server::Server;
+use crate::support::{DEADLINE, contract, in_repository, manifests, wait_for};
 
 /// The start of a TLS record that holds a ClientHello, and no more.
 const HALF_A_HANDSHAKE: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";

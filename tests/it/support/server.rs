@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::http::Client;
 use super::pair::Pair;
+use super::stopwatch::processor_ticks;
 use super::wait_for;
 
 /// A running server. It ends with this value, and its log is shown when the test has failed.
@@ -153,10 +154,7 @@ impl Server {
     /// The processor time that it has used, in the kernel's ticks of 10 ms.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("procfs");
-        // The fields after the name, which may hold spaces itself.
-        let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
-        let times = fields.split(' ').skip(11).take(2);
-        times.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()
+        processor_ticks(&stat)
     }
 
     /// The memory that it has now, in bytes.

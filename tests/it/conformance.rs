@@ -1,9 +1,6 @@
 //! The answers of the server that this one takes the place of, for real rendered configs and for
 //! a corpus of valid and invalid ones, compared by the machine that they leave. The data lies
 //! beside the repository and belongs to others; without it there is nothing to compare.
-#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,13 +9,14 @@ use std::sync::Mutex;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use support::contract::{self, VERSIONS, broken_rules};
-use support::http::Client;
-use support::ignition_equal::differences;
-use support::pair::Pair;
-use support::server::Server;
-use support::{in_repository, manifests, wait_for};
 use tempfile::TempDir;
+
+use crate::support::contract::{self, VERSIONS, broken_rules};
+use crate::support::http::Client;
+use crate::support::ignition_equal::differences;
+use crate::support::pair::Pair;
+use crate::support::server::Server;
+use crate::support::{in_repository, manifests, wait_for};
 
 #[test]
 fn every_rendered_config_is_answered_as_by_the_reference() {

@@ -1,0 +1,22 @@
+//! Black-box tests of the built binary and of the library's pure parts, all in one program: one
+//! link, and what they share is compiled once.
+//!
+//! Each module is about one thing that a user sees. Those in [`cluster`] need a kube-apiserver and
+//! etcd, which `tests/run` provides: `--skip cluster::` leaves them out, `cluster::` takes only them.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod bad_input;
+mod certificates;
+mod changes;
+mod cluster;
+mod conformance;
+mod faults;
+mod first_boot;
+mod fixtures_index;
+mod http_contract;
+mod ignition_properties;
+mod layers;
+mod node_ca;
+mod registry_ca;
+mod rotation_model;
+mod support;
