@@ -88,7 +88,7 @@ fn is_host(host: &str) -> bool {
         let (address, zone) = address.split_once("%25").unwrap_or((address, ""));
         return is_port(port)
             && percent_encoding_is_sound(zone)
-            && address.parse::<std::net::Ipv6Addr>().is_ok();
+            && address.parse::<core::net::Ipv6Addr>().is_ok();
     }
     let (name, port) = host.rfind(':').map_or((host, ""), |colon| host.split_at(colon));
     let name_character = |b: u8| {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::null_as_default;
+use super::metadata::null_as_default;
 
 /// The API server's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Deserializer};
 
-use super::{Metadata, null_as_default};
+use super::metadata::{Metadata, null_as_default};
 
 /// `ControllerConfig machine-config-controller`: what all pools share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{Metadata, null_as_default};
+use super::metadata::{Metadata, null_as_default};
 
 /// `machineconfiguration.openshift.io/v1 MachineOSConfig`: a pool's wish for an image of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

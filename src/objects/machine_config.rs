@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::null_as_default;
+use super::metadata::null_as_default;
 
 /// A machine config, as the API server gives it out.
 ///

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Metadata, null_as_default};
+use super::metadata::{Metadata, null_as_default};
 
 /// A pool of machines that share one rendered config.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -9,16 +9,17 @@ mod cluster;
 mod layering;
 mod machine_config;
 mod machine_config_pool;
+mod metadata;
 
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::MachineConfigPool;
+pub use metadata::Metadata;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// An object of one of the kinds that are read. Those that live on in what is served are shared.
@@ -158,24 +159,4 @@ fn type_name(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
     }
-}
-
-/// What every object says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Metadata {
-    /// The object's name, unique in its namespace for its kind.
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub name: String,
-    /// The namespace, empty for objects of the whole cluster.
-    #[serde(default, deserialize_with = "null_as_default")]
-    pub namespace: String,
-}
-
-/// Reads `null` as the type's default, as Go's decoder does.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::Reporting;
 use super::files::{Files, ReadError};
+use super::reporting::Reporting;
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
 use crate::objects::{MachineConfig, MachineConfigPool, Object};

@@ -7,15 +7,14 @@ pub mod cluster;
 pub mod directory;
 mod files;
 pub mod manifest;
-
-use std::sync::Arc;
+mod reporting;
 
 use self::cluster::Cluster;
 use self::directory::{Directory, Layout, OpenError};
-use crate::conditions::Status;
 use crate::inputs::Inputs;
 use crate::kube_client::ConnectError;
-use crate::telemetry::Metrics;
+
+pub use self::reporting::Reporting;
 
 /// Where to read.
 #[derive(Debug)]
@@ -24,15 +23,6 @@ pub enum Settings {
     Directory(Layout),
     /// The Kubernetes API.
     Cluster(cluster::Settings),
-}
-
-/// What a source tells beside the inputs.
-#[derive(Debug, Clone)]
-pub struct Reporting {
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// What is not as it should be, with the reason.
-    pub status: Status,
 }
 
 /// Why there is no source at all.

@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use super::super::error::At;
 use super::super::fields::Spec;
 use super::super::spec3::{Disk, Filesystem, Partition, Raid, Storage};
-use super::{Checked, all_unique, check_path, resource, says};
+use super::common::{Checked, all_unique, check_path, says};
+use super::resource;
 
 /// The formats of file systems, and the first spec that has each.
 const FORMATS: &[(&str, Spec)] = &[

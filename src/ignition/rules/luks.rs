@@ -6,7 +6,8 @@ use super::super::error::At;
 use super::super::fields::Spec;
 use super::super::spec3::{Clevis, ClevisCustom, Luks, Tang};
 use super::super::url::Url;
-use super::{Checked, all_unique, check_path, resource, says};
+use super::common::{Checked, all_unique, check_path, says};
+use super::resource;
 
 /// The longest label in bytes, the field of the LUKS 2 header without its terminator.
 const LABEL_MAX: usize = 47;

@@ -10,6 +10,7 @@
 //!
 //! Sources: the pages "Configuration Specification v3.0.0" to "v3.6.0", and the reports of Ignition's validator.
 
+mod common;
 mod disks;
 mod luks;
 mod nodes;
@@ -18,13 +19,13 @@ pub(super) mod spec2;
 mod units;
 
 use std::collections::HashSet;
-use std::hash::Hash;
 
-use super::error::{At, Error};
+use self::common::{Checked, all_unique, unique};
+use super::error::At;
 use super::fields::Spec;
 use super::spec3::{Body, Passwd};
 
-type Checked = Result<(), Error>;
+pub(super) use self::common::clean_path;
 
 /// Whether a config is valid in `spec`.
 pub(super) fn check(body: &Body, spec: Spec) -> Checked {
@@ -58,67 +59,6 @@ fn check_passwd(passwd: &Passwd, at: &At<'_>) -> Checked {
     Ok(())
 }
 
-/// A list in which no two items have the same key.
-fn all_unique<'a, T, K: Hash + Eq>(
-    items: &'a [T],
-    at: &At<'_>,
-    key: impl Fn(&'a T) -> K,
-) -> Checked {
-    unique(&mut HashSet::with_capacity(items.len()), items, at, key)
-}
-
-/// The same across lists that share `seen`.
-fn unique<'a, T, K: Hash + Eq>(
-    seen: &mut HashSet<K>,
-    items: &'a [T],
-    at: &At<'_>,
-    key: impl Fn(&'a T) -> K,
-) -> Checked {
-    match items.iter().position(|item| !seen.insert(key(item))) {
-        Some(i) => Err(at.item(i).invalid("is there twice")),
-        None => Ok(()),
-    }
-}
-
-/// A path from the root, without `.`, `..`, doubled or trailing slashes.
-fn check_path(path: &str, at: &At<'_>) -> Checked {
-    let Some(relative) = path.strip_prefix('/') else {
-        let reason = if path.is_empty() { "is empty" } else { "is not absolute" };
-        return Err(at.invalid(reason));
-    };
-    let clean =
-        relative.is_empty() || relative.split('/').all(|part| !matches!(part, "" | "." | ".."));
-    if clean { Ok(()) } else { Err(at.invalid(format!("{path} has an empty, '.' or '..' part"))) }
-}
-
-/// The path that [`check_path`] takes for what an absolute `path` means.
-pub(super) fn clean_path(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            name => parts.push(name),
-        }
-    }
-    format!("/{}", parts.join("/"))
-}
-
-/// Permission bits with setuid, setgid and sticky.
-fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
-    match mode {
-        Some(mode) if !(0..=0o7777).contains(&mode) => {
-            Err(at.field("mode").invalid(format!("{mode} is not within 0 and 4095 (07777)")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Whether a text is there and says something.
-fn says(text: Option<&String>) -> bool {
-    text.is_some_and(|text| !text.is_empty())
-}
-
 #[cfg(test)]
 mod testing {
     use serde_json::{Value, json};
@@ -150,7 +90,6 @@ mod testing {
 mod tests {
     use serde_json::json;
 
-    use super::clean_path;
     use super::testing::verdict;
 
     #[test]
@@ -203,14 +142,5 @@ mod tests {
     #[test]
     fn an_unnamed_user_is_valid() {
         assert_eq!(verdict(6, "passwd", &json!({"users": [{}]})), "valid");
-    }
-
-    #[test]
-    fn a_path_is_cleaned_of_what_says_nothing() {
-        for (path, clean) in
-            [("/", "/"), ("/a//b/./c/", "/a/b/c"), ("/a/../b", "/b"), ("/../a", "/a"), ("", "/")]
-        {
-            assert_eq!(clean_path(path), clean);
-        }
     }
 }

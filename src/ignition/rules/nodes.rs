@@ -7,7 +7,8 @@ use std::collections::HashSet;
 use super::super::error::At;
 use super::super::fields::Spec;
 use super::super::spec3::{Link, Owner, Storage, Systemd};
-use super::{Checked, check_mode, check_path, clean_path, resource, says, unique};
+use super::common::{Checked, check_mode, check_path, clean_path, says, unique};
+use super::resource;
 
 /// Every node for itself, and all of them together.
 pub(super) fn check(storage: &Storage, systemd: &Systemd, spec: Spec, at: &At<'_>) -> Checked {

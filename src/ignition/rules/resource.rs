@@ -7,7 +7,7 @@ use super::super::error::{At, Error};
 use super::super::fields::Spec;
 use super::super::spec3::{Ignition, Resource};
 use super::super::url::Url;
-use super::{Checked, all_unique, says};
+use super::common::{Checked, all_unique, says};
 
 /// The schemes of sources, and the specs that have them, first and last.
 const SCHEMES: &[(&str, Spec, Spec)] = &[

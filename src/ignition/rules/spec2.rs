@@ -8,7 +8,8 @@
 use super::super::error::At;
 use super::super::fields::Spec;
 use super::super::spec2::{Body, Disk, File, Filesystem, Owner, Reference, User};
-use super::{Checked, check_mode, disks, resource, units};
+use super::common::{Checked, check_mode};
+use super::{disks, resource, units};
 
 /// Whether a config is valid in `spec`, one of 2.0, 2.1 and 2.2.
 pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {

@@ -5,7 +5,7 @@
 use super::super::error::At;
 use super::super::spec3::Unit;
 use super::super::unit_file;
-use super::{Checked, all_unique};
+use super::common::{Checked, all_unique};
 
 /// The suffixes of unit names, systemd.unit(5).
 const KINDS: &[&str] = &[

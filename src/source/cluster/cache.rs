@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use super::kind::Kind;
 use crate::backoff::Backoff;
 use crate::objects::MachineConfig;
-use crate::source::Reporting;
+use crate::source::reporting::Reporting;
 use crate::store::files::{self, PRIVATE, WriteError};
 
 /// The least time from one write to the next.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::kind::Kind;
-use super::watching::{Change, Item};
+use super::report::{Change, Item};
 use crate::inputs::Problem;
 use crate::objects::MachineConfig;
 

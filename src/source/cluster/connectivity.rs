@@ -10,8 +10,8 @@ use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use tokio::sync::mpsc;
 
-use super::Report;
 use super::kind::{Kind, Raw};
+use super::report::Report;
 use crate::kube_client::reason;
 
 /// How often to ask.

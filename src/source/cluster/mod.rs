@@ -16,6 +16,7 @@ mod connectivity;
 mod kind;
 mod kubeconfig;
 mod registry_cas;
+mod report;
 mod session;
 mod token;
 mod view;
@@ -30,11 +31,9 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::cache::Cache;
-use self::kind::Kind;
 use self::session::Session;
 use self::token::TokenFiles;
-use self::watching::{Change, Failure, Item};
-use super::Reporting;
+use super::reporting::Reporting;
 use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError};
 
@@ -64,17 +63,6 @@ pub struct Cluster {
     apiserver_url: String,
     token: TokenFiles,
     cache: Option<Cache>,
-}
-
-/// What the tasks see.
-#[derive(Debug)]
-enum Report {
-    Change(Kind, Change),
-    Failed(Kind, Failure),
-    /// A machine config was fetched; `None` where there is none of this name.
-    Fetched(String, Option<Item>),
-    FetchFailed(String, String),
-    Connectivity(Result<(), String>),
 }
 
 impl Cluster {

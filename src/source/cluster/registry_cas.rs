@@ -4,9 +4,9 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Report;
 use super::kind::Kind;
-use super::watching::{self, Change, Item};
+use super::report::{Change, Item, Report};
+use super::watching;
 use crate::objects::{ConfigMap, Object};
 
 /// The config map, followed.

@@ -13,18 +13,18 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Report;
 use super::cache::{Cache, Snapshot};
 use super::connectivity::{Connectivity, Transition};
 use super::kind::{Kind, Raw};
 use super::kubeconfig;
+use super::report::{Change, Failure, Item, Report};
 use super::token::TokenState;
 use super::view::ClusterView;
-use super::watching::{self, Change, Failure, Item};
+use super::watching;
 use crate::backoff::Backoff;
 use crate::inputs::Inputs;
 use crate::kube_client::reason;
-use crate::source::Reporting;
+use crate::source::reporting::Reporting;
 
 /// Machine configs that are fetched at a time.
 const FETCHES: usize = 8;

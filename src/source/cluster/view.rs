@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
-use super::watching::{Change, Item};
+use super::report::{Change, Item};
 use crate::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
 use crate::objects::{MachineConfigPool, Object};
 use crate::registry_ca::{self, Authorities, Refused};

@@ -10,11 +10,10 @@ use kube::core::{ApiResource, DynamicResourceScope, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use super::Report;
 use super::kind::{Kind, Raw};
+use super::report::{Change, Failure, Item, Report};
 use crate::backoff::Backoff;
 use crate::kube_client::reason;
 
@@ -26,53 +25,6 @@ const PAGE: u32 = 50;
 /// The waits after failures.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-/// An object in a list or a change.
-#[derive(Debug)]
-pub(super) struct Item {
-    pub(super) name: String,
-    /// Changes with every change of the object.
-    pub(super) version: String,
-    /// The whole object, where more than metadata is watched.
-    pub(super) json: Option<Box<RawValue>>,
-}
-
-impl From<Raw> for Item {
-    fn from(raw: Raw) -> Self {
-        Self {
-            name: raw.name_any(),
-            version: raw.resource_version().unwrap_or_default(),
-            json: Some(raw.json),
-        }
-    }
-}
-
-impl Item {
-    /// Reads an object's text, `None` if it has no metadata.
-    pub(super) fn read(json: &RawValue) -> Option<Self> {
-        serde_json::from_str::<Raw>(json.get()).ok().map(Self::from)
-    }
-}
-
-/// What a watch sees.
-#[derive(Debug)]
-pub(super) enum Change {
-    /// A list begins; it replaces all that was known.
-    ListBegins,
-    Listed(Item),
-    ListEnds,
-    /// An object is new or other than before.
-    Applied(Item),
-    Deleted(String),
-}
-
-/// Why a watch does not work now.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) reason: String,
-    /// The API server does not know the kind.
-    pub(super) is_absent: bool,
-}
 
 /// Reports what happens to the objects of `kind`, until nobody receives reports any more.
 ///

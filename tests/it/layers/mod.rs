@@ -13,12 +13,20 @@ use crate::support::in_repository;
 /// Where every module of the source belongs.
 const RULES: Rules = Rules {
     floors: &[
-        &["conditions", "ignition", "kube_client", "objects", "parallel"],
+        &[
+            "backoff",
+            "conditions",
+            "folder_watch",
+            "ignition",
+            "kube_client",
+            "objects",
+            "parallel",
+        ],
         &["pki", "registry_ca", "telemetry"],
         &["inputs", "user_data"],
         &["render", "store"],
-        &["answers", "controllers", "node_ca", "source"],
-        &["server"],
+        &["answers", "controllers", "source"],
+        &["node_ca", "server"],
         &["app"],
         &["cli"],
         &["main"],
