@@ -1,16 +1,17 @@
 //! Changes of files are followed: what is served is right within a second, and what cannot be read
 //! leaves the last good state.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
 use crate::support::contract::config;
 use crate::support::pair::Pair;
+use crate::support::rest::comes_to_rest;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch};
 use crate::support::wait_for;
@@ -156,7 +157,7 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
     let (folder, server) = cluster();
     // Cut in the middle it is still YAML, with a shorter marker.
     let text = "kind: MachineConfig\nmetadata: {name: a}\nspec:\n  config:\n    ignition: {version: 3.4.0}\n    storage:\n      files:\n      - path: /etc/marker\n        contents:\n          source: data:,half";
-    let mut file = fs::File::create(folder.path().join("a.yaml")).expect("a file");
+    let mut file = File::create(folder.path().join("a.yaml")).expect("a file");
     file.write_all(text.as_bytes()).expect("a write");
     file.sync_all().expect("a sync");
     // Another change shows that the folder was looked at meanwhile.
@@ -392,4 +393,24 @@ fn registries(server: &Server) -> Vec<String> {
     let mut hosts: Vec<String> = paths.filter_map(host).collect();
     hosts.sort();
     hosts
+}
+
+#[test]
+fn a_server_of_a_hundred_pools_comes_to_rest_whatever_its_files_clocks_say() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for number in 0..100 {
+        let name = format!("pool-{number}");
+        write(folder.path(), &format!("{name}.json"), &pool(&name, &name));
+        let config = machine_config(&name, "one");
+        write(folder.path(), &format!("{name}-config.json"), &config);
+    }
+    let ahead = SystemTime::now() + Duration::from_secs(100 * 24 * 3600);
+    let file = File::options().append(true).open(folder.path().join("pool-1.json"));
+    file.and_then(|file| file.set_modified(ahead)).expect("a file's clock");
+    let server = Server::serve(folder.path(), &[]);
+    assert_eq!(marker(&server, "pool-1"), Ok("one".to_owned()));
+    comes_to_rest(server.pid());
+    // And is awake at once.
+    rename_into(folder.path(), "pool-1-config.json", &machine_config("pool-1", "two"));
+    served_soon(&server, "pool-1", Ok("two"));
 }

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 use crate::support::cluster::{Cluster, MANAGED};
 use crate::support::events::{Event, Events};
 use crate::support::proxy::{Proxy, Way};
+use crate::support::rest::comes_to_rest;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
@@ -133,6 +134,15 @@ impl Drop for Node {
             eprintln!("node-ca's log:\n{}", self.log());
         }
     }
+}
+
+#[test]
+fn a_node_agent_comes_to_rest() {
+    let cluster = deployed("deploy/node-ca");
+    create_map(&cluster, &json!({"registry.example.com": pem("main")}));
+    let node = Node::start(&cluster, cluster.address());
+    wait_for("the CA", || node.ca("registry.example.com"));
+    comes_to_rest(node.child.as_ref().expect("a running process").id());
 }
 
 #[test]

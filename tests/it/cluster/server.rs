@@ -18,6 +18,7 @@ use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
 use crate::support::proxy::{Proxy, Way};
+use crate::support::rest::comes_to_rest;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch};
 use crate::support::wait_for;
@@ -440,6 +441,20 @@ fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
         wait_for("the new config", || is_served(name, "two").then_some(()));
     }
     changed.within(SOON * HURRY, "the last of 100 pools");
+}
+
+#[test]
+fn a_server_of_a_hundred_pools_comes_to_rest() {
+    let site = Site::new();
+    site.machine_config("rendered", "one");
+    for number in 0..100 {
+        site.pool(&format!("pool-{number}"), "rendered");
+    }
+    let cache = site.folder.path().join("cache");
+    let flags = ["--cache-dir", cache.to_str().expect("text")];
+    let server = site.start(&flags).until_ready();
+    assert_eq!(config(&server.plain(), "pool-1", "3.4.0").status, 200);
+    comes_to_rest(server.pid());
 }
 
 #[test]

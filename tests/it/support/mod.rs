@@ -12,6 +12,7 @@ pub(crate) mod manifests;
 pub(crate) mod pair;
 pub(crate) mod proxy;
 pub(crate) mod resource;
+pub(crate) mod rest;
 pub(crate) mod server;
 pub(crate) mod stopwatch;
 pub(crate) mod tree;
