@@ -42,6 +42,8 @@ const SILENT: [i64; 7] =
 pub(crate) enum Scanned {
     /// Everything was read.
     Settled,
+    /// The same, but some of it lies elsewhere: no notification tells when that changes.
+    SettledElsewhere,
     /// Some files were left alone because they were being written.
     Unsettled,
 }
@@ -141,10 +143,13 @@ impl FolderWatch {
         let writers = &self.writers;
         let is_being_written =
             |path: &Path| !writers.is_empty() && writers.contains_key(&absolute(path));
-        let wait = match scan(&is_being_written) {
-            Scanned::Settled => {
+        let found = scan(&is_being_written);
+        let wait = match found {
+            Scanned::Settled | Scanned::SettledElsewhere => {
                 self.unsettled = UNSETTLED;
-                self.safety(started.elapsed())
+                let is_told = found == Scanned::Settled && self.is_told();
+                let took = started.elapsed();
+                if is_told { SAFETY.max(took * 1000) } else { POLL.max(took * 100) }
             }
             Scanned::Unsettled => {
                 let wait = self.unsettled;
@@ -163,14 +168,10 @@ impl FolderWatch {
         }
     }
 
-    /// How long to wait for a notification after a scan that took so long.
-    fn safety(&self, took: Duration) -> Duration {
+    /// Whether the kernel tells of changes in all folders.
+    fn is_told(&self) -> bool {
         let is_told = |folder: &Folder| folder.watched.is_some() && folder.is_told;
-        if self.watcher.is_some() && self.folders.iter().all(is_told) {
-            SAFETY.max(took * 1000)
-        } else {
-            POLL.max(took * 100)
-        }
+        self.watcher.is_some() && self.folders.iter().all(is_told)
     }
 
     fn note(&mut self, event: notify::Event) {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::files::{Files, ReadError};
+use super::files::{Files, Listing, ReadError};
 use super::reporting::Reporting;
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
@@ -88,8 +88,8 @@ struct Scan {
     inputs: Inputs,
     /// Whether the inputs are others than those of the scan before.
     is_changed: bool,
-    /// Whether files were left alone because they were being written: scan again soon.
-    is_unsettled: bool,
+    /// How soon to scan again.
+    scanned: Scanned,
 }
 
 /// A directory, with what was last read from it.
@@ -134,7 +134,7 @@ impl Directory {
             if scan.is_changed {
                 publish(&scan.inputs);
             }
-            if scan.is_unsettled { Scanned::Unsettled } else { Scanned::Settled }
+            scan.scanned
         };
         watch.follow(scan).await;
     }
@@ -156,7 +156,7 @@ impl Directory {
                 (Mode::Bootstrap, parts)
             }
         };
-        let Parts { pools, machine_configs, layering, shared, mut problems } = parts;
+        let Parts { pools, machine_configs, layering, shared, mut problems, leads_out } = parts;
         problems.sort();
         problems.dedup();
         let is_changed = self.files.finish() || problems != self.problems;
@@ -166,7 +166,12 @@ impl Directory {
         }
         let shared = Arc::clone(&self.shared);
         let inputs = Inputs { mode, pools, machine_configs, layering, shared, problems };
-        Ok(Scan { inputs, is_changed, is_unsettled: self.files.unsettled() })
+        let scanned = match (self.files.unsettled(), leads_out) {
+            (true, _) => Scanned::Unsettled,
+            (false, true) => Scanned::SettledElsewhere,
+            (false, false) => Scanned::Settled,
+        };
+        Ok(Scan { inputs, is_changed, scanned })
     }
 
     fn scan_tree(
@@ -174,7 +179,7 @@ impl Directory {
         root: &Path,
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Parts, ScanError> {
-        let paths = super::files::list(root)
+        let Listing { paths, leads_out } = super::files::list(root)
             .map_err(|error| ScanError::Directory { path: root.to_owned(), error })?;
         self.files.read_all(&paths, being_written);
 
@@ -205,7 +210,7 @@ impl Directory {
             is_partial: true,
         }));
         problems.extend(self.files.problems());
-        Ok(Parts { pools, machine_configs, layering, shared, problems })
+        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
     }
 
     fn scan_bootstrap(
@@ -264,7 +269,7 @@ impl Directory {
         }
         problems.extend(self.files.problems());
         let layering = Layering::default();
-        Ok(Parts { pools, machine_configs, layering, shared, problems })
+        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out: false })
     }
 }
 
@@ -275,6 +280,8 @@ struct Parts {
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
+    /// Whether a link leads out of the folder that is watched.
+    leads_out: bool,
 }
 
 fn as_pool(object: &Object) -> Option<&Arc<MachineConfigPool>> {

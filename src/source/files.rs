@@ -1,6 +1,7 @@
 //! Files with what was last read from them: stamps, last good contents, and what is wrong now.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::DirEntry;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -255,33 +256,56 @@ impl Files {
     }
 }
 
-/// All files of a tree in the order of their paths, links followed, hidden files and folders left
-/// out (kubelet keeps its own copies of mounted files in those).
-pub(super) fn list(root: &Path) -> io::Result<Vec<PathBuf>> {
-    fn walk(
-        folder: &Path,
-        depth: usize,
-        visited: &mut HashSet<(u64, u64)>,
-        found: &mut Vec<PathBuf>,
-    ) -> io::Result<()> {
-        let mut entries = std::fs::read_dir(folder)?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<io::Result<Vec<_>>>()?;
-        entries.sort();
-        for path in entries {
-            let hidden = path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"."));
+/// The files of a tree.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// In their order.
+    pub(super) paths: Vec<PathBuf>,
+    /// Whether a link leads out of the tree, to where changes are noticed by looking only.
+    pub(super) leads_out: bool,
+}
+
+/// All files of a tree, links followed, hidden files and folders left out (kubelet keeps its own
+/// copies of mounted files in those).
+pub(super) fn list(root: &Path) -> io::Result<Listing> {
+    let mut walk = Walk {
+        root: std::fs::canonicalize(root)?,
+        visited: HashSet::new(),
+        found: Listing::default(),
+    };
+    walk.folder(root, 0)?;
+    Ok(walk.found)
+}
+
+struct Walk {
+    /// The top of the tree, free of links.
+    root: PathBuf,
+    /// Device and inode of each folder below it.
+    visited: HashSet<(u64, u64)>,
+    found: Listing,
+}
+
+impl Walk {
+    fn folder(&mut self, folder: &Path, depth: usize) -> io::Result<()> {
+        let mut entries = std::fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+        entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
+        entries.sort_by_key(DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
             // A file that is gone again, or a link to nowhere, is no entry.
             let Ok(metadata) = std::fs::metadata(&path) else { continue };
-            if hidden {
-                continue;
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                let is_within =
+                    std::fs::canonicalize(&path).is_ok_and(|path| path.starts_with(&self.root));
+                self.found.leads_out |= !is_within;
             }
             if metadata.is_file() {
-                found.push(path);
+                self.found.paths.push(path);
             } else if metadata.is_dir()
                 && depth < MAX_DEPTH
-                && visited.insert((metadata.dev(), metadata.ino()))
+                && self.visited.insert((metadata.dev(), metadata.ino()))
             {
-                match walk(&path, depth + 1, visited, found) {
+                match self.folder(&path, depth + 1) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
@@ -289,9 +313,6 @@ pub(super) fn list(root: &Path) -> io::Result<Vec<PathBuf>> {
         }
         Ok(())
     }
-    let mut found = Vec::new();
-    walk(root, 0, &mut HashSet::new(), &mut found)?;
-    Ok(found)
 }
 
 fn named_as_manifest(path: &Path) -> bool {

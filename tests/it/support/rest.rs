@@ -20,7 +20,8 @@ pub(crate) fn comes_to_rest(pid: u32) {
         let (before, begun) = (processor_time(pid), Instant::now());
         // This is what is measured: a while in which nothing happens.
         std::thread::sleep(WINDOW);
-        let used = (processor_time(pid) - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+        let used = processor_time(pid).saturating_sub(before).as_secs_f64();
+        let used = used / begun.elapsed().as_secs_f64();
         println!("at rest: {:.3} % of a processor", used * 100.0);
         if used < SHARE {
             return;
