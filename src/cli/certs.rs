@@ -17,7 +17,7 @@ use time::format_description::well_known::Rfc3339;
 use super::print_line;
 use crate::controllers::{AUTHORITY, Controller, NAMESPACE, ROTATE, SERVING, Settings};
 use crate::kube_client;
-use crate::pki::rotation::renewal;
+use crate::pki::plan::renewal;
 use crate::pki::{
     Certificate, CertificateState, Host, KeyAlgorithm, Policy, RotationPlan, Step, plan,
 };

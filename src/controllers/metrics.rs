@@ -10,8 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
-use super::leaf;
-use crate::pki::CertificateState;
+use crate::pki::{CertificateState, StoredPair};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
@@ -110,7 +109,7 @@ impl ControllerMetrics {
     /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
     pub(super) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
         for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
-            let end = pair.as_ref().and_then(|pair| leaf(&pair.certificates));
+            let end = pair.as_ref().and_then(StoredPair::leaf);
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
             self.expiry.get_or_create(&What { what }).set(end);
         }

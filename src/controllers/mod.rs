@@ -42,12 +42,9 @@ pub use self::infrastructure::Infrastructure;
 pub use self::metrics::ControllerMetrics;
 pub use self::state::{AUTHORITY, NAMESPACE, Pool, ROTATE, SERVING, State, UserData};
 use self::state::{ROOT, ROOT_NAMESPACE, SERVING_COPY, copy_of, holds_pair};
-use crate::pki::rotation::{new_authority, new_serving};
-use crate::pki::{Certificate, Host, IssueError, Policy, RotationPlan, Step, plan};
+use crate::pki::{Host, IssueError, MOST_STEPS, Next, Policy, Step, Write, next};
 use crate::user_data::LeftAlone;
 
-/// More steps than any state takes to be in order.
-const MOST_STEPS: usize = 32;
 /// Secrets that are written at a time.
 const WRITES: usize = 8;
 /// Changes come in bursts; a look waits for this much quiet.
@@ -178,15 +175,20 @@ impl Controller {
                 .collect();
             let observed = state.observed(&refused);
             let now = OffsetDateTime::now_utc();
-            let RotationPlan { step, requeue_at } = plan(&observed, &self.settings.policy, now);
+            let policy = self.settings.policy;
+            let next = next(&observed, &policy, now, &mut || policy.algorithm.generate())?;
             self.report(duties).await;
-            let Some(step) = step else {
-                self.metrics.observe(&observed, state.newest_trusted());
-                return Ok(requeue_at);
-            };
-            match self.carry_out(&step, &state, &refused, now).await {
-                Err(error) if error.is_conflict() => {}
-                result => result?,
+            match next {
+                Next::Settled { until } => {
+                    self.metrics.observe(&observed, state.newest_trusted());
+                    return Ok(until);
+                }
+                Next::Step { step, writes } => {
+                    match self.carry_out(&step, writes, &state, now).await {
+                        Err(error) if error.is_conflict() => {}
+                        result => result?,
+                    }
+                }
             }
         }
         Err(ControlError::Endless)
@@ -330,45 +332,44 @@ impl Controller {
     async fn carry_out(
         &mut self,
         step: &Step,
+        writes: Vec<Write>,
         state: &State,
-        refused: &BTreeSet<String>,
         now: OffsetDateTime,
     ) -> Result<(), ControlError> {
         let policy = self.settings.policy;
-        match step {
-            Step::Authority(reason) => {
-                let key = policy.algorithm.generate()?;
-                let pair = new_authority(&state.observed(refused), &policy, &key, now)?;
-                let object = state.authority_secret(&pair, &policy);
-                self.put::<Secret>(NAMESPACE, AUTHORITY, state.authority.is_some(), object).await?;
-                self.tell(
-                    AUTHORITY,
-                    reason.label(),
-                    &format!("made a new certificate authority: {reason}"),
-                )
-                .await;
-                self.metrics.rotated("authority", reason.label(), now);
-            }
-            Step::Bundle(pem) => {
-                let object = state.bundle_map(pem);
-                self.put::<ConfigMap>(NAMESPACE, AUTHORITY, state.bundle.is_some(), object).await?;
-                tracing::info!("wrote the bundle of certificate authorities");
-            }
-            Step::Pointers => self.write_user_data(state, refused).await,
-            Step::Serving(reason, hosts) => {
-                let key = policy.algorithm.generate()?;
-                let observed = state.observed(refused);
-                if let Some(pair) = new_serving(&observed, &policy, hosts, &key, now)? {
+        let mut pointers = Vec::new();
+        for write in writes {
+            match write {
+                Write::Authority(pair) => {
+                    let object = state.authority_secret(&pair, &policy);
+                    let is_there = state.authority.is_some();
+                    self.put::<Secret>(NAMESPACE, AUTHORITY, is_there, object).await?;
+                }
+                Write::Bundle(pem) => {
+                    let object = state.bundle_map(&pem);
+                    let is_there = state.bundle.is_some();
+                    self.put::<ConfigMap>(NAMESPACE, AUTHORITY, is_there, object).await?;
+                }
+                Write::Pointer { name, text } => pointers.push((name, text)),
+                Write::Serving(pair) => {
                     let object = state.serving_secret(&pair, &policy);
                     self.put::<Secret>(NAMESPACE, SERVING, state.serving.is_some(), object).await?;
-                    self.tell(
-                        SERVING,
-                        reason.label(),
-                        &format!("issued a new serving pair: {reason}"),
-                    )
-                    .await;
-                    self.metrics.rotated("serving", reason.label(), now);
                 }
+            }
+        }
+        self.write_user_data(state, pointers).await;
+        match step {
+            Step::Authority(reason) => {
+                let note = format!("made a new certificate authority: {reason}");
+                self.tell(AUTHORITY, reason.label(), &note).await;
+                self.metrics.rotated("authority", reason.label(), now);
+            }
+            Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
+            Step::Pointers => {}
+            Step::Serving(reason, _) => {
+                let note = format!("issued a new serving pair: {reason}");
+                self.tell(SERVING, reason.label(), &note).await;
+                self.metrics.rotated("serving", reason.label(), now);
             }
         }
         Ok(())
@@ -393,15 +394,10 @@ impl Controller {
 
     /// Writes all user data that is stale, some at a time. What is refused is tried again later and
     /// holds up nothing else.
-    async fn write_user_data(&mut self, state: &State, refused: &BTreeSet<String>) {
+    async fn write_user_data(&mut self, state: &State, writes: Vec<(String, Vec<u8>)>) {
         let namespace = self.settings.user_data_namespace.clone();
         let client = self.client.clone();
-        let duties = state.user_data_duties();
-        let writes = duties.into_iter().filter_map(|(name, duty)| match duty {
-            UserData::Write(text) if !refused.contains(&name) => Some((name, text)),
-            _ => None,
-        });
-        let writes = writes.map(|(name, text)| {
+        let writes = writes.into_iter().map(|(name, text)| {
             let object = state.user_data_secret(&name, &text);
             let is_there = state.user_data.contains_key(&name);
             let (client, namespace) = (client.clone(), namespace.clone());
@@ -546,9 +542,4 @@ where
 
 fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
-}
-
-/// The first certificate of a PEM text.
-fn leaf(pem: &[u8]) -> Option<Certificate> {
-    Certificate::read_all(pem).into_iter().next()
 }

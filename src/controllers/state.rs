@@ -10,7 +10,9 @@ use time::format_description::well_known::Rfc3339;
 
 use super::infrastructure::Infrastructure;
 use crate::ignition::{SpecVersion, pointer};
-use crate::pki::{Certificate, CertificateState, Host, Pointer, Policy, StoredPair};
+use crate::pki::{
+    Asked, Certificate, CertificateState, Host, Pointer, PointerState, Policy, StoredPair,
+};
 use crate::user_data::{self, Assessment, LeftAlone};
 
 /// The namespace of the certificates.
@@ -96,14 +98,15 @@ impl State {
     /// What the plan depends on. `refused` are secrets whose writing failed a moment ago.
     #[must_use]
     pub fn observed(&self, refused: &BTreeSet<String>) -> CertificateState {
-        let pointers = self.user_data_duties().into_iter().map(|(name, duty)| Pointer {
-            is_stale: matches!(duty, UserData::Write(_)),
-            is_refused: refused.contains(&name),
-            hosts: self
-                .user_data
-                .get(&name)
-                .map(|secret| user_data::hosts(data(secret, USER_DATA)))
-                .unwrap_or_default(),
+        let pointers = self.user_data_duties().into_iter().map(|(name, duty)| {
+            let state = match duty {
+                UserData::Write(_) if refused.contains(&name) => PointerState::Refused,
+                UserData::Write(text) => PointerState::Stale(text),
+                UserData::Fine | UserData::LeftAlone(_) => PointerState::Settled,
+            };
+            let secret = self.user_data.get(&name);
+            let hosts = secret.map(|secret| user_data::hosts(data(secret, USER_DATA)));
+            Pointer { name, state, hosts: hosts.unwrap_or_default() }
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
@@ -114,8 +117,10 @@ impl State {
             root_authority: self.root.as_ref().map(|map| map_text(map, "ca.crt")),
             pointers: pointers.collect(),
             hosts,
-            authority_asked: self.authority.as_ref().is_some_and(is_asked),
-            serving_asked: self.serving.as_ref().is_some_and(is_asked),
+            asked: Asked {
+                authority: self.authority.as_ref().is_some_and(is_asked),
+                serving: self.serving.as_ref().is_some_and(is_asked),
+            },
         }
     }
 
@@ -224,7 +229,7 @@ impl State {
 
     /// The bundle's config map, as a patch or as a whole.
     #[must_use]
-    pub fn bundle_map(&self, pem: &[u8]) -> Value {
+    pub fn bundle_map(&self, pem: &str) -> Value {
         let version = self.bundle.as_ref().and_then(|map| map.metadata.resource_version.clone());
         json!({
             "apiVersion": "v1",
@@ -236,7 +241,7 @@ impl State {
                     "CA bundle that stores all valid CAs for the MachineConfigServer TLS certificate",
                 ),
             },
-            "data": {"ca-bundle.crt": String::from_utf8_lossy(pem)},
+            "data": {"ca-bundle.crt": pem},
         })
     }
 
