@@ -115,7 +115,7 @@ pub fn observe(
 ) -> Pointer {
     let state = match assess(user_data, bundle, known) {
         Assessment::Stale(text) => PointerState::Stale(text),
-        Assessment::Current | Assessment::LeftAlone(_) => PointerState::Settled,
+        Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
     };
     Pointer { name: name.to_owned(), state, hosts: hosts(user_data) }
 }

@@ -30,6 +30,11 @@ struct Trust {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Refusal {
     reason: &'static str,
 }
@@ -47,6 +52,7 @@ pub struct ControllerMetrics {
     pub user_data_written: Counter,
     /// Reconciliations and writes that failed.
     pub failures: Counter,
+    watch_failures: Family<Kind, Counter>,
     refused: Family<Refusal, Gauge>,
 }
 
@@ -100,6 +106,11 @@ impl ControllerMetrics {
             self.failures.clone(),
         );
         registry.register(
+            "watch_failures",
+            "Watches that failed or were forbidden, by the kind of their objects",
+            self.watch_failures.clone(),
+        );
+        registry.register(
             "registry_ca_refused",
             "Entries of registry CA config maps that are refused now, by reason",
             self.refused.clone(),
@@ -125,6 +136,10 @@ impl ControllerMetrics {
         for (&reason, &count) in counts {
             self.refused.get_or_create(&Refusal { reason }).set(count);
         }
+    }
+
+    pub(super) fn watch_failed(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&Kind { kind }).inc();
     }
 
     pub(super) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {

@@ -45,7 +45,7 @@ pub struct Pointer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointerState {
     /// It trusts what it should, or is none of ours: it stays as it is.
-    Settled,
+    Kept,
     /// It trusts other authorities. This is the text that trusts those of the bundle.
     Stale(Vec<u8>),
     /// It trusts other authorities, and writing it was refused: the rest does not wait for it.

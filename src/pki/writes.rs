@@ -77,7 +77,7 @@ fn stale_pointers(state: &CertificateState) -> Vec<Write> {
         PointerState::Stale(text) => {
             Some(Write::Pointer { name: pointer.name.clone(), text: text.clone() })
         }
-        PointerState::Settled | PointerState::Refused => None,
+        PointerState::Kept | PointerState::Refused => None,
     };
     state.pointers.iter().filter_map(write).collect()
 }
