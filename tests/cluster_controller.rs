@@ -145,6 +145,15 @@ impl Site {
         response.json()["status"]["allowed"] == true
     }
 
+    /// Asks for a new authority by a value that was not there before, and waits for it.
+    fn rotate(&self, value: &str) {
+        let before = self.bundle();
+        let change = json!({"metadata": {"annotations": {ROTATE: value}}});
+        self.cluster.patch(&authority(), &change);
+        wait_for("a new bundle", || (self.bundle() != before).then_some(()));
+        self.settled();
+    }
+
     /// Waits until nothing is left to do.
     fn settled(&self) {
         wait_for("everything to be in order", || {
@@ -952,4 +961,41 @@ fn what_is_not_understood_is_told_and_nothing_is_written_over_it() {
     site.object(&user_data("worker-user-data-managed"));
     site.settled();
     wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
+}
+
+#[test]
+fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_authority() {
+    let site = Site::new();
+    let mut first = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    let oldest = site.bundle();
+    site.rotate("first");
+    first.terminate();
+    let previous = site.object(&authority())["data"]["previous-cas.pem"].clone();
+    assert!(previous.is_string());
+    // As older releases have stored it.
+    let renamed = json!({"data": {"previous-cas.pem": null, "lineage.pem": previous}});
+    site.cluster.patch(&authority(), &renamed);
+
+    let versions = || {
+        [authority(), serving(), bundle()]
+            .map(|path| site.object(&path)["metadata"]["resourceVersion"].clone())
+    };
+    let before = versions();
+    let _second = site.start(&[]);
+    // A pool that comes shows that the controller has looked at everything.
+    site.pool("infra");
+    site.object(&user_data("infra-user-data-managed"));
+    site.settled();
+    assert_eq!(versions(), before, "taking it over writes nothing");
+
+    site.rotate("second");
+    let data = site.object(&authority())["data"].clone();
+    assert!(data["previous-cas.pem"].is_string() && data["lineage.pem"].is_null());
+    // Both older authorities are still followed.
+    let folder = site.folder.path();
+    fs::write(folder.join("oldest"), &oldest).expect("a write");
+    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(folder, &["verify", "-CAfile", "oldest", "-untrusted", "chain", "chain"]);
 }

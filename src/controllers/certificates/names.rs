@@ -22,7 +22,9 @@ pub(super) const PRIVATE_KEY: &str = "tls.key";
 /// The key of the bundle.
 pub(super) const BUNDLE_KEY: &str = "ca-bundle.crt";
 /// Where the authority's previous CAs are, beside its pair.
-pub(super) const PREVIOUS: &str = "lineage.pem";
+pub(super) const PREVIOUS: &str = "previous-cas.pem";
+/// Where older releases have them. The next write of the authority removes it.
+pub(super) const PREVIOUS_BEFORE: &str = "lineage.pem";
 /// The key of a secret with user data.
 pub(super) const USER_DATA: &str = "userData";
 

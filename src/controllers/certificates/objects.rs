@@ -15,9 +15,9 @@ use super::super::write::{
 };
 use super::names::{
     AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, MANAGED, NOT_AFTER, NOT_BEFORE,
-    PREVIOUS, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING, TLS_TYPE, USER_DATA,
+    PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING, TLS_TYPE, USER_DATA,
 };
-use super::state::{ClusterState, Pool, annotation};
+use super::state::{ClusterState, Pool, annotation, value};
 use crate::pki::{Certificate, Host, Policy, StoredPair};
 
 type Annotations = BTreeMap<String, String>;
@@ -32,6 +32,9 @@ pub(super) fn authority_write(
     let present = state.authority.as_ref();
     let mut data = pair_data(pair);
     data.insert(PREVIOUS, Some(ByteString(pair.previous.clone())));
+    if present.is_some_and(|secret| value(secret, PREVIOUS_BEFORE).is_some()) {
+        data.insert(PREVIOUS_BEFORE, None);
+    }
     let description = "CA used to sign the MachineConfigServer TLS certificate";
     pair_write(AUTHORITY, present, pair, data, policy, description)
 }
@@ -307,6 +310,25 @@ mod tests {
         assert!(authority_write(&unversioned, &pair(), &Policy::default()).is_err());
         assert!(bundle_write(&unversioned, "pem").is_err());
         assert!(user_data_write(&unversioned, "a", b"text").is_err());
+    }
+
+    #[test]
+    fn previous_cas_move_to_their_new_key_with_the_next_authority() {
+        let policy = Policy::default();
+        let write = |keys: &[&str]| {
+            let state =
+                ClusterState { authority: Some(present(&[], keys)), ..ClusterState::default() };
+            patch(&authority_write(&state, &pair(), &policy).unwrap())["data"].clone()
+        };
+        let before = write(&["tls.crt", "tls.key", "lineage.pem"]);
+        assert_eq!(before["previous-cas.pem"], "cHJldmlvdXM=");
+        assert_eq!(before.get("lineage.pem"), Some(&Value::Null), "it is removed");
+        let after = write(&["tls.crt", "tls.key", "previous-cas.pem"]);
+        assert_eq!(after.get("lineage.pem"), None);
+        let state = ClusterState::default();
+        let new = created(&authority_write(&state, &pair(), &policy).unwrap());
+        assert_eq!(new["data"]["previous-cas.pem"], "cHJldmlvdXM=");
+        assert_eq!(new["type"], TLS_TYPE);
     }
 
     #[test]

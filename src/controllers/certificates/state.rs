@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::super::write::{Malformed, ObjectName};
 use super::infrastructure::Infrastructure;
 use super::names::{
-    BUNDLE_KEY, CERTIFICATE_KEY, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS, PRIVATE_KEY, REFRESH,
-    ROOT_KEY, ROTATE, ROTATED, USER_DATA,
+    BUNDLE_KEY, CERTIFICATE_KEY, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE,
+    PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use super::user_data::UserDataDuty;
 use crate::pki::{Asked, Certificate, CertificateState, Host, Pointer, PointerState, StoredPair};
@@ -140,10 +140,11 @@ pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
 
 fn stored_pair(secret: &Secret) -> StoredPair {
     let bytes = |key| value(secret, key).unwrap_or_default().to_vec();
+    let previous = value(secret, PREVIOUS).or_else(|| value(secret, PREVIOUS_BEFORE));
     StoredPair {
         certificates: bytes(CERTIFICATE_KEY),
         key: bytes(PRIVATE_KEY),
-        previous: bytes(PREVIOUS),
+        previous: previous.unwrap_or_default().to_vec(),
     }
 }
 
@@ -271,5 +272,14 @@ mod tests {
             let error = root.certificates(&none.0, &none.1).unwrap_err().to_string();
             assert_eq!(error, "ConfigMap ns/root: it has no key ca.crt");
         }
+    }
+
+    #[test]
+    fn previous_cas_are_read_from_either_key() {
+        let previous = |data| stored_pair(&secret(&[], data)).previous;
+        assert_eq!(previous(&[]), b"");
+        assert_eq!(previous(&[("lineage.pem", "old")]), b"old");
+        assert_eq!(previous(&[("previous-cas.pem", "new")]), b"new");
+        assert_eq!(previous(&[("previous-cas.pem", "new"), ("lineage.pem", "old")]), b"new");
     }
 }
