@@ -1,23 +1,25 @@
 //! What readiness tells an administrator beside the pools: things out of order, with the reason.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Conditions by the thing that each is about. Shared by those who notice, and the one who tells.
 #[derive(Debug, Clone, Default)]
-pub struct Conditions(Arc<Mutex<BTreeMap<&'static str, String>>>);
+pub struct Conditions(Arc<Mutex<BTreeMap<Cow<'static, str>, String>>>);
 
 impl Conditions {
     /// Notes the reason that `thing` is out of order, or with `None` that it is in order. Tells
     /// whether that is news.
-    pub fn set(&self, thing: &'static str, reason: Option<String>) -> bool {
+    pub fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
+        let thing = thing.into();
         let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if reasons.get(thing) == reason.as_ref() {
+        if reasons.get(&thing) == reason.as_ref() {
             return false;
         }
         match reason {
             Some(reason) => reasons.insert(thing, reason),
-            None => reasons.remove(thing),
+            None => reasons.remove(&thing),
         };
         true
     }

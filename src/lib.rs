@@ -19,7 +19,7 @@
 //! [`node_ca`] keeps the files of the registries' certificate authorities.
 //!
 //! [`telemetry`] logs and counts, [`conditions`] has what readiness tells beside the answers,
-//! [`kube_client`] finds the API server, and [`cli`] puts it all together. The clock, randomness
+//! [`kube_client`] finds the API server, [`app`] puts it all together, and [`cli`] is its flags. The clock, randomness
 //! and the environment are read at these edges only, and passed on as arguments.
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ use std::io::Read as _;
 use serde_json::{Map, Value, json};
 
 use crate::ignition::{authority_source, data_url};
-use crate::pki::{Certificate, Host};
+use crate::pki::{Certificate, Host, Pointer, PointerState};
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
 const MAX_PEM: u64 = 1 << 20;
@@ -103,6 +103,21 @@ pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -
         entries.remove(*index);
     }
     Assessment::Stale(config.to_string().into_bytes())
+}
+
+/// A text of user data as a rotation sees it: the pointer config `name`, judged as [`assess`] does.
+#[must_use]
+pub fn observe(
+    name: &str,
+    user_data: &[u8],
+    bundle: &[Certificate],
+    known: &[Certificate],
+) -> Pointer {
+    let state = match assess(user_data, bundle, known) {
+        Assessment::Stale(text) => PointerState::Stale(text),
+        Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
+    };
+    Pointer { name: name.to_owned(), state, hosts: hosts(user_data) }
 }
 
 /// All authorities that a pointer config trusts, ours or not.

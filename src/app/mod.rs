@@ -3,6 +3,8 @@
 //! What is given here are plain settings; [`crate::cli`] makes them of flags.
 
 pub mod bootstrap;
+pub mod certs;
+pub mod controller;
 pub mod node_ca;
 mod publish;
 pub mod serve;

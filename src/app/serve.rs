@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use nix::ifaddrs::getifaddrs;
 use time::{Duration, OffsetDateTime};
 
+use super::certs::log_step;
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
 use crate::inputs::Inputs;
-use crate::pki::{Host, Policy, Step};
+use crate::pki::{Host, Policy};
 use crate::server::Limits;
 use crate::server::tls_policy::TlsPolicy;
 use crate::source;
@@ -108,16 +109,6 @@ impl Renewal {
                 }
             }
         }
-    }
-}
-
-/// Says in the log what was done.
-fn log_step(step: &Step) {
-    match step {
-        Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
-        Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
-        Step::Pointers => tracing::info!("wrote the pointer configs"),
-        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
     }
 }
 

@@ -4,6 +4,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
+use super::write::ObjectName;
+
 /// Publishes events of this process.
 pub(super) struct Events(Recorder);
 
@@ -17,13 +19,13 @@ impl Events {
         Self(Recorder::new(client, reporter))
     }
 
-    /// Publishes an event about an object: kind, namespace and name. That it does not arrive is no
-    /// reason to stop.
+    /// Publishes an event about an object of the core API. That it does not arrive is no reason to
+    /// stop.
     pub(super) async fn publish(
         &self,
         type_: EventType,
         reason: &str,
-        (kind, namespace, name): (&str, &str, &str),
+        object: &ObjectName,
         note: &str,
     ) {
         let event = Event {
@@ -35,9 +37,9 @@ impl Events {
         };
         let object = ObjectReference {
             api_version: Some("v1".to_owned()),
-            kind: Some(kind.to_owned()),
-            name: Some(name.to_owned()),
-            namespace: Some(namespace.to_owned()),
+            kind: Some(object.kind.to_owned()),
+            name: Some(object.name.clone()),
+            namespace: Some(object.namespace.clone()),
             ..ObjectReference::default()
         };
         if let Err(error) = self.0.publish(&event, &object).await {

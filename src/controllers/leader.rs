@@ -9,45 +9,50 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 
-/// How long a Lease is good without being renewed.
-const DURATION: Duration = Duration::from_secs(15);
+use super::lease::{Decision, created, decide, released, renewed, taken};
+use super::runtime::Health;
+use super::write::ObjectName;
+
 /// How often the holder renews it.
 const RENEWAL: Duration = Duration::from_secs(5);
 /// The holder gives up when it could not renew it for so long: well before anybody takes it.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How often others look.
+/// How often others look, and the holder when it could not renew it.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// A candidate for a Lease.
 pub struct Candidate {
     leases: Api<Lease>,
-    name: &'static str,
+    object: ObjectName,
     identity: String,
+    health: Health,
 }
 
 impl Candidate {
     /// A candidate by the name of `identity`, which no other one has.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, name: &'static str, identity: String) -> Self {
-        Self { leases: Api::namespaced(client, namespace), name, identity }
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        identity: String,
+        health: Health,
+    ) -> Self {
+        let object = ObjectName::new("Lease", namespace, name);
+        Self { leases: Api::namespaced(client, namespace), object, identity, health }
     }
 
     /// Waits until the Lease is held.
     pub async fn acquire(&self) {
-        let mut seen: Option<(Lease, Instant)> = None;
-        let mut failing = false;
+        let mut seen: Option<(Option<LeaseSpec>, Instant)> = None;
         loop {
-            match self.try_acquire(&mut seen).await {
-                Ok(true) => return,
-                Ok(false) => failing = false,
-                Err(error) => {
-                    if !std::mem::replace(&mut failing, true) {
-                        tracing::error!(%error, "cannot get at the Lease; trying again");
-                    }
-                }
+            let result = self.try_acquire(&mut seen).await;
+            self.health.lease(&self.object, result.as_ref().err());
+            if let Ok(true) = result {
+                return;
             }
             tokio::time::sleep(PERIOD).await;
         }
@@ -56,13 +61,12 @@ impl Candidate {
     /// Renews the Lease until it is lost.
     pub async fn keep(&self) {
         let mut renewed = Instant::now();
+        let mut wait = RENEWAL;
         loop {
-            tokio::time::sleep(RENEWAL.min(PERIOD)).await;
-            if renewed.elapsed() < RENEWAL {
-                continue;
-            }
+            tokio::time::sleep(wait).await;
+            wait = PERIOD;
             match tokio::time::timeout(PERIOD, self.renew()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(true)) => (renewed, wait) = (Instant::now(), RENEWAL),
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => tracing::warn!(%error, "cannot renew the Lease"),
                 Err(_) => tracing::warn!("cannot renew the Lease: no answer"),
@@ -75,73 +79,58 @@ impl Candidate {
 
     /// Gives the Lease back, if it is held.
     pub async fn release(&self) -> kube::Result<()> {
-        let Some(mut lease) = self.leases.get_opt(self.name).await? else { return Ok(()) };
-        if holder(&lease) != self.identity {
-            return Ok(());
+        let lease = self.leases.get_opt(&self.object.name).await?;
+        if let Some(lease) = lease.and_then(|lease| released(lease, &self.identity)) {
+            self.replace(&lease).await?;
         }
-        if let Some(spec) = &mut lease.spec {
-            spec.holder_identity = Some(String::new());
-            spec.lease_duration_seconds = Some(1);
-        }
-        self.leases.replace(self.name, &PostParams::default(), &lease).await.map(|_| ())
+        Ok(())
     }
 
-    async fn try_acquire(&self, seen: &mut Option<(Lease, Instant)>) -> kube::Result<bool> {
-        let Some(lease) = self.leases.get_opt(self.name).await? else {
-            let lease = Lease {
-                metadata: ObjectMeta { name: Some(self.name.to_owned()), ..ObjectMeta::default() },
-                spec: Some(self.spec(None)),
-            };
-            return taken(self.leases.create(&PostParams::default(), &lease).await);
-        };
-        let is_free = holder(&lease).is_empty() || holder(&lease) == self.identity;
-        let since = match seen {
-            Some((before, since)) if before.spec == lease.spec => *since,
+    /// `seen` is what the Lease said, and since when.
+    async fn try_acquire(
+        &self,
+        seen: &mut Option<(Option<LeaseSpec>, Instant)>,
+    ) -> kube::Result<bool> {
+        let lease = self.leases.get_opt(&self.object.name).await?;
+        let spec = lease.as_ref().and_then(|lease| lease.spec.clone());
+        let since = match seen.take() {
+            Some((before, since)) if before == spec => since,
             _ => Instant::now(),
         };
-        *seen = Some((lease.clone(), since));
-        let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-        let duration = seconds.and_then(|seconds| u64::try_from(seconds).ok());
-        let duration = duration.map_or(DURATION, Duration::from_secs);
-        if !is_free && since.elapsed() < duration {
-            return Ok(false);
+        *seen = Some((spec, since));
+        match (decide(lease.as_ref(), &self.identity, since.elapsed()), lease) {
+            (Decision::Wait, _) => Ok(false),
+            (Decision::Take, Some(lease)) => {
+                self.replace(&taken(lease, &self.identity, &now())).await
+            }
+            (Decision::Create | Decision::Take, _) => {
+                let lease = created(&self.object.name, &self.identity, &now());
+                first(self.leases.create(&PostParams::default(), &lease).await)
+            }
         }
-        let next = Lease { spec: Some(self.spec(lease.spec.as_ref())), ..lease };
-        taken(self.leases.replace(self.name, &PostParams::default(), &next).await)
     }
 
     /// Tells whether the Lease is still held.
     async fn renew(&self) -> kube::Result<bool> {
-        let Some(mut lease) = self.leases.get_opt(self.name).await? else { return Ok(false) };
-        if holder(&lease) != self.identity {
-            return Ok(false);
+        let lease = self.leases.get_opt(&self.object.name).await?;
+        match lease.and_then(|lease| renewed(lease, &self.identity, &now())) {
+            Some(lease) => self.replace(&lease).await,
+            None => Ok(false),
         }
-        if let Some(spec) = &mut lease.spec {
-            spec.renew_time = Some(MicroTime(Timestamp::now()));
-        }
-        taken(self.leases.replace(self.name, &PostParams::default(), &lease).await)
     }
 
-    fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
-        let transitions = before.and_then(|spec| spec.lease_transitions).map_or(0, |n| n + 1);
-        let now = MicroTime(Timestamp::now());
-        LeaseSpec {
-            holder_identity: Some(self.identity.clone()),
-            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
-            acquire_time: Some(now.clone()),
-            renew_time: Some(now),
-            lease_transitions: Some(transitions),
-            ..LeaseSpec::default()
-        }
+    /// Writes the Lease that was read, with its UID and version. Tells whether it went through.
+    async fn replace(&self, lease: &Lease) -> kube::Result<bool> {
+        first(self.leases.replace(&self.object.name, &PostParams::default(), lease).await)
     }
 }
 
-fn holder(lease: &Lease) -> &str {
-    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
 }
 
 /// Whether a write went through; somebody else's that came first is no error.
-fn taken(result: kube::Result<Lease>) -> kube::Result<bool> {
+fn first(result: kube::Result<Lease>) -> kube::Result<bool> {
     match result {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),

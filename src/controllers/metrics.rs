@@ -10,8 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
-use super::leaf;
-use crate::pki::CertificateState;
+use crate::pki::{CertificateState, StoredPair};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
@@ -28,6 +27,11 @@ struct Rotation {
 struct Trust {
     /// The newest authority that a pointer config trusts, by its name.
     authority: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -48,6 +52,7 @@ pub struct ControllerMetrics {
     pub user_data_written: Counter,
     /// Reconciliations and writes that failed.
     pub failures: Counter,
+    watch_failures: Family<Kind, Counter>,
     refused: Family<Refusal, Gauge>,
 }
 
@@ -101,6 +106,11 @@ impl ControllerMetrics {
             self.failures.clone(),
         );
         registry.register(
+            "watch_failures",
+            "Watches that failed or were forbidden, by the kind of their objects",
+            self.watch_failures.clone(),
+        );
+        registry.register(
             "registry_ca_refused",
             "Entries of registry CA config maps that are refused now, by reason",
             self.refused.clone(),
@@ -110,7 +120,7 @@ impl ControllerMetrics {
     /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
     pub(super) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
         for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
-            let end = pair.as_ref().and_then(|pair| leaf(&pair.certificates));
+            let end = pair.as_ref().and_then(StoredPair::leaf);
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
             self.expiry.get_or_create(&What { what }).set(end);
         }
@@ -126,6 +136,10 @@ impl ControllerMetrics {
         for (&reason, &count) in counts {
             self.refused.get_or_create(&Refusal { reason }).set(count);
         }
+    }
+
+    pub(super) fn watch_failed(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&Kind { kind }).inc();
     }
 
     pub(super) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {

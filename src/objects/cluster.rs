@@ -71,6 +71,17 @@ pub struct ConfigMap {
 }
 
 impl ConfigMap {
+    /// A config map with these texts and bytes.
+    #[must_use]
+    pub fn new(
+        metadata: Metadata,
+        data: BTreeMap<String, String>,
+        binary_data: BTreeMap<String, Vec<u8>>,
+    ) -> Self {
+        let binary_data = binary_data.into_iter().map(|(key, value)| (key, Base64(value)));
+        Self { metadata, data, binary_data: binary_data.collect() }
+    }
+
     /// All entries, text and binary, in the order of their keys. The API server refuses a key that
     /// is in both; in a file the binary one wins, as it does for the reference.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Certificates as they are read: what a decision depends on.
 
+use core::net::IpAddr;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject as _;

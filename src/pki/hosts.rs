@@ -1,6 +1,6 @@
 //! Names that a machine may reach the server by.
 
-use std::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr};
 
 /// A DNS name or an IP address, as a URL's host and as a certificate's alternative name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,13 +7,13 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PublicKeyData as _, RsaKeySize, SanType, SerialNumber,
+    KeyUsagePurpose, PublicKeyData as _, SanType, SerialNumber,
 };
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 use time::{Duration, OffsetDateTime};
 
-use super::{Certificate, Host};
+use super::{Certificate, Host, Reason};
 
 /// Certificates are valid ten years of 365 days.
 pub const VALIDITY: Duration = Duration::days(10 * 365);
@@ -21,45 +21,6 @@ pub const VALIDITY: Duration = Duration::days(10 * 365);
 pub const RENEWAL: Duration = Duration::days(8 * 365);
 /// A machine's clock may be behind at its first boot.
 const BACKDATED: Duration = Duration::hours(1);
-
-/// What kind of keys are made.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum KeyAlgorithm {
-    /// ECDSA on P-256: small and fast, and every Ignition verifies it.
-    #[default]
-    P256,
-    /// ECDSA on P-384.
-    P384,
-    /// RSA with a modulus of 2048 bits.
-    Rsa2048,
-    /// RSA with a modulus of 3072 bits.
-    Rsa3072,
-    /// RSA with a modulus of 4096 bits.
-    Rsa4096,
-}
-
-impl KeyAlgorithm {
-    /// All of them, with the names that a flag takes.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("p256", Self::P256),
-        ("p384", Self::P384),
-        ("rsa2048", Self::Rsa2048),
-        ("rsa3072", Self::Rsa3072),
-        ("rsa4096", Self::Rsa4096),
-    ];
-
-    /// A new key from the system's randomness.
-    pub fn generate(self) -> Result<KeyPair, IssueError> {
-        let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
-        Ok(match self {
-            Self::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
-            Self::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
-            Self::Rsa2048 => rsa(RsaKeySize::_2048),
-            Self::Rsa3072 => rsa(RsaKeySize::_3072),
-            Self::Rsa4096 => rsa(RsaKeySize::_4096),
-        }?)
-    }
-}
 
 /// Why nothing was issued.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +34,9 @@ pub enum IssueError {
     /// A serving certificate without a name verifies nowhere.
     #[error("a serving certificate needs at least one host name")]
     NoHost,
+    /// There is no authority that could sign a serving certificate.
+    #[error("no certificate authority can sign: {0}")]
+    NoAuthority(Reason),
 }
 
 /// A certificate authority that can sign.

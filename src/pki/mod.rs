@@ -1,16 +1,29 @@
 //! The machine config server's own certificate authority and serving pair.
 //!
-//! [`rotation`] decides what has to be made anew, [`issue`] makes it, and [`certificate`] reads what
-//! is there. Nothing here does I/O; new keys and the time are arguments.
+//! ```text
+//!  CertificateState ─> plan ─> Step ─> writes ─> Write ─> a folder, a cluster, the tests' model
+//!        ^                                                        │
+//!        └────────────────── observed again ──────────────────────┘
+//! ```
+//!
+//! [`state`] is what a decision depends on, [`mod@plan`] decides what has to be made anew, and
+//! [`writes`] makes it: the same writes wherever they are applied. [`issue`] issues certificates
+//! and [`certificate`] reads them. Nothing here does I/O; the time is an argument, and so are new
+//! keys, which only [`keys`] makes.
 
+mod authority;
 pub mod certificate;
 pub mod hosts;
 pub mod issue;
-pub mod rotation;
+pub mod keys;
+pub mod plan;
+pub mod state;
+pub mod writes;
 
 pub use certificate::Certificate;
 pub use hosts::Host;
-pub use issue::{IssueError, KeyAlgorithm};
-pub use rotation::{
-    CertificateState, Pointer, Policy, Reason, RotationPlan, Step, StoredPair, plan,
-};
+pub use issue::IssueError;
+pub use keys::KeyAlgorithm;
+pub use plan::{Policy, Reason, RotationPlan, Step, plan};
+pub use state::{Asked, CertificateState, Pointer, PointerState, StoredPair};
+pub use writes::{MOST_STEPS, Next, Write, next};

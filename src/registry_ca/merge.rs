@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use serde::Serialize;
+use k8s_openapi::ByteString;
 
 use super::entries::{self, Authorities, Reason, Refused};
 use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
@@ -75,13 +73,12 @@ pub enum Write {
 }
 
 /// `data` and `binaryData` of the merged config map.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The values that are text.
     pub data: BTreeMap<String, String>,
-    /// The others, in base64.
-    pub binary_data: BTreeMap<String, String>,
+    /// The others.
+    pub binary_data: BTreeMap<String, ByteString>,
 }
 
 impl Contents {
@@ -90,9 +87,13 @@ impl Contents {
         for (host, value) in authorities {
             let key = host.config_map_key();
             match std::str::from_utf8(value) {
-                Ok(text) => contents.data.insert(key, text.to_owned()),
-                Err(_) => contents.binary_data.insert(key, BASE64.encode(value)),
-            };
+                Ok(text) => {
+                    contents.data.insert(key, text.to_owned());
+                }
+                Err(_) => {
+                    contents.binary_data.insert(key, ByteString(value.to_vec()));
+                }
+            }
         }
         contents
     }

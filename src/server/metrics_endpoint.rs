@@ -1,5 +1,5 @@
 //! Metrics, on a listener of their own that only administrators reach; and for whoever has no other
-//! listener, whether the process is alive.
+//! listener, whether the process is alive and ready.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,11 +14,28 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
+use crate::conditions::Conditions;
+
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
 /// Answers `GET /metrics` on `listener` with what `encode` gives, and `GET /healthz`.
 pub async fn serve<E>(listener: TcpListener, encode: E)
+where
+    E: Fn() -> Option<String> + Clone + Send + Sync + 'static,
+{
+    serve_pages(listener, encode, None).await;
+}
+
+/// The same, and `GET /readyz`: 200 while there are no conditions, else 503 with a line for each.
+pub async fn serve_with_readiness<E>(listener: TcpListener, encode: E, conditions: Conditions)
+where
+    E: Fn() -> Option<String> + Clone + Send + Sync + 'static,
+{
+    serve_pages(listener, encode, Some(conditions)).await;
+}
+
+async fn serve_pages<E>(listener: TcpListener, encode: E, conditions: Option<Conditions>)
 where
     E: Fn() -> Option<String> + Clone + Send + Sync + 'static,
 {
@@ -31,9 +48,10 @@ where
                 continue;
             }
         };
-        let encode = encode.clone();
+        let (encode, conditions) = (encode.clone(), conditions.clone());
         let service = service_fn(move |request: http::Request<Incoming>| {
-            let response = respond(request.method(), request.uri().path(), &encode);
+            let (method, path) = (request.method(), request.uri().path());
+            let response = respond(method, path, &encode, conditions.as_ref());
             async move { Ok::<_, Infallible>(response) }
         });
         tokio::spawn(async move {
@@ -51,9 +69,15 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-fn respond(method: &Method, path: &str, encode: impl Fn() -> Option<String>) -> Response<String> {
+fn respond(
+    method: &Method,
+    path: &str,
+    encode: impl Fn() -> Option<String>,
+    conditions: Option<&Conditions>,
+) -> Response<String> {
     let mut response = Response::new(String::new());
-    if path != "/metrics" && path != "/healthz" {
+    let conditions = conditions.filter(|_| path == "/readyz");
+    if path != "/metrics" && path != "/healthz" && conditions.is_none() {
         *response.status_mut() = StatusCode::NOT_FOUND;
     } else if method != Method::GET && method != Method::HEAD {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
@@ -62,6 +86,12 @@ fn respond(method: &Method, path: &str, encode: impl Fn() -> Option<String>) -> 
     {
         *response.body_mut() = text;
         response.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS);
+    } else if let Some(conditions) = conditions {
+        let lines = conditions.lines();
+        if !lines.is_empty() {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            *response.body_mut() = lines.join("\n") + "\n";
+        }
     }
     response
 }

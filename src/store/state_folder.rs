@@ -20,18 +20,16 @@ use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
 use crate::ignition::{SpecVersion, pointer};
+pub use crate::pki::Asked;
 use crate::pki::certificate::read_key;
-use crate::pki::rotation::{new_authority, new_serving};
 use crate::pki::{
-    Certificate, CertificateState, Host, IssueError, Pointer, Policy, RotationPlan, Step,
-    StoredPair, plan,
+    Certificate, CertificateState, Host, IssueError, MOST_STEPS, Next, Policy, Step, StoredPair,
+    Write, next,
 };
 use crate::user_data::{self, Assessment};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
-/// More steps than any state takes to be in order.
-const MOST_STEPS: usize = 16;
 
 /// A folder of certificates and pointer configs.
 #[derive(Debug, Clone)]
@@ -69,15 +67,6 @@ pub enum StateError {
     },
 }
 
-/// What somebody asks for beside what is due.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// A new authority.
-    pub authority: bool,
-    /// A new serving pair.
-    pub serving: bool,
-}
-
 /// What was done, and when to look again.
 #[derive(Debug)]
 pub struct Reconciled {
@@ -99,8 +88,9 @@ pub struct PointerFile {
 impl StateFolder {
     /// A folder, made if it is not there.
     pub fn open(path: &Path) -> Result<Self, WriteError> {
-        files::create_folder(&path.join("user-data"))?;
-        Ok(Self { path: path.to_owned() })
+        let folder = Self { path: path.to_owned() };
+        files::create_folder(&folder.pointers_path())?;
+        Ok(folder)
     }
 
     /// The bundle of authorities.
@@ -117,6 +107,10 @@ impl StateFolder {
     #[must_use]
     pub fn serving_path(&self) -> PathBuf {
         self.path.join("tls.key")
+    }
+
+    fn pointers_path(&self) -> PathBuf {
+        self.path.join("user-data")
     }
 
     fn chain_path(&self) -> PathBuf {
@@ -137,22 +131,46 @@ impl StateFolder {
         self.join_pair()?;
         let mut asked = asked;
         let mut steps = Vec::new();
-        while steps.len() < MOST_STEPS {
-            let observed = self.observe(hosts, asked)?;
-            let RotationPlan { step, requeue_at } = plan(&observed, policy, now);
-            let Some(step) = step else {
-                self.write_chain()?;
-                return Ok(Reconciled { steps, requeue_at });
-            };
-            match &step {
-                Step::Authority(_) => asked.authority = false,
-                Step::Serving(..) => asked.serving = false,
-                Step::Bundle(_) | Step::Pointers => {}
+        for _ in 0..MOST_STEPS {
+            let state = self.observe(hosts, asked)?;
+            let next = next(&state, policy, now, generate);
+            let failed = |error| StateError::Issue { path: self.path.clone(), error };
+            match next.map_err(failed)? {
+                Next::Settled { until } => {
+                    self.write_chain()?;
+                    return Ok(Reconciled { steps, requeue_at: until });
+                }
+                Next::Step { step, writes } => {
+                    for write in &writes {
+                        self.apply(write)?;
+                        asked = asked.after(write);
+                    }
+                    steps.push(step);
+                }
             }
-            self.carry_out(&step, &observed, policy, now, generate)?;
-            steps.push(step);
         }
         Err(StateError::Endless { path: self.path.clone() })
+    }
+
+    /// Stores one thing.
+    fn apply(&self, write: &Write) -> Result<(), StateError> {
+        match write {
+            Write::Authority(StoredPair { certificates, key, previous }) => {
+                let text = [&key[..], certificates, previous].concat();
+                files::replace(&self.authority_path(), &text, PRIVATE)?;
+            }
+            Write::Bundle(pem) => files::replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
+            Write::Pointer { name, text } => {
+                let text = [&text[..], b"\n"].concat();
+                files::replace(&self.pointers_path().join(name), &text, PUBLIC)?;
+            }
+            Write::Serving(StoredPair { certificates, key, .. }) => {
+                let text = [&key[..], certificates].concat();
+                files::replace(&self.serving_path(), &text, PRIVATE)?;
+                self.write_chain()?;
+            }
+        }
+        Ok(())
     }
 
     /// What there is now.
@@ -161,26 +179,30 @@ impl StateFolder {
         let authority = self.read_authority(bundle.as_deref())?;
         let serving = self.read_serving()?;
         let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
-        let pointers = self.pointers()?.into_iter().map(|file| Pointer {
-            is_stale: matches!(user_data::assess(&file.text, &trusted, &[]), Assessment::Stale(_)),
-            is_refused: false,
-            hosts: user_data::hosts(&file.text),
+        let files = self.pointers()?;
+        let pointers = files.iter().map(|PointerFile { path, text }| {
+            // What is written is found by its name again.
+            let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+                let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
+                StateError::Read { path: path.clone(), error }
+            })?;
+            Ok(user_data::observe(name, text, &trusted, &[]))
         });
+        let pointers = pointers.collect::<Result<_, StateError>>()?;
         Ok(CertificateState {
             authority,
             bundle,
             serving,
             root_authority: None,
-            pointers: pointers.collect(),
+            pointers,
             hosts: hosts.to_vec(),
-            authority_asked: asked.authority,
-            serving_asked: asked.serving,
+            asked,
         })
     }
 
     /// The pointer configs, by their names.
     pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
-        let folder = self.path.join("user-data");
+        let folder = self.pointers_path();
         let failed = |error| StateError::Read { path: folder.clone(), error };
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(&folder).map_err(failed)? {
@@ -204,7 +226,7 @@ impl StateFolder {
     pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
         let _lock = self.lock()?;
         let url = format!("https://{host}:{port}/config/{pool}");
-        let path = self.path.join("user-data").join(format!("{pool}.ign"));
+        let path = self.pointers_path().join(format!("{pool}.ign"));
         let present = read_if_there(&path)?.unwrap_or_default();
         let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
         let trusted = Certificate::read_all(&bundle);
@@ -215,47 +237,6 @@ impl StateFolder {
             files::replace(&path, config.as_bytes(), PUBLIC)?;
         }
         Ok(path)
-    }
-
-    fn carry_out(
-        &self,
-        step: &Step,
-        observed: &CertificateState,
-        policy: &Policy,
-        now: OffsetDateTime,
-        generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
-    ) -> Result<(), StateError> {
-        let failed = |error| StateError::Issue { path: self.path.clone(), error };
-        match step {
-            Step::Authority(_) => {
-                let key = generate().map_err(failed)?;
-                let pair = new_authority(observed, policy, &key, now).map_err(failed)?;
-                let text = [pair.key, pair.certificates, pair.previous].concat();
-                files::replace(&self.authority_path(), &text, PRIVATE)?;
-            }
-            Step::Bundle(pem) => files::replace(&self.bundle_path(), pem, PUBLIC)?,
-            Step::Pointers => {
-                let bundle = observed.bundle.as_deref().unwrap_or_default();
-                let bundle = Certificate::read_all(bundle);
-                for file in self.pointers()? {
-                    if let Assessment::Stale(mut text) = user_data::assess(&file.text, &bundle, &[])
-                    {
-                        text.push(b'\n');
-                        files::replace(&file.path, &text, PUBLIC)?;
-                    }
-                }
-            }
-            Step::Serving(_, hosts) => {
-                let key = generate().map_err(failed)?;
-                let pair = new_serving(observed, policy, hosts, &key, now).map_err(failed)?;
-                if let Some(pair) = pair {
-                    let text = [pair.key, pair.certificates].concat();
-                    files::replace(&self.serving_path(), &text, PRIVATE)?;
-                    self.write_chain()?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A pair that somebody brought in two files becomes one file too.

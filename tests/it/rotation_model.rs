@@ -8,10 +8,10 @@ use std::time::Duration as StdDuration;
 
 use machine_config_server::ignition::{SpecVersion, pointer};
 use machine_config_server::pki::issue::{Signer, issue_authority, issue_serving};
-use machine_config_server::pki::rotation::{new_authority, new_serving, renewal};
+use machine_config_server::pki::plan::renewal;
 use machine_config_server::pki::{
-    Certificate, CertificateState, Host, KeyAlgorithm, Pointer, Policy, Reason, RotationPlan, Step,
-    StoredPair, plan,
+    Certificate, CertificateState, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, Reason, Step,
+    StoredPair, Write, next, plan,
 };
 use machine_config_server::user_data::{self, Assessment};
 use rustls::RootCertStore;
@@ -94,54 +94,46 @@ impl World {
     /// What the next plan sees: all of it is stored, nothing is remembered.
     fn observe(&mut self) {
         let (bundle, known) = (self.bundle(), self.known());
-        self.observed.pointers = self
-            .pointers
-            .iter()
-            .map(|text| Pointer {
-                is_stale: matches!(user_data::assess(text, &bundle, &known), Assessment::Stale(_)),
-                is_refused: false,
-                hosts: user_data::hosts(text),
-            })
+        let pointers = self.pointers.iter().enumerate();
+        self.observed.pointers = pointers
+            .map(|(index, text)| user_data::observe(&index.to_string(), text, &bundle, &known))
             .collect();
     }
 
-    /// One write. Returns the step that asked for it, `None` when all is in order.
-    fn write(&mut self) -> Option<Step> {
+    /// At most so many writes of the next step, as a process makes them that dies after the last.
+    /// Returns the step, `None` when all is in order.
+    fn step(&mut self, most: usize) -> Option<Step> {
         self.observe();
-        let RotationPlan { step, requeue_at } = plan(&self.observed, &self.policy, self.now);
-        let Some(step) = step else {
-            assert!(requeue_at > self.now, "a look that is due at once, with nothing to do");
-            return None;
-        };
-        match &step {
-            Step::Authority(_) => {
-                let pair = new_authority(&self.observed, &self.policy, &key(), self.now);
-                self.observed.authority = Some(pair.expect("an authority"));
-                self.observed.authority_asked = false;
+        let algorithm = self.policy.algorithm;
+        let next = next(&self.observed, &self.policy, self.now, &mut || algorithm.generate());
+        match next.expect("certificates that can be issued") {
+            Next::Settled { until } => {
+                assert!(until > self.now, "a look that is due at once, with nothing to do");
+                None
             }
-            Step::Bundle(pem) => self.observed.bundle = Some(pem.clone()),
-            Step::Pointers => {
-                let (bundle, known) = (self.bundle(), self.known());
-                // One pointer config is one write: the rest is left for the next plan.
-                let stale = self.pointers.iter_mut().find_map(|text| {
-                    match user_data::assess(text, &bundle, &known) {
-                        Assessment::Stale(new) => Some((text, new)),
-                        _ => None,
-                    }
-                });
-                let (text, new) = stale.expect("a stale pointer config");
-                *text = new;
-            }
-            Step::Serving(_, hosts) => {
-                let pair = new_serving(&self.observed, &self.policy, hosts, &key(), self.now);
-                self.observed.serving = pair.expect("a pair");
-                self.observed.serving_asked = false;
+            Next::Step { step, writes } => {
+                assert!(!writes.is_empty(), "{step:?}");
+                for write in writes.iter().take(most) {
+                    self.apply(write);
+                }
+                Some(step)
             }
         }
+    }
+
+    fn apply(&mut self, write: &Write) {
+        match write.clone() {
+            Write::Authority(pair) => self.observed.authority = Some(pair),
+            Write::Bundle(pem) => self.observed.bundle = Some(pem.into()),
+            Write::Pointer { name, text } => {
+                self.pointers[name.parse::<usize>().expect("an index")] = text;
+            }
+            Write::Serving(pair) => self.observed.serving = Some(pair),
+        }
+        self.observed.asked = self.observed.asked.after(write);
         self.crash_points += 1;
         self.hand_out();
         self.check();
-        Some(step)
     }
 
     /// Machines take what pointer configs there are.
@@ -201,8 +193,8 @@ impl World {
     }
 
     fn settle(&mut self) {
-        for _ in 0..32 {
-            if self.write().is_none() {
+        for _ in 0..MOST_STEPS {
+            if self.step(usize::MAX).is_none() {
                 if self.pointers.is_empty() {
                     // The first pool's is made when there is something to trust.
                     self.pointers.push(pointer_config(&self.bundle()));
@@ -284,10 +276,10 @@ fn no_machine_is_locked_out_at_any_crash_point_of_forty_years() {
                 // Adopted in the middle of a rotation.
                 let mut world = World::fresh(START - 5 * YEAR);
                 world.settle();
-                world.observed.authority_asked = true;
+                world.observed.asked.authority = true;
                 world.now = START;
                 for _ in 0..seed.below(4) {
-                    world.write();
+                    world.step(1);
                 }
                 world
             }
@@ -298,8 +290,8 @@ fn no_machine_is_locked_out_at_any_crash_point_of_forty_years() {
             let days = i64::try_from(1 + seed.below(900)).expect("a few years");
             world.now += Duration::days(days);
             match seed.below(3) {
-                0 => world.observed.authority_asked = true,
-                1 => world.observed.serving_asked = true,
+                0 => world.observed.asked.authority = true,
+                1 => world.observed.asked.serving = true,
                 _ => {}
             }
             // Some pools come, each with a pointer config of its own.
@@ -309,7 +301,7 @@ fn no_machine_is_locked_out_at_any_crash_point_of_forty_years() {
             }
             // Stopped after some writes, and gone on with later.
             for _ in 0..seed.below(5) {
-                world.write();
+                world.step(1 + usize::try_from(seed.below(3)).expect("a few"));
                 world.now += Duration::days(i64::try_from(seed.below(20)).expect("some days"));
             }
         }
@@ -407,7 +399,7 @@ fn a_leaf_does_not_outlive_its_authority_and_is_renewed_in_time() {
     let mut world = World::fresh(START);
     world.settle();
     world.now = START + 7 * YEAR;
-    world.observed.serving_asked = true;
+    world.observed.asked.serving = true;
     world.settle();
     let (leaf, authority) = (world.chain()[0].clone(), world.bundle()[0].clone());
     assert_eq!(leaf.not_after, authority.not_after);
@@ -423,7 +415,7 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
     assert!(world.chain()[0].is_issued_by(&root), "the old pair stays");
     assert_eq!(world.bundle().len(), 2, "new machines trust both");
     // Later authorities are cross_signed among each other, and the old pair still stays.
-    world.observed.authority_asked = true;
+    world.observed.asked.authority = true;
     world.settle();
     assert!(world.chain()[0].is_issued_by(&root));
     world.now = renewal(&world.chain()[0], &world.policy);
@@ -464,7 +456,7 @@ fn openssl_follows_two_dozen_rotations_strictly() {
     let first = world.bundle()[0].clone();
     for month in 1..=24 {
         world.now = START + Duration::days(30 * month);
-        world.observed.authority_asked = true;
+        world.observed.asked.authority = true;
         world.settle();
     }
     let chain = world.chain();
@@ -481,14 +473,8 @@ fn certificates_are_as_rfc_5280_asks() {
         let mut world = World::fresh(START);
         world.observed.hosts.push("192.0.2.1".parse().expect("an address"));
         world.observed.hosts.push("2001:db8::1".parse().expect("an address"));
-        let policy = Policy { algorithm, ..Policy::default() };
-        let own = algorithm.generate().expect("a key");
-        world.observed.authority =
-            Some(new_authority(&world.observed, &policy, &own, START).expect("an authority"));
-        let own = algorithm.generate().expect("a key");
-        let hosts = world.observed.hosts.clone();
-        world.observed.serving =
-            new_serving(&world.observed, &policy, &hosts, &own, START).expect("a pair");
+        world.policy.algorithm = algorithm;
+        world.settle();
         let authority = world.observed.authority.as_ref().expect("one");
         let authority = Certificate::read_all(&authority.certificates).remove(0);
         let chain = world.chain();

@@ -128,6 +128,31 @@ impl Site {
         command.output().expect("the built binary")
     }
 
+    /// Whether the controller's account may do something: to `GROUP/RESOURCE`, or `…/NAME`.
+    fn may(&self, verb: &str, object: &str, namespace: &str) -> bool {
+        let parts: Vec<&str> = object.split('/').collect();
+        let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"user": account, "groups": ["system:authenticated"], "resourceAttributes": {
+                "verb": verb, "group": parts[0], "resource": parts[1],
+                "name": parts.get(2).copied().unwrap_or_default(), "namespace": namespace,
+            }},
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let response = self.cluster.request("POST", path, "application/json", &review);
+        response.json()["status"]["allowed"] == true
+    }
+
+    /// Asks for a new authority by a value that was not there before, and waits for it.
+    fn rotate(&self, value: &str) {
+        let before = self.bundle();
+        let change = json!({"metadata": {"annotations": {ROTATE: value}}});
+        self.cluster.patch(&authority(), &change);
+        wait_for("a new bundle", || (self.bundle() != before).then_some(()));
+        self.settled();
+    }
+
     /// Waits until nothing is left to do.
     fn settled(&self) {
         wait_for("everything to be in order", || {
@@ -174,6 +199,22 @@ impl Controller {
         let client = Client::plain(self.metrics);
         assert_eq!(client.get("/healthz").status, 200);
         String::from_utf8(client.get("/metrics").body).expect("text")
+    }
+
+    /// The status and the lines of readiness. Nobody answers at first.
+    fn readiness(&self) -> (u16, String) {
+        let Ok(answer) = Client::plain(self.metrics).try_request("GET", "/readyz", &[]) else {
+            return (0, String::new());
+        };
+        (answer.status, String::from_utf8(answer.body).expect("text"))
+    }
+
+    /// How often watches of secrets failed.
+    fn watch_failures(&self) -> u64 {
+        let page = self.metrics();
+        let metric = "mcs_watch_failures_total{kind=\"Secret\"} ";
+        let line = page.lines().find_map(|line| line.strip_prefix(metric));
+        line.map_or(0, |count| count.parse().expect("a count"))
     }
 
     fn is_active(&self) -> bool {
@@ -729,20 +770,6 @@ fn an_authority_that_is_due_is_renewed() {
 #[test]
 fn the_controllers_account_may_do_its_work_and_nothing_else() {
     let site = Site::new();
-    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
-    let may = |verb: &str, object: &str, namespace: &str| {
-        let parts: Vec<&str> = object.split('/').collect();
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": account, "groups": ["system:authenticated"], "resourceAttributes": {
-                "verb": verb, "group": parts[0], "resource": parts[1],
-                "name": parts.get(2).copied().unwrap_or_default(), "namespace": namespace,
-            }},
-        });
-        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let response = site.cluster.request("POST", path, "application/json", &review);
-        response.json()["status"]["allowed"] == true
-    };
     let own = "/secrets/machine-config-server-tls";
     let objects: [(&str, &str, &[&str]); 13] = [
         (own, NAMESPACE, &["get", "list", "watch", "create", "patch", "delete"]),
@@ -767,7 +794,11 @@ fn the_controllers_account_may_do_its_work_and_nothing_else() {
     for (object, namespace, allowed) in objects {
         for verb in ["get", "list", "watch", "create", "update", "patch", "delete", "bind"] {
             let expected = allowed.contains(&verb);
-            assert_eq!(may(verb, object, namespace), expected, "{verb} {object} in {namespace:?}");
+            assert_eq!(
+                site.may(verb, object, namespace),
+                expected,
+                "{verb} {object} in {namespace:?}"
+            );
         }
     }
 }
@@ -857,4 +888,112 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
     site.cluster.delete(&format!("{bindings}/reject"));
     wait_for("the last one to follow", || is_followed("rejected-user-data").then_some(()));
     site.settled();
+}
+
+#[test]
+fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
+    let site = Site::new();
+    let bindings =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-machine-api/rolebindings";
+    site.cluster.delete(&format!("{bindings}/{ACCOUNT}"));
+    wait_for("the right to be gone", || {
+        (!site.may("list", "/secrets", USER_DATA_NAMESPACE)).then_some(())
+    });
+    let controller = site.start(&[]);
+    wait_for("the controller to be active", || controller.is_active().then_some(()));
+    let active = Stopwatch::start();
+    let told = |log: &str| log.matches("it cannot be watched; trying again").count();
+    wait_for("the log to tell", || (told(&controller.log()) > 0).then_some(()));
+    wait_for("the metric", || (controller.watch_failures() > 0).then_some(()));
+    let named = "Secret openshift-machine-api/*: it cannot be watched: secrets is forbidden";
+    let readiness = wait_for("readiness to tell", || {
+        let (status, lines) = controller.readiness();
+        (status == 503 && lines.contains("certificates: ")).then_some(lines)
+    });
+    active.within(Duration::from_secs(5), "what is forbidden");
+    assert!(readiness.lines().any(|line| line.starts_with(named)), "{readiness}");
+    let log = controller.log();
+    let line = log.lines().find(|line| line.contains("it cannot be watched")).expect("a line");
+    for wanted in ["ERROR", "object=Secret openshift-machine-api/*", "kind=\"Secret\"", "forbidden"]
+    {
+        assert!(line.contains(wanted), "{wanted} in {line}");
+    }
+
+    // It is told once, however often it fails; and one that waits for its turn is ready.
+    let standby = site.start(&[]);
+    wait_for("another try", || (controller.watch_failures() > 1).then_some(()));
+    assert_eq!(told(&controller.log()), 1);
+    let ready = (200, String::new());
+    wait_for("the other one to be ready", || (standby.readiness() == ready).then_some(()));
+    assert!(!standby.is_active());
+
+    site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
+    wait_for("it to heal", || (controller.readiness() == ready).then_some(()));
+    wait_for("the log to tell", || controller.log().contains("watched again").then_some(()));
+    site.object(&user_data("worker-user-data-managed"));
+}
+
+#[test]
+fn what_is_not_understood_is_told_and_nothing_is_written_over_it() {
+    let site = Site::new();
+    let map = json!({
+        "metadata": {"name": "machine-config-server-ca"},
+        "data": {"ca-bundel.crt": "a slip of a hand"},
+    });
+    site.cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map);
+    let before = site.object(&bundle());
+    let controller = site.start(&[]);
+    let reason = format!(
+        "certificates: ConfigMap {NAMESPACE}/machine-config-server-ca: it has no key ca-bundle.crt\n"
+    );
+    wait_for("readiness to tell", || {
+        (controller.readiness() == (503, reason.clone())).then_some(())
+    });
+    assert_eq!(site.object(&bundle()), before);
+    assert!(site.cluster.get(&authority()).is_none(), "nothing else is made either");
+    let checked = site.certs(&["check"]);
+    assert!(!checked.status.success());
+    assert!(String::from_utf8_lossy(&checked.stderr).contains("no key ca-bundle.crt"));
+
+    site.cluster.patch(&bundle(), &json!({"data": {"ca-bundel.crt": null, "ca-bundle.crt": ""}}));
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
+}
+
+#[test]
+fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_authority() {
+    let site = Site::new();
+    let mut first = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    let oldest = site.bundle();
+    site.rotate("first");
+    first.terminate();
+    let previous = site.object(&authority())["data"]["previous-cas.pem"].clone();
+    assert!(previous.is_string());
+    // As older releases have stored it.
+    let renamed = json!({"data": {"previous-cas.pem": null, "lineage.pem": previous}});
+    site.cluster.patch(&authority(), &renamed);
+
+    let versions = || {
+        [authority(), serving(), bundle()]
+            .map(|path| site.object(&path)["metadata"]["resourceVersion"].clone())
+    };
+    let before = versions();
+    let _second = site.start(&[]);
+    // A pool that comes shows that the controller has looked at everything.
+    site.pool("infra");
+    site.object(&user_data("infra-user-data-managed"));
+    site.settled();
+    assert_eq!(versions(), before, "taking it over writes nothing");
+
+    site.rotate("second");
+    let data = site.object(&authority())["data"].clone();
+    assert!(data["previous-cas.pem"].is_string() && data["lineage.pem"].is_null());
+    // Both older authorities are still followed.
+    let folder = site.folder.path();
+    fs::write(folder.join("oldest"), &oldest).expect("a write");
+    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(folder, &["verify", "-CAfile", "oldest", "-untrusted", "chain", "chain"]);
 }

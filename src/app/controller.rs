@@ -1,0 +1,107 @@
+//! The controllers of a cluster, of which one process is active.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+
+use super::signals::StopSignals;
+use super::tasks::Tasks;
+use crate::controllers::certificates::{self, CertificateController};
+use crate::controllers::leader::Candidate;
+use crate::controllers::registry_ca::RegistryCaController;
+use crate::controllers::{ControlError, Health, NAMESPACE};
+use crate::kube_client;
+use crate::server::metrics_endpoint;
+
+/// The Lease of the active one.
+const LEASE: &str = "machine-config-server-controller";
+
+/// What the controllers are given.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// A kubeconfig; without one, the pod's service account is used.
+    pub kubeconfig: Option<PathBuf>,
+    /// Where metrics and readiness are served, if anywhere.
+    pub metrics_address: Option<SocketAddr>,
+    /// What the certificates' controller is given.
+    pub certificates: certificates::Settings,
+}
+
+/// Keeps a cluster in order until a signal ends it.
+pub fn run(settings: Settings) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(control(settings));
+    runtime.shutdown_background();
+    result
+}
+
+async fn control(settings: Settings) -> anyhow::Result<()> {
+    let Settings { kubeconfig, metrics_address, certificates } = settings;
+    let health = Health::default();
+    let mut tasks = Tasks::default();
+    if let Some(address) = metrics_address {
+        let listener = metrics_endpoint::bind(address)
+            .await
+            .with_context(|| format!("--metrics-address {address}"))?;
+        let metrics = Arc::clone(&health.metrics);
+        let encode = move || metrics.encode().ok();
+        let conditions = health.conditions.clone();
+        let pages = metrics_endpoint::serve_with_readiness(listener, encode, conditions);
+        tasks.spawn("what gives out metrics", pages);
+    }
+    let client = kube_client::connect(kubeconfig).await?;
+    let identity = identity();
+    let candidate =
+        Candidate::new(client.clone(), NAMESPACE, LEASE, identity.clone(), health.clone());
+    let mut signals = StopSignals::listen()?;
+    let result = tokio::select! {
+        () = signals.received() => Ok(()),
+        error = tasks.ended() => return Err(error),
+        reason = lead(client, certificates, &candidate, &identity, &health) => Err(reason),
+    };
+    health.metrics.leading.set(0);
+    match result {
+        Ok(()) => {
+            tracing::info!("stopping");
+            candidate.release().await.context("giving back the Lease")
+        }
+        Err(Ended::Failed(error)) => bail!("{error}"),
+        Err(Ended::LeaseLost) => bail!("the Lease was lost: another one may be active"),
+    }
+}
+
+/// Why an active process is active no more.
+enum Ended {
+    Failed(ControlError),
+    LeaseLost,
+}
+
+/// Waits for the Lease, and keeps everything in order while it is held.
+async fn lead(
+    client: Client,
+    certificates: certificates::Settings,
+    candidate: &Candidate,
+    identity: &str,
+    health: &Health,
+) -> Ended {
+    candidate.acquire().await;
+    tracing::info!(identity, "active");
+    health.metrics.leading.set(1);
+    let registry_cas = RegistryCaController::new(client.clone(), identity, health.clone());
+    let certificates = CertificateController::new(client, certificates, identity, health.clone());
+    tokio::select! {
+        error = certificates.run() => Ended::Failed(error),
+        error = registry_cas.run() => Ended::Failed(error),
+        () = candidate.keep() => Ended::LeaseLost,
+    }
+}
+
+/// A name that no other process has.
+fn identity() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let started = time::OffsetDateTime::now_utc().unix_timestamp_nanos();
+    format!("{}_{}_{started}", host.unwrap_or_default(), std::process::id())
+}

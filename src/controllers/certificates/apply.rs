@@ -1,0 +1,95 @@
+//! A rotation's writes, made on a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use kube::Client;
+use tokio::time::Instant;
+
+use super::super::ControlError;
+use super::super::apply::{Applied, apply};
+use super::super::runtime::backoff;
+use super::super::write::ObjectName;
+use super::objects::{authority_write, bundle_write, serving_write, user_data_write};
+use super::state::ClusterState;
+use crate::backoff::Backoff;
+use crate::pki::{Policy, Write};
+
+/// Secrets that are written at a time.
+const WRITES: usize = 8;
+
+/// Secrets with user data that could not be written. They are tried again later, each by itself,
+/// and hold up nothing else.
+#[derive(Default)]
+pub(super) struct Refusals(BTreeMap<String, Refusal>);
+
+struct Refusal {
+    until: Instant,
+    waits: Backoff,
+}
+
+impl Refusals {
+    /// Those that are not to be tried yet.
+    pub(super) fn at(&self, now: Instant) -> BTreeSet<String> {
+        let waiting = self.0.iter().filter(|(_, refusal)| refusal.until > now);
+        waiting.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// How long until the first of them is to be tried again.
+    pub(super) fn next_try(&self, now: Instant) -> Option<Duration> {
+        self.0.values().map(|refusal| refusal.until.saturating_duration_since(now)).min()
+    }
+
+    /// Forgets those that need not be written any more.
+    pub(super) fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
+        self.0.retain(|name, _| is_due(name));
+    }
+
+    /// Notes that one was refused, and tells whether that is new.
+    pub(super) fn refused(&mut self, name: &str) -> bool {
+        let is_new = !self.0.contains_key(name);
+        let new = || Refusal { until: Instant::now(), waits: backoff() };
+        let refusal = self.0.entry(name.to_owned()).or_insert_with(new);
+        refusal.until = Instant::now() + refusal.waits.next();
+        is_new
+    }
+
+    /// Notes that one was written.
+    pub(super) fn written(&mut self, name: &str) {
+        self.0.remove(name);
+    }
+}
+
+/// Makes one write. `state` is what it was planned on.
+pub(super) async fn apply_write(
+    client: &Client,
+    state: &ClusterState,
+    policy: &Policy,
+    write: &Write,
+) -> Result<Applied, ControlError> {
+    match write {
+        Write::Authority(pair) => apply(client, &authority_write(state, pair, policy)?).await,
+        Write::Bundle(pem) => apply(client, &bundle_write(state, pem)?).await,
+        Write::Pointer { name, text } => apply(client, &user_data_write(state, name, text)?).await,
+        Write::Serving(pair) => apply(client, &serving_write(state, pair, policy)?).await,
+    }
+}
+
+/// Makes the writes of user data, some at a time, and tells what became of each.
+pub(super) async fn apply_pointers(
+    client: &Client,
+    state: &ClusterState,
+    policy: &Policy,
+    writes: Vec<Write>,
+) -> Vec<(ObjectName, Result<Applied, ControlError>)> {
+    let writes = writes.into_iter().filter_map(|write| match &write {
+        Write::Pointer { name, .. } => {
+            Some((ObjectName::secret(&state.user_data_namespace, name), write))
+        }
+        _ => None,
+    });
+    let results = writes
+        .map(async |(object, write)| (object, apply_write(client, state, policy, &write).await));
+    futures_util::stream::iter(results).buffer_unordered(WRITES).collect().await
+}

@@ -1,0 +1,168 @@
+//! Keeps the certificates of a cluster, and the user data that trusts them.
+//!
+//! `observe` reads the objects, [`ClusterState`] is what they say, [`crate::pki::next`] decides, and
+//! `apply` makes the writes that `objects` puts together: one step, then everything is read again.
+
+mod apply;
+mod infrastructure;
+mod names;
+mod objects;
+mod observe;
+mod report;
+mod retype;
+mod state;
+mod user_data;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+pub use self::infrastructure::Infrastructure;
+pub use self::names::{AUTHORITY, ROTATE, SERVING};
+pub use self::observe::Observer;
+pub use self::state::{ClusterState, Pool};
+pub use self::user_data::UserDataDuty;
+
+use self::apply::{Refusals, apply_pointers, apply_write};
+use self::report::Report;
+use super::ControlError;
+use super::apply::{Applied, apply};
+use super::runtime::{self, Health, Reconciler, Requeue, Watched};
+use crate::pki::{Host, MOST_STEPS, Next, Policy, Step, Write, next};
+
+/// What the controller is given.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the secrets with user data are.
+    pub user_data_namespace: String,
+    /// Names of the server beside those that the cluster tells.
+    pub hosts: Vec<Host>,
+    /// How certificates are made.
+    pub policy: Policy,
+}
+
+/// Keeps the certificates and the user data of a cluster in order.
+pub struct CertificateController {
+    client: Client,
+    observer: Observer,
+    policy: Policy,
+    report: Report,
+    health: Health,
+    refusals: Refusals,
+}
+
+impl CertificateController {
+    /// A controller that has not looked yet. `identity` is this process' name, in events.
+    #[must_use]
+    pub fn new(client: Client, settings: Settings, identity: &str, health: Health) -> Self {
+        let Settings { user_data_namespace, hosts, policy } = settings;
+        Self {
+            observer: Observer::new(client.clone(), user_data_namespace, hosts),
+            policy,
+            report: Report::new(client.clone(), identity),
+            health,
+            refusals: Refusals::default(),
+            client,
+        }
+    }
+
+    /// Keeps everything in order for ever. What it returns is why it could not.
+    pub async fn run(self) -> ControlError {
+        let (client, health) = (self.client.clone(), self.health.clone());
+        runtime::run(self, &client, &health).await
+    }
+
+    /// Makes the writes of a step. Where somebody else came first, the rest waits for another look.
+    async fn carry_out(
+        &mut self,
+        state: &ClusterState,
+        step: &Step,
+        writes: Vec<Write>,
+        now: OffsetDateTime,
+    ) -> Result<(), ControlError> {
+        if *step == Step::Pointers {
+            self.write_user_data(state, writes).await;
+            return Ok(());
+        }
+        for write in &writes {
+            match apply_write(&self.client, state, &self.policy, write).await? {
+                Applied::Done => {}
+                Applied::Superseded => return Ok(()),
+            }
+        }
+        self.report.done(step).await;
+        match step {
+            Step::Authority(reason) => {
+                self.health.metrics.rotated("authority", reason.label(), now);
+            }
+            Step::Serving(reason, _) => self.health.metrics.rotated("serving", reason.label(), now),
+            Step::Bundle(_) | Step::Pointers => {}
+        }
+        Ok(())
+    }
+
+    async fn write_user_data(&mut self, state: &ClusterState, writes: Vec<Write>) {
+        for (secret, result) in apply_pointers(&self.client, state, &self.policy, writes).await {
+            match result {
+                Ok(Applied::Done) => {
+                    self.refusals.written(&secret.name);
+                    self.health.metrics.user_data_written.inc();
+                    self.report.user_data_written(&secret).await;
+                }
+                Ok(Applied::Superseded) => {}
+                Err(error) => {
+                    self.health.metrics.failures.inc();
+                    if self.refusals.refused(&secret.name) {
+                        self.report.user_data_refused(&secret, &error.to_string()).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the next write on the way to the right type of the serving pair's secret. Tells
+    /// whether there was one.
+    async fn retype(&self, state: &ClusterState) -> Result<bool, ControlError> {
+        let planned = retype::plan(state.serving.as_ref(), state.serving_copy.as_ref())?;
+        let Some((because, write)) = planned else { return Ok(false) };
+        if apply::<Secret, _>(&self.client, &write).await? == Applied::Done {
+            tracing::info!(object = %write.object, "{because}");
+        }
+        Ok(true)
+    }
+}
+
+impl Reconciler for CertificateController {
+    const KEEPS: &'static str = "certificates";
+
+    fn watched(&self) -> Vec<Watched> {
+        self.observer.watched()
+    }
+
+    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        for _ in 0..MOST_STEPS {
+            let state = self.observer.observe().await?;
+            if self.retype(&state).await? {
+                continue;
+            }
+            let duties = state.user_data_duties()?;
+            // One that was deleted, or mended by somebody else, has no next try.
+            self.refusals.retain(|name| matches!(duties.get(name), Some(UserDataDuty::Write(_))));
+            let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
+            let (policy, now) = (self.policy, OffsetDateTime::now_utc());
+            let next = next(&certificates, &policy, now, &mut || policy.algorithm.generate())?;
+            self.report.duties(&state.user_data_namespace, &duties).await;
+            match next {
+                Next::Settled { until } => {
+                    self.health.metrics.observe(&certificates, state.newest_trusted());
+                    let requeue = Requeue::at(until, now);
+                    let next_try = self.refusals.next_try(Instant::now());
+                    return Ok(next_try.map_or(requeue, |wait| requeue.or_after(wait)));
+                }
+                Next::Step { step, writes } => self.carry_out(&state, &step, writes, now).await?,
+            }
+        }
+        Err(ControlError::Endless)
+    }
+}

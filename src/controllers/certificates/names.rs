@@ -1,0 +1,42 @@
+//! The objects of the certificates, and what is written into them: all as the reference has them.
+
+/// The secret of the signing authority, and the config map of the bundle.
+pub const AUTHORITY: &str = "machine-config-server-ca";
+/// The secret of the serving pair.
+pub const SERVING: &str = "machine-config-server-tls";
+/// A copy of the serving pair while its secret is made anew with another type.
+pub(super) const SERVING_COPY: &str = "machine-config-server-tls-retype";
+/// The type that the serving pair's secret has to have.
+pub(super) const TLS_TYPE: &str = "kubernetes.io/tls";
+/// Where older installations have their authority's certificate, without its key.
+pub(super) const ROOT_NAMESPACE: &str = "kube-system";
+/// The config map of that.
+pub(super) const ROOT: &str = "root-ca";
+/// The key of that.
+pub(super) const ROOT_KEY: &str = "ca.crt";
+
+/// The key of a pair's certificates.
+pub(super) const CERTIFICATE_KEY: &str = "tls.crt";
+/// The key of a pair's private key.
+pub(super) const PRIVATE_KEY: &str = "tls.key";
+/// The key of the bundle.
+pub(super) const BUNDLE_KEY: &str = "ca-bundle.crt";
+/// Where the authority's previous CAs are, beside its pair.
+pub(super) const PREVIOUS: &str = "previous-cas.pem";
+/// Where older releases have them. The next write of the authority removes it.
+pub(super) const PREVIOUS_BEFORE: &str = "lineage.pem";
+/// The key of a secret with user data.
+pub(super) const USER_DATA: &str = "userData";
+
+/// The label of user data that is made from the bundle.
+pub(super) const MANAGED: &str =
+    "machineconfiguration.openshift.io/managed-ca-bundle-derived-from-configmap";
+/// The annotation by which an administrator asks for a rotation: any new value.
+pub const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
+/// The value that was done last.
+pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
+pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
+pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
+pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";
+pub(super) const HOSTNAMES: &str = "auth.openshift.io/certificate-hostnames";
+pub(super) const REFRESH: &str = "certificates.openshift.io/refresh-period";

@@ -1,0 +1,353 @@
+//! What a rotation's writes come to on a cluster: secrets and config maps. Nothing here does I/O.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::super::NAMESPACE;
+use super::super::write::{
+    Change, ConfigMapWrite, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition,
+    SecretWrite,
+};
+use super::names::{
+    AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, MANAGED, NOT_AFTER, NOT_BEFORE,
+    PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING, TLS_TYPE, USER_DATA,
+};
+use super::state::{ClusterState, Pool, annotation, value};
+use crate::pki::{Certificate, Host, Policy, StoredPair};
+
+type Annotations = BTreeMap<String, String>;
+type SecretData = BTreeMap<&'static str, Option<ByteString>>;
+
+/// The write of a new authority.
+pub(super) fn authority_write(
+    state: &ClusterState,
+    pair: &StoredPair,
+    policy: &Policy,
+) -> Result<SecretWrite, Malformed> {
+    let present = state.authority.as_ref();
+    let mut data = pair_data(pair);
+    data.insert(PREVIOUS, Some(ByteString(pair.previous.clone())));
+    if present.is_some_and(|secret| value(secret, PREVIOUS_BEFORE).is_some()) {
+        data.insert(PREVIOUS_BEFORE, None);
+    }
+    let description = "CA used to sign the MachineConfigServer TLS certificate";
+    pair_write(AUTHORITY, present, pair, data, policy, description)
+}
+
+/// The write of a new serving pair.
+pub(super) fn serving_write(
+    state: &ClusterState,
+    pair: &StoredPair,
+    policy: &Policy,
+) -> Result<SecretWrite, Malformed> {
+    let description = "Secret containing the MachineConfigServer TLS certificate and key";
+    let present = state.serving.as_ref();
+    pair_write(SERVING, present, pair, pair_data(pair), policy, description)
+}
+
+/// The write of a new bundle.
+pub(super) fn bundle_write(state: &ClusterState, pem: &str) -> Result<ConfigMapWrite, Malformed> {
+    let object = ObjectName::config_map(NAMESPACE, AUTHORITY);
+    let description =
+        "CA bundle that stores all valid CAs for the MachineConfigServer TLS certificate";
+    let annotations = owner_annotations(description);
+    let change = match &state.bundle {
+        Some(present) => Change::Patch(MergePatch::new(
+            Precondition::of(&object, &present.metadata)?,
+            annotations,
+            [(BUNDLE_KEY, Some(pem.to_owned()))].into(),
+        )),
+        None => Change::Create(ConfigMap {
+            metadata: metadata(&object, annotations),
+            data: Some([(BUNDLE_KEY.to_owned(), pem.to_owned())].into()),
+            ..ConfigMap::default()
+        }),
+    };
+    Ok(ObjectWrite { object, change })
+}
+
+/// The write of user data.
+pub(super) fn user_data_write(
+    state: &ClusterState,
+    name: &str,
+    text: &[u8],
+) -> Result<SecretWrite, Malformed> {
+    let object = ObjectName::secret(&state.user_data_namespace, name);
+    let text = ByteString(text.to_vec());
+    let change = match state.user_data.get(name) {
+        Some(present) => Change::Patch(MergePatch::new(
+            Precondition::of(&object, &present.metadata)?,
+            Annotations::new(),
+            [(USER_DATA, Some(text))].into(),
+        )),
+        None => Change::Create(Secret {
+            metadata: ObjectMeta {
+                labels: Some([(MANAGED.to_owned(), String::new())].into()),
+                owner_references: state.owner(name).map(|pool| vec![owner_reference(pool)]),
+                ..metadata(&object, Annotations::new())
+            },
+            type_: Some("Opaque".to_owned()),
+            data: Some(
+                [
+                    ("disableTemplating".to_owned(), ByteString(b"true\n".to_vec())),
+                    (USER_DATA.to_owned(), text),
+                ]
+                .into(),
+            ),
+            ..Secret::default()
+        }),
+    };
+    Ok(ObjectWrite { object, change })
+}
+
+fn pair_data(pair: &StoredPair) -> SecretData {
+    let bytes = |bytes: &[u8]| Some(ByteString(bytes.to_vec()));
+    [(CERTIFICATE_KEY, bytes(&pair.certificates)), (PRIVATE_KEY, bytes(&pair.key))].into()
+}
+
+fn pair_write(
+    name: &str,
+    present: Option<&Secret>,
+    pair: &StoredPair,
+    data: SecretData,
+    policy: &Policy,
+    description: &str,
+) -> Result<SecretWrite, Malformed> {
+    let object = ObjectName::secret(NAMESPACE, name);
+    let mut annotations = owner_annotations(description);
+    if let Some(leaf) = pair.leaf() {
+        annotations.extend(pair_annotations(&object, &leaf, policy)?);
+    }
+    if let Some(asked) = present.and_then(|secret| annotation(secret, ROTATE)) {
+        annotations.insert(ROTATED.to_owned(), asked.to_owned());
+    }
+    let change = match present {
+        // Its type cannot be changed.
+        Some(present) => Change::Patch(MergePatch::new(
+            Precondition::of(&object, &present.metadata)?,
+            annotations,
+            data,
+        )),
+        None => Change::Create(Secret {
+            metadata: metadata(&object, annotations),
+            type_: Some(TLS_TYPE.to_owned()),
+            data: Some(
+                data.into_iter()
+                    .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+                    .collect(),
+            ),
+            ..Secret::default()
+        }),
+    };
+    Ok(ObjectWrite { object, change })
+}
+
+/// What is said of a pair for people and for the reference's controller.
+fn pair_annotations(
+    object: &ObjectName,
+    leaf: &Certificate,
+    policy: &Policy,
+) -> Result<Annotations, Malformed> {
+    let date = |time: OffsetDateTime| {
+        time.format(&Rfc3339)
+            .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))
+    };
+    let mut annotations: Annotations = [
+        (NOT_BEFORE.to_owned(), date(leaf.not_before)?),
+        (NOT_AFTER.to_owned(), date(leaf.not_after)?),
+        (ISSUER.to_owned(), leaf.issuer.clone()),
+        // As Go writes a duration.
+        (REFRESH.to_owned(), format!("{}h0m0s", policy.renewal.whole_hours())),
+    ]
+    .into();
+    if !leaf.hosts.is_empty() {
+        let hosts: Vec<String> = leaf.hosts.iter().map(bare).collect();
+        annotations.insert(HOSTNAMES.to_owned(), hosts.join(","));
+    }
+    Ok(annotations)
+}
+
+fn owner_annotations(description: &str) -> Annotations {
+    [
+        ("openshift.io/owning-component".to_owned(), "Machine Config Operator".to_owned()),
+        ("openshift.io/description".to_owned(), description.to_owned()),
+    ]
+    .into()
+}
+
+fn metadata(object: &ObjectName, annotations: Annotations) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(object.name.clone()),
+        namespace: Some(object.namespace.clone()),
+        annotations: (!annotations.is_empty()).then_some(annotations),
+        ..ObjectMeta::default()
+    }
+}
+
+fn owner_reference(pool: &Pool) -> OwnerReference {
+    OwnerReference {
+        api_version: "machineconfiguration.openshift.io/v1".to_owned(),
+        kind: "MachineConfigPool".to_owned(),
+        name: pool.name.clone(),
+        uid: pool.uid.clone(),
+        ..OwnerReference::default()
+    }
+}
+
+/// A host as a list has it: an IPv6 address without brackets.
+fn bare(host: &Host) -> String {
+    match host {
+        Host::Name(name) => name.clone(),
+        Host::Address(address) => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pki::KeyAlgorithm;
+    use crate::pki::issue::{VALIDITY, issue_authority};
+    use serde_json::{Value, json};
+
+    const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
+
+    fn certificate() -> Certificate {
+        issue_authority(&KeyAlgorithm::P256.generate().unwrap(), VALIDITY, NOW).unwrap()
+    }
+
+    fn pair() -> StoredPair {
+        StoredPair {
+            certificates: certificate().to_pem().into(),
+            key: b"key".to_vec(),
+            previous: b"previous".to_vec(),
+        }
+    }
+
+    fn present(annotations: &[(&str, &str)], data: &[&str]) -> Secret {
+        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Secret {
+            metadata: ObjectMeta {
+                uid: Some("u".to_owned()),
+                resource_version: Some("7".to_owned()),
+                annotations: Some(annotations.iter().map(text).collect()),
+                ..ObjectMeta::default()
+            },
+            data: Some(
+                data.iter().map(|key| ((*key).to_owned(), ByteString(vec![b'x']))).collect(),
+            ),
+            ..Secret::default()
+        }
+    }
+
+    fn patch<K, V: serde::Serialize>(write: &ObjectWrite<K, V>) -> Value {
+        let Change::Patch(patch) = &write.change else { panic!("{} is not patched", write.object) };
+        serde_json::to_value(patch).unwrap()
+    }
+
+    fn created<K: serde::Serialize, V>(write: &ObjectWrite<K, V>) -> Value {
+        let Change::Create(object) = &write.change else {
+            panic!("{} is not created", write.object)
+        };
+        serde_json::to_value(object).unwrap()
+    }
+
+    #[test]
+    fn what_is_there_is_patched_with_what_was_read_and_what_is_not_is_created() {
+        let policy = Policy::default();
+        let none = ClusterState::default();
+        let bundle = ConfigMap { metadata: present(&[], &[]).metadata, ..ConfigMap::default() };
+        let some = ClusterState {
+            authority: Some(present(&[(ROTATE, "now")], &[])),
+            serving: Some(present(&[], &[])),
+            bundle: Some(bundle),
+            user_data: [("a-user-data".to_owned(), present(&[], &[]))].into(),
+            ..ClusterState::default()
+        };
+        let secrets = |state: &ClusterState| {
+            [
+                authority_write(state, &pair(), &policy).unwrap(),
+                serving_write(state, &pair(), &policy).unwrap(),
+                user_data_write(state, "a-user-data", b"text").unwrap(),
+            ]
+        };
+        for write in secrets(&none) {
+            let object = created(&write);
+            assert_eq!(object["metadata"]["name"], write.object.name);
+            assert!(object["metadata"]["resourceVersion"].is_null());
+        }
+        for write in secrets(&some) {
+            let patch = patch(&write);
+            assert_eq!(patch["metadata"]["uid"], "u", "{}", write.object);
+            assert_eq!(patch["metadata"]["resourceVersion"], "7", "{}", write.object);
+            assert!(patch["type"].is_null());
+        }
+        let authority = patch(&secrets(&some)[0]);
+        assert_eq!(authority["metadata"]["annotations"][ROTATED], "now", "it is done");
+        assert_eq!(authority["metadata"]["annotations"][REFRESH], "70080h0m0s");
+        let text = patch(&secrets(&some)[2]);
+        assert_eq!(text["data"], json!({"userData": "dGV4dA=="}), "and nothing else of it");
+
+        let map = bundle_write(&none, "pem").unwrap();
+        assert_eq!(created(&map)["data"], json!({"ca-bundle.crt": "pem"}));
+        let map = bundle_write(&some, "pem").unwrap();
+        assert_eq!(patch(&map)["metadata"]["resourceVersion"], "7");
+        assert_eq!(patch(&map)["data"], json!({"ca-bundle.crt": "pem"}));
+    }
+
+    #[test]
+    fn an_object_without_a_version_is_not_written() {
+        let unversioned = ClusterState {
+            authority: Some(Secret::default()),
+            bundle: Some(ConfigMap::default()),
+            user_data: [("a".to_owned(), Secret::default())].into(),
+            ..ClusterState::default()
+        };
+        assert!(authority_write(&unversioned, &pair(), &Policy::default()).is_err());
+        assert!(bundle_write(&unversioned, "pem").is_err());
+        assert!(user_data_write(&unversioned, "a", b"text").is_err());
+    }
+
+    #[test]
+    fn previous_cas_move_to_their_new_key_with_the_next_authority() {
+        let policy = Policy::default();
+        let write = |keys: &[&str]| {
+            let state =
+                ClusterState { authority: Some(present(&[], keys)), ..ClusterState::default() };
+            patch(&authority_write(&state, &pair(), &policy).unwrap())["data"].clone()
+        };
+        let before = write(&["tls.crt", "tls.key", "lineage.pem"]);
+        assert_eq!(before["previous-cas.pem"], "cHJldmlvdXM=");
+        assert_eq!(before.get("lineage.pem"), Some(&Value::Null), "it is removed");
+        let after = write(&["tls.crt", "tls.key", "previous-cas.pem"]);
+        assert_eq!(after.get("lineage.pem"), None);
+        let state = ClusterState::default();
+        let new = created(&authority_write(&state, &pair(), &policy).unwrap());
+        assert_eq!(new["data"]["previous-cas.pem"], "cHJldmlvdXM=");
+        assert_eq!(new["type"], TLS_TYPE);
+    }
+
+    #[test]
+    fn a_date_that_cannot_be_written_is_an_error() {
+        let object = ObjectName::secret("ns", "a");
+        let mut leaf = certificate();
+        assert!(pair_annotations(&object, &leaf, &Policy::default()).is_ok());
+        leaf.not_before = time::macros::datetime!(-0044-03-15 0:00 UTC);
+        let error = pair_annotations(&object, &leaf, &Policy::default()).unwrap_err();
+        assert!(error.to_string().starts_with("Secret ns/a: a date cannot be written"), "{error}");
+    }
+
+    #[test]
+    fn a_managed_secret_belongs_to_its_pool() {
+        let pools = vec![Pool { name: "worker".to_owned(), uid: "p".to_owned() }];
+        let state = ClusterState { pools, ..ClusterState::default() };
+        let name = "worker-user-data-managed";
+        let object = created(&user_data_write(&state, name, b"text").unwrap());
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "p");
+        assert_eq!(object["metadata"]["labels"][MANAGED], "");
+    }
+}

@@ -1,0 +1,84 @@
+//! What an administrator is told about the certificates: log and events.
+
+use std::collections::BTreeMap;
+
+use kube::Client;
+use kube::runtime::events::EventType;
+
+use super::super::NAMESPACE;
+use super::super::events::Events;
+use super::super::write::ObjectName;
+use super::names::{AUTHORITY, SERVING};
+use super::user_data::UserDataDuty;
+use crate::pki::Step;
+use crate::user_data::LeftAlone;
+
+/// Tells, and remembers what was told.
+pub(super) struct Report {
+    events: Events,
+    /// Secrets that are left alone, with the reason that was told.
+    left_alone: BTreeMap<String, LeftAlone>,
+}
+
+impl Report {
+    pub(super) fn new(client: Client, identity: &str) -> Self {
+        Self { events: Events::new(client, identity), left_alone: BTreeMap::new() }
+    }
+
+    /// Says once of each secret why it is left alone.
+    pub(super) async fn duties(
+        &mut self,
+        namespace: &str,
+        duties: &BTreeMap<String, UserDataDuty>,
+    ) {
+        let left_alone = duties.iter().filter_map(|(name, duty)| match duty {
+            UserDataDuty::LeftAlone(reason) => Some((name.clone(), *reason)),
+            UserDataDuty::Nothing | UserDataDuty::Write(_) => None,
+        });
+        let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
+        for (name, reason) in &self.left_alone {
+            if told.get(name) == Some(reason) {
+                continue;
+            }
+            tracing::warn!(secret = name, %reason, "its user data is left alone");
+            let note = format!("the user data is left alone: {reason}");
+            let object = ObjectName::secret(namespace, name);
+            self.events.publish(EventType::Warning, "left-alone", &object, &note).await;
+        }
+    }
+
+    /// Says that a step was done.
+    pub(super) async fn done(&self, step: &Step) {
+        let (name, reason, note) = match step {
+            Step::Authority(reason) => {
+                (AUTHORITY, reason, format!("made a new certificate authority: {reason}"))
+            }
+            Step::Serving(reason, _) => {
+                (SERVING, reason, format!("issued a new serving pair: {reason}"))
+            }
+            Step::Bundle(_) => {
+                tracing::info!("wrote the bundle of certificate authorities");
+                return;
+            }
+            // Each secret is told of by itself.
+            Step::Pointers => return,
+        };
+        tracing::info!(name, reason = reason.label(), "{note}");
+        let object = ObjectName::secret(NAMESPACE, name);
+        self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
+    }
+
+    /// Says that user data was written.
+    pub(super) async fn user_data_written(&self, secret: &ObjectName) {
+        tracing::info!(secret = secret.name, "its user data trusts the bundle now");
+        let note = "wrote the certificate authorities of the bundle into the user data";
+        self.events.publish(EventType::Normal, "bundle", secret, note).await;
+    }
+
+    /// Says that user data cannot be written.
+    pub(super) async fn user_data_refused(&self, secret: &ObjectName, reason: &str) {
+        tracing::error!(secret = secret.name, reason, "cannot write the user data");
+        let note = format!("cannot write the user data: {reason}");
+        self.events.publish(EventType::Warning, "refused", secret, &note).await;
+    }
+}

@@ -1,0 +1,285 @@
+//! The cluster's objects as they were read, and what a plan sees in them. Nothing here does I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::super::write::{Malformed, ObjectName};
+use super::infrastructure::Infrastructure;
+use super::names::{
+    BUNDLE_KEY, CERTIFICATE_KEY, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE,
+    PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
+};
+use super::user_data::UserDataDuty;
+use crate::pki::{Asked, Certificate, CertificateState, Host, Pointer, PointerState, StoredPair};
+use crate::user_data;
+
+/// A pool, as the owner of its user data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// The name.
+    pub name: String,
+    /// The object's UID.
+    pub uid: String,
+}
+
+/// The objects, as they were read last.
+#[derive(Clone, Default)]
+pub struct ClusterState {
+    /// The secret of the signing authority.
+    pub authority: Option<Secret>,
+    /// The config map of the bundle.
+    pub bundle: Option<ConfigMap>,
+    /// The secret of the serving pair.
+    pub serving: Option<Secret>,
+    /// A copy of that, while it is made anew with another type.
+    pub serving_copy: Option<Secret>,
+    /// The config map with the authority of an older installation.
+    pub root: Option<ConfigMap>,
+    /// The way to the server.
+    pub infrastructure: Infrastructure,
+    /// Secrets with user data, by name.
+    pub user_data: BTreeMap<String, Secret>,
+    /// Where those are.
+    pub user_data_namespace: String,
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// Names given by flags.
+    pub hosts: Vec<Host>,
+}
+
+impl ClusterState {
+    /// What the plan depends on. `duties` is what has to be done about user data, and `refused` are
+    /// the secrets whose writing failed a moment ago.
+    pub fn certificates(
+        &self,
+        duties: &BTreeMap<String, UserDataDuty>,
+        refused: &BTreeSet<String>,
+    ) -> Result<CertificateState, Malformed> {
+        let pointers = duties.iter().map(|(name, duty)| {
+            let state = match duty {
+                UserDataDuty::Write(_) if refused.contains(name) => PointerState::Refused,
+                UserDataDuty::Write(text) => PointerState::Stale(text.clone()),
+                UserDataDuty::Nothing | UserDataDuty::LeftAlone(_) => PointerState::Kept,
+            };
+            let hosts = self.user_data.get(name).map(|secret| user_data::hosts(user_data(secret)));
+            Pointer { name: name.clone(), state, hosts: hosts.unwrap_or_default() }
+        });
+        let mut hosts = self.infrastructure.hosts.clone();
+        hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
+        Ok(CertificateState {
+            authority: self.authority.as_ref().map(stored_pair),
+            bundle: self.bundle_pem()?.map(Into::into),
+            serving: self.serving.as_ref().map(stored_pair),
+            root_authority: self.root_pem()?.map(Into::into),
+            pointers: pointers.collect(),
+            hosts,
+            asked: Asked {
+                authority: self.authority.as_ref().is_some_and(is_asked),
+                serving: self.serving.as_ref().is_some_and(is_asked),
+            },
+        })
+    }
+
+    /// The bundle's authorities.
+    pub fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
+        Ok(Certificate::read_all(self.bundle_pem()?.unwrap_or_default().as_bytes()))
+    }
+
+    /// Authorities that were the machine config server's before the bundle's.
+    pub(super) fn known(&self) -> Result<Vec<Certificate>, Malformed> {
+        Ok(Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes()))
+    }
+
+    /// For each pointer config that names authorities, the newest of them, by its name.
+    #[must_use]
+    pub fn newest_trusted(&self) -> Vec<String> {
+        let newest = |secret: &Secret| {
+            let trusted = user_data::authorities(user_data(secret));
+            let newest = trusted.into_iter().max_by_key(|authority| authority.not_before);
+            newest.map(|authority| authority.common_name)
+        };
+        self.user_data.values().filter_map(newest).collect()
+    }
+
+    fn bundle_pem(&self) -> Result<Option<&str>, Malformed> {
+        self.bundle.as_ref().map(|map| text(map, BUNDLE_KEY)).transpose()
+    }
+
+    fn root_pem(&self) -> Result<Option<&str>, Malformed> {
+        self.root.as_ref().map(|map| text(map, ROOT_KEY)).transpose()
+    }
+}
+
+/// One text of a config map. A map without it is not taken for one that holds nothing.
+fn text<'a>(map: &'a ConfigMap, key: &str) -> Result<&'a str, Malformed> {
+    let ObjectMeta { namespace, name, .. } = &map.metadata;
+    let text = map.data.as_ref().and_then(|data| data.get(key));
+    text.map(String::as_str).ok_or_else(|| {
+        let (namespace, name) = (namespace.as_deref(), name.as_deref());
+        ObjectName::config_map(namespace.unwrap_or_default(), name.unwrap_or_default())
+            .malformed(format!("it has no key {key}"))
+    })
+}
+
+/// The text of a secret with user data, empty where it has none.
+pub(super) fn user_data(secret: &Secret) -> &[u8] {
+    value(secret, USER_DATA).unwrap_or_default()
+}
+
+/// One value of a secret.
+pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
+    secret.data.as_ref()?.get(key).map(|value| &value.0[..])
+}
+
+/// One annotation of a secret.
+pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
+    secret.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn stored_pair(secret: &Secret) -> StoredPair {
+    let bytes = |key| value(secret, key).unwrap_or_default().to_vec();
+    let previous = value(secret, PREVIOUS).or_else(|| value(secret, PREVIOUS_BEFORE));
+    StoredPair {
+        certificates: bytes(CERTIFICATE_KEY),
+        key: bytes(PRIVATE_KEY),
+        previous: previous.unwrap_or_default().to_vec(),
+    }
+}
+
+/// Whether an administrator asked for a rotation: by a new value of one annotation, or by removing
+/// the date of expiry from a secret that was made with it.
+fn is_asked(secret: &Secret) -> bool {
+    let by_value = annotation(secret, ROTATE) != annotation(secret, ROTATED)
+        && annotation(secret, ROTATE).is_some();
+    let was_dated =
+        [NOT_BEFORE, ISSUER, REFRESH].iter().any(|key| annotation(secret, key).is_some());
+    by_value || (was_dated && annotation(secret, NOT_AFTER).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    fn secret(annotations: &[(&str, &str)], data: &[(&str, &str)]) -> Secret {
+        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let bytes = |(key, value): &(&str, &str)| {
+            ((*key).to_owned(), ByteString(value.as_bytes().to_vec()))
+        };
+        Secret {
+            metadata: ObjectMeta {
+                annotations: Some(annotations.iter().map(text).collect()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data.iter().map(bytes).collect()),
+            ..Secret::default()
+        }
+    }
+
+    fn map(name: &str, data: &[(&str, &str)]) -> ConfigMap {
+        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some("ns".to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: (!data.is_empty()).then(|| data.iter().map(text).collect()),
+            ..ConfigMap::default()
+        }
+    }
+
+    #[test]
+    fn a_rotation_is_asked_for_by_a_new_value_or_a_missing_date() {
+        let dated = [(NOT_BEFORE, "x"), (NOT_AFTER, "x"), (ISSUER, "x"), (REFRESH, "x")];
+        let with = |more: &[(&'static str, &'static str)]| [&dated, more].concat();
+        let cases = [
+            ("nothing is said", vec![], false),
+            ("all dates", with(&[]), false),
+            ("a first value", with(&[(ROTATE, "1")]), true),
+            ("a value that was done", with(&[(ROTATE, "1"), (ROTATED, "1")]), false),
+            ("a new value", with(&[(ROTATE, "2"), (ROTATED, "1")]), true),
+            ("a value that was taken away", with(&[(ROTATED, "1")]), false),
+            ("an empty value", with(&[(ROTATE, "")]), true),
+            ("the date is removed", dated[..1].to_vec(), true),
+            ("the date is removed, the issuer left", vec![(ISSUER, "x")], true),
+            ("it was never dated", vec![(HOSTNAMES_OF_OTHERS, "x")], false),
+        ];
+        for (case, annotations, asked) in cases {
+            assert_eq!(is_asked(&secret(&annotations, &[])), asked, "{case}");
+        }
+        assert!(!is_asked(&Secret::default()));
+    }
+
+    /// An annotation that says nothing about dates.
+    const HOSTNAMES_OF_OTHERS: &str = "example.com/hostnames";
+
+    #[test]
+    fn what_is_asked_and_stored_is_what_the_plan_sees() {
+        let state = ClusterState {
+            authority: Some(secret(&[(ROTATE, "1")], &[("tls.crt", "c"), ("tls.key", "k")])),
+            serving: Some(secret(&[], &[("tls.crt", "s")])),
+            bundle: Some(map("bundle", &[(BUNDLE_KEY, "b")])),
+            root: Some(map("root", &[(ROOT_KEY, "r")])),
+            infrastructure: Infrastructure {
+                hosts: vec!["a.example.com".parse().unwrap()],
+                pointer_host: None,
+            },
+            hosts: vec!["b.example.com".parse().unwrap(), "a.example.com".parse().unwrap()],
+            ..ClusterState::default()
+        };
+        let text = UserDataDuty::Write(b"new".to_vec());
+        let duties = [
+            ("due", text.clone()),
+            ("fine", UserDataDuty::Nothing),
+            ("foreign", UserDataDuty::LeftAlone(user_data::LeftAlone::Foreign)),
+            ("refused", text),
+        ];
+        let duties = duties.map(|(name, duty)| (name.to_owned(), duty)).into();
+        let seen = state.certificates(&duties, &["refused".to_owned()].into()).unwrap();
+        let pair = |certificates: &str, key: &str| StoredPair {
+            certificates: certificates.into(),
+            key: key.into(),
+            previous: Vec::new(),
+        };
+        assert_eq!(seen.authority, Some(pair("c", "k")));
+        assert_eq!(seen.serving, Some(pair("s", "")));
+        assert_eq!(seen.bundle.as_deref(), Some(&b"b"[..]));
+        assert_eq!(seen.root_authority.as_deref(), Some(&b"r"[..]));
+        assert_eq!(seen.asked, Asked { authority: true, serving: false });
+        let hosts: Vec<_> = seen.hosts.iter().map(Host::to_string).collect();
+        assert_eq!(hosts, ["a.example.com", "b.example.com"], "the cluster's first, each once");
+        let states: Vec<_> = seen.pointers.into_iter().map(|pointer| pointer.state).collect();
+        let due = PointerState::Stale(b"new".to_vec());
+        assert_eq!(states, [due, PointerState::Kept, PointerState::Kept, PointerState::Refused]);
+        let seen = ClusterState::default().certificates(&BTreeMap::new(), &BTreeSet::new());
+        let seen = seen.unwrap();
+        assert!(seen.authority.is_none() && seen.bundle.is_none() && seen.root_authority.is_none());
+    }
+
+    #[test]
+    fn a_config_map_without_its_key_is_no_empty_one() {
+        let none = (BTreeMap::new(), BTreeSet::new());
+        for data in [&[][..], &[("other", "x")]] {
+            let bundle =
+                ClusterState { bundle: Some(map("bundle", data)), ..ClusterState::default() };
+            let error = bundle.certificates(&none.0, &none.1).unwrap_err().to_string();
+            assert_eq!(error, "ConfigMap ns/bundle: it has no key ca-bundle.crt");
+            assert!(bundle.trusted().is_err());
+            let root = ClusterState { root: Some(map("root", data)), ..ClusterState::default() };
+            let error = root.certificates(&none.0, &none.1).unwrap_err().to_string();
+            assert_eq!(error, "ConfigMap ns/root: it has no key ca.crt");
+        }
+    }
+
+    #[test]
+    fn previous_cas_are_read_from_either_key() {
+        let previous = |data| stored_pair(&secret(&[], data)).previous;
+        assert_eq!(previous(&[]), b"");
+        assert_eq!(previous(&[("lineage.pem", "old")]), b"old");
+        assert_eq!(previous(&[("previous-cas.pem", "new")]), b"new");
+        assert_eq!(previous(&[("previous-cas.pem", "new"), ("lineage.pem", "old")]), b"new");
+    }
+}

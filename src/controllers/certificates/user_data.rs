@@ -1,0 +1,205 @@
+//! What has to be done about each secret with user data. Nothing here does I/O.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::super::write::Malformed;
+use super::names::MANAGED;
+use super::state::{ClusterState, Pool, user_data};
+use crate::ignition::{SpecVersion, pointer};
+use crate::pki::Certificate;
+use crate::user_data::{Assessment, LeftAlone, assess, fetches};
+
+/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
+const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
+const PORT: u16 = 22623;
+
+/// What has to be done about one secret with user data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserDataDuty {
+    /// Nothing: it trusts the bundle.
+    Nothing,
+    /// It is left alone.
+    LeftAlone(LeftAlone),
+    /// It is to have this text.
+    Write(Vec<u8>),
+}
+
+impl ClusterState {
+    /// What has to be done about each secret with user data, those that are missing included.
+    pub fn user_data_duties(&self) -> Result<BTreeMap<String, UserDataDuty>, Malformed> {
+        let mut duties = BTreeMap::new();
+        let trusted = self.trusted()?;
+        if trusted.is_empty() {
+            return Ok(duties);
+        }
+        let known = self.known()?;
+        for (name, secret) in self.user_data.iter().filter(|(name, _)| is_machine_sets(name)) {
+            if is_managed(secret) {
+                continue;
+            }
+            let duty = match assess(user_data(secret), &trusted, &known) {
+                Assessment::Current => UserDataDuty::Nothing,
+                Assessment::LeftAlone(reason) => UserDataDuty::LeftAlone(reason),
+                Assessment::Stale(text) => UserDataDuty::Write(text),
+            };
+            duties.insert(name.clone(), duty);
+        }
+        let host = self.infrastructure.pointer_host.as_ref().or(self.hosts.first());
+        for pool in &self.pools {
+            let name = managed_name(&pool.name);
+            let url = host.map(|host| format!("https://{host}:{PORT}/config/{}", pool.name));
+            let present = self.user_data.get(&name).map(user_data).unwrap_or_default();
+            // Where no name is known here, the one that it has will be right.
+            let is_there = match &url {
+                Some(url) => fetches(present, url),
+                None => !present.is_empty(),
+            };
+            let duty = match (is_there, assess(present, &trusted, &known), url) {
+                (true, Assessment::Current, _) => UserDataDuty::Nothing,
+                (true, Assessment::Stale(text), _) => UserDataDuty::Write(text),
+                (_, _, Some(url)) => UserDataDuty::Write(managed_pointer(&url, &trusted)),
+                (true, Assessment::LeftAlone(reason), None) => UserDataDuty::LeftAlone(reason),
+                (false, _, None) => continue,
+            };
+            duties.insert(name, duty);
+        }
+        Ok(duties)
+    }
+
+    /// The pool that a managed secret belongs to.
+    #[must_use]
+    pub fn owner(&self, secret: &str) -> Option<&Pool> {
+        self.pools.iter().find(|pool| managed_name(&pool.name) == secret)
+    }
+}
+
+/// Whether a secret has user data, by its name.
+pub(super) fn is_user_data(name: &str) -> bool {
+    is_machine_sets(name) || name.ends_with("-user-data-managed")
+}
+
+fn is_machine_sets(name: &str) -> bool {
+    name.ends_with("-user-data")
+}
+
+fn managed_name(pool: &str) -> String {
+    format!("{pool}-user-data-managed")
+}
+
+fn is_managed(secret: &Secret) -> bool {
+    secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(MANAGED))
+}
+
+fn managed_pointer(url: &str, trusted: &[Certificate]) -> Vec<u8> {
+    let pem: String = trusted.iter().map(Certificate::to_pem).collect();
+    pointer(url, pem.as_bytes(), POINTER_SPEC).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::names::{BUNDLE_KEY, USER_DATA};
+    use super::*;
+    use crate::controllers::certificates::Infrastructure;
+    use crate::pki::KeyAlgorithm;
+    use crate::pki::issue::{VALIDITY, issue_authority};
+    use k8s_openapi::ByteString;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    type Case<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a [u8]>, Option<UserDataDuty>);
+
+    const URL: &str = "https://api-int.example.com:22623/config/worker";
+
+    fn authority() -> Certificate {
+        let key = KeyAlgorithm::P256.generate().unwrap();
+        issue_authority(&key, VALIDITY, time::macros::datetime!(2026-11-21 0:00 UTC)).unwrap()
+    }
+
+    fn secret(text: &[u8], is_managed: bool) -> Secret {
+        Secret {
+            metadata: ObjectMeta {
+                labels: is_managed.then(|| [(MANAGED.to_owned(), String::new())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some([(USER_DATA.to_owned(), ByteString(text.to_vec()))].into()),
+            ..Secret::default()
+        }
+    }
+
+    fn state(trusted: &[Certificate], host: Option<&str>) -> ClusterState {
+        let pem = trusted.iter().map(Certificate::to_pem).collect();
+        ClusterState {
+            bundle: Some(ConfigMap {
+                data: Some([(BUNDLE_KEY.to_owned(), pem)].into()),
+                ..ConfigMap::default()
+            }),
+            infrastructure: Infrastructure {
+                hosts: Vec::new(),
+                pointer_host: host.map(|host| host.parse().unwrap()),
+            },
+            pools: vec![Pool { name: "worker".to_owned(), uid: "u".to_owned() }],
+            ..ClusterState::default()
+        }
+    }
+
+    #[test]
+    fn each_secret_has_its_duty() {
+        let (new, old) = (authority(), authority());
+        let trusted = std::slice::from_ref(&new);
+        let current = managed_pointer(URL, trusted);
+        let older = managed_pointer(URL, &[old]);
+        let elsewhere = managed_pointer("https://other.example.com:22623/config/worker", trusted);
+        let Assessment::Stale(mended) = assess(&older, trusted, &[]) else { panic!("not stale") };
+        let script = b"#cloud-config\n".to_vec();
+        let (fine, left) = (UserDataDuty::Nothing, UserDataDuty::LeftAlone(LeftAlone::NoIgnition));
+        let write = |text: &[u8]| Some(UserDataDuty::Write(text.to_vec()));
+        let name = Some("api-int.example.com");
+        let (managed, plain) = ("worker-user-data-managed", "worker-user-data");
+        // The host that pointers name, the secret, its text, and what is due.
+        let cases: [Case<'_>; 13] = [
+            ("a machine set's", name, plain, Some(&current), Some(fine.clone())),
+            ("a stale one", name, plain, Some(&older), write(&mended)),
+            ("of another host", name, plain, Some(&elsewhere), Some(fine.clone())),
+            ("a script", name, plain, Some(&script), Some(left.clone())),
+            ("of another name", name, "other", Some(&older), None),
+            ("a pool's", name, managed, Some(&current), Some(fine.clone())),
+            ("a stale pool's", name, managed, Some(&older), write(&mended)),
+            ("a pool's of another host", name, managed, Some(&elsewhere), write(&current)),
+            ("a pool's script", name, managed, Some(&script), write(&current)),
+            ("a pool's that is missing", name, managed, None, write(&current)),
+            ("no host is known", None, managed, Some(&elsewhere), Some(fine)),
+            ("no host, and a script", None, managed, Some(&script), Some(left)),
+            ("no host, and none there", None, managed, None, None),
+        ];
+        for (case, host, secret_name, text, expected) in cases {
+            let mut state = state(trusted, host);
+            if let Some(text) = text {
+                state.user_data.insert(secret_name.to_owned(), secret(text, false));
+            }
+            let duties = state.user_data_duties().unwrap();
+            assert_eq!(duties.get(secret_name), expected.as_ref(), "{case}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_due_before_there_is_anything_to_trust() {
+        let older = managed_pointer(URL, &[authority()]);
+        let mut state = state(&[], Some("api-int.example.com"));
+        state.user_data.insert("worker-user-data".to_owned(), secret(&older, false));
+        assert!(state.user_data_duties().unwrap().is_empty());
+        state.bundle = None;
+        assert!(state.user_data_duties().unwrap().is_empty());
+        state.bundle = Some(ConfigMap::default());
+        assert!(state.user_data_duties().is_err(), "a map without its key says nothing");
+    }
+
+    #[test]
+    fn what_another_tool_manages_from_the_bundle_is_its_own() {
+        let older = managed_pointer(URL, &[authority()]);
+        let mut state = state(&[authority()], None);
+        state.user_data.insert("other-user-data".to_owned(), secret(&older, true));
+        assert!(state.user_data_duties().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,156 @@
+//! Keeps the merged config map of the image registries' certificate authorities.
+
+mod objects;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
+use kube::api::{ApiResource, DynamicObject};
+use kube::runtime::events::EventType;
+use kube::{Api, Client};
+
+use self::objects::{config_map, image, image_object, merged_write};
+use super::ControlError;
+use super::apply::{Applied, apply, read};
+use super::error::api_error;
+use super::events::Events;
+use super::runtime::{self, Health, Reconciler, Requeue, Watched, resource};
+use super::write::ObjectName;
+use crate::objects::{ConfigMap, ImageConfig};
+use crate::registry_ca::{
+    ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
+    OPERATOR_MAP, Refused, RegistryCaMaps, plan,
+};
+
+/// Keeps the merged config map current.
+pub struct RegistryCaController {
+    client: Client,
+    events: Events,
+    health: Health,
+    /// What was told already: entries that are refused, and a map that is missing.
+    told: BTreeSet<Refused>,
+    missing: Option<String>,
+}
+
+/// The objects, as they were read last.
+struct Observed {
+    image: Option<ImageConfig>,
+    administrators: Option<ConfigMap>,
+    operators: Option<ConfigMap>,
+    merged: Option<StoredMap>,
+}
+
+impl RegistryCaController {
+    /// A controller that has not looked yet. `identity` is this process' name, in events.
+    #[must_use]
+    pub fn new(client: Client, identity: &str, health: Health) -> Self {
+        let events = Events::new(client.clone(), identity);
+        Self { client, events, health, told: BTreeSet::new(), missing: None }
+    }
+
+    /// Keeps the map current for ever. What it returns is why it could not.
+    pub async fn run(self) -> ControlError {
+        let (client, health) = (self.client.clone(), self.health.clone());
+        runtime::run(self, &client, &health).await
+    }
+
+    async fn observe(&self) -> Result<Observed, ControlError> {
+        let object = image_object();
+        let images: Api<DynamicObject> = Api::all_with(self.client.clone(), &images());
+        let image = match images.get_opt(&object.name).await.map_err(api_error(&object))? {
+            Some(object) => Some(image(object.data)?),
+            None => None,
+        };
+        let map = async |namespace, name| {
+            read::<StoredMap>(&self.client, &ObjectName::config_map(namespace, name)).await
+        };
+        let administrators = match image.as_ref().map(ImageConfig::additional_trusted_ca) {
+            None | Some("") => None,
+            Some(name) => map(ADMINISTRATOR_NAMESPACE, name).await?,
+        };
+        Ok(Observed {
+            administrators: administrators.as_ref().map(config_map),
+            operators: map(MANAGED_NAMESPACE, OPERATOR_MAP).await?.as_ref().map(config_map),
+            merged: map(MANAGED_NAMESPACE, MERGED_MAP).await?,
+            image,
+        })
+    }
+
+    /// Says that the merged map was written.
+    async fn tell_written(&self, merged: &ObjectName, registries: usize) {
+        tracing::info!(registries, "wrote the merged config map of registry CAs");
+        let note = format!("merged the CAs of {registries} registries");
+        self.events.publish(EventType::Normal, "merged", merged, &note).await;
+    }
+
+    /// Tells once of each entry that it is refused, and that a map is missing.
+    async fn tell(&mut self, planned: MergePlan) {
+        let refused: BTreeSet<Refused> = planned.refused.into_iter().collect();
+        let mut counts: BTreeMap<&'static str, i64> = BTreeMap::new();
+        for entry in &refused {
+            *counts.entry(entry.reason.label()).or_default() += 1;
+        }
+        self.health.metrics.registry_ca_refused(&counts);
+        for entry in refused.difference(&self.told) {
+            tracing::error!(place = entry.place, reason = %entry, "a registry's CA is refused");
+            let path = entry.place.trim_start_matches("ConfigMap ");
+            let (namespace, name) = path.split_once('/').unwrap_or((MANAGED_NAMESPACE, path));
+            let object = ObjectName::config_map(namespace, name);
+            let reason = entry.reason.label();
+            self.events.publish(EventType::Warning, reason, &object, &entry.to_string()).await;
+        }
+        for entry in self.told.difference(&refused) {
+            tracing::info!(place = entry.place, key = entry.key, "in order again");
+        }
+        self.told = refused;
+        if planned.missing != self.missing {
+            if let Some(name) = &planned.missing {
+                let reason = "it is named by Image cluster and is not there; what it held stays";
+                let object = ObjectName::config_map(ADMINISTRATOR_NAMESPACE, name);
+                tracing::error!(place = %object, reason);
+                self.events.publish(EventType::Warning, "missing", &object, reason).await;
+            }
+            self.missing = planned.missing;
+        }
+    }
+}
+
+impl Reconciler for RegistryCaController {
+    const KEEPS: &'static str = "registry CAs";
+
+    fn watched(&self) -> Vec<Watched> {
+        let map =
+            |namespace, name| Watched::core::<StoredMap>(ObjectName::config_map(namespace, name));
+        vec![
+            map(MANAGED_NAMESPACE, OPERATOR_MAP),
+            map(MANAGED_NAMESPACE, MERGED_MAP),
+            // Which one it is may change.
+            map(ADMINISTRATOR_NAMESPACE, "*"),
+            Watched::custom(image_object(), images()),
+        ]
+    }
+
+    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        let Observed { image, administrators, operators, merged } = self.observe().await?;
+        let as_read = merged.as_ref().map(config_map);
+        let planned = plan(RegistryCaMaps {
+            administrators: Administrators::of(image.as_ref(), |_| administrators.as_ref()),
+            operators: operators.as_ref(),
+            merged: as_read.as_ref(),
+        });
+        if let Some(write) = merged_write(&planned.write, merged.as_ref())? {
+            match apply::<StoredMap, _>(&self.client, &write).await? {
+                Applied::Superseded => return Ok(Requeue::Now),
+                Applied::Done => {
+                    self.tell_written(&write.object, planned.authorities.len()).await;
+                }
+            }
+        }
+        self.tell(planned).await;
+        Ok(Requeue::Resync)
+    }
+}
+
+fn images() -> ApiResource {
+    resource("config.openshift.io", "Image", "images")
+}

@@ -1,0 +1,146 @@
+//! The objects of the registries' CAs: what they say, and the write that a plan comes to. Nothing
+//! here does I/O.
+
+use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use super::super::write::{
+    Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
+};
+use crate::objects::{ConfigMap, ImageConfig, Metadata};
+use crate::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
+
+/// `Image cluster`, which names the administrator's config map.
+pub(super) fn image_object() -> ObjectName {
+    ObjectName::new("Image", "", "cluster")
+}
+
+/// Reads `Image cluster`, without its metadata. One that is not understood is not one that names
+/// nothing: that would take away all that the administrator's map holds.
+pub(super) fn image(object: Value) -> Result<ImageConfig, Malformed> {
+    let name = image_object();
+    expect_mapping(&name, "spec", &object["spec"])?;
+    let named = &object["spec"]["additionalTrustedCA"];
+    expect_mapping(&name, "spec.additionalTrustedCA", named)?;
+    serde_json::from_value(object).map_err(|error| name.malformed(error.to_string()))
+}
+
+/// A config map as the rules read it.
+pub(super) fn config_map(map: &StoredMap) -> ConfigMap {
+    let ObjectMeta { name, namespace, .. } = &map.metadata;
+    let metadata = Metadata {
+        name: name.clone().unwrap_or_default(),
+        namespace: namespace.clone().unwrap_or_default(),
+    };
+    let binary = map.binary_data.iter().flatten();
+    let binary = binary.map(|(key, value)| (key.clone(), value.0.clone())).collect();
+    ConfigMap::new(metadata, map.data.clone().unwrap_or_default(), binary)
+}
+
+/// The write that is planned, `None` if there is none. `merged` is the map that was read.
+pub(super) fn merged_write(
+    planned: &Write,
+    merged: Option<&StoredMap>,
+) -> Result<Option<ConfigMapWrite>, Malformed> {
+    let object = ObjectName::config_map(MANAGED_NAMESPACE, MERGED_MAP);
+    let change = match (planned, merged) {
+        (Write::Nothing, _) => return Ok(None),
+        (Write::Create(contents), _) => {
+            let metadata = ObjectMeta {
+                name: Some(object.name.clone()),
+                namespace: Some(object.namespace.clone()),
+                ..ObjectMeta::default()
+            };
+            Change::Create(with_contents(StoredMap { metadata, ..StoredMap::default() }, contents))
+        }
+        // What was read goes along: its version, and everything that is not its contents.
+        (Write::Update(contents), Some(merged)) => {
+            Precondition::of(&object, &merged.metadata)?;
+            Change::Replace(with_contents(merged.clone(), contents))
+        }
+        (Write::Update(_), None) => {
+            return Err(object.malformed("it is to be changed, and was not read"));
+        }
+    };
+    Ok(Some(ObjectWrite { object, change }))
+}
+
+fn with_contents(map: StoredMap, contents: &Contents) -> StoredMap {
+    let Contents { data, binary_data } = contents.clone();
+    StoredMap {
+        data: (!data.is_empty()).then_some(data),
+        binary_data: (!binary_data.is_empty()).then_some(binary_data),
+        ..map
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+    use serde_json::json;
+
+    #[test]
+    fn an_image_that_is_not_understood_is_no_image_that_names_nothing() {
+        for object in [
+            json!({"spec": {"additionalTrustedCA": "registry-cas"}}),
+            json!({"spec": {"additionalTrustedCA": []}}),
+            json!({"spec": {"additionalTrustedCA": {"name": 1}}}),
+            json!({"spec": []}),
+            json!("x"),
+        ] {
+            let error = image(object.clone()).unwrap_err().to_string();
+            assert!(error.starts_with("Image cluster: "), "{object}: {error}");
+        }
+        for object in
+            [json!({}), json!({"spec": null}), json!({"spec": {"additionalTrustedCA": null}})]
+        {
+            assert_eq!(image(object).unwrap().additional_trusted_ca(), "");
+        }
+        let named = json!({"spec": {"additionalTrustedCA": {"name": "registry-cas"}}});
+        assert_eq!(image(named).unwrap().additional_trusted_ca(), "registry-cas");
+    }
+
+    #[test]
+    fn text_and_bytes_of_a_map_are_read_and_written_as_they_are() {
+        let stored = StoredMap {
+            metadata: ObjectMeta {
+                name: Some("a".to_owned()),
+                namespace: Some("ns".to_owned()),
+                uid: Some("u".to_owned()),
+                resource_version: Some("7".to_owned()),
+                labels: Some([("kept".to_owned(), "x".to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some([("text".to_owned(), "t".to_owned())].into()),
+            binary_data: Some([("bytes".to_owned(), ByteString(vec![0xe9]))].into()),
+            ..StoredMap::default()
+        };
+        let map = config_map(&stored);
+        assert_eq!((&map.metadata.namespace[..], &map.metadata.name[..]), ("ns", "a"));
+        assert_eq!(map.entries(), [("bytes", &[0xe9][..]), ("text", &b"t"[..])].into());
+        assert_eq!(map.binary("bytes"), Some(&[0xe9][..]));
+
+        let contents = Contents {
+            data: [("new".to_owned(), "n".to_owned())].into(),
+            binary_data: std::collections::BTreeMap::new(),
+        };
+        let write = merged_write(&Write::Update(contents.clone()), Some(&stored)).unwrap();
+        let Change::Replace(new) = write.unwrap().change else { panic!("it is not replaced") };
+        assert_eq!(new.metadata, stored.metadata, "with what was read as its precondition");
+        assert_eq!(new.data, Some(contents.data.clone()));
+        assert_eq!(new.binary_data, None);
+
+        let write = merged_write(&Write::Create(contents.clone()), None).unwrap().unwrap();
+        let Change::Create(new) = write.change else { panic!("it is not made") };
+        assert_eq!(new.metadata.name.as_deref(), Some(MERGED_MAP));
+        assert_eq!(new.data, Some(contents.data.clone()));
+        assert!(merged_write(&Write::Nothing, Some(&stored)).unwrap().is_none());
+
+        // What was not read is not changed.
+        let update = Write::Update(contents);
+        assert!(merged_write(&update, None).is_err());
+        assert!(merged_write(&update, Some(&StoredMap::default())).is_err());
+    }
+}
