@@ -6,21 +6,29 @@
 //!  watches of a cluster ─────┘    (I/O)   (a value)  (pure)   (bytes)  └─ plain :22624 ─┘
 //! ```
 //!
-//! [`source`] reads files or follows a cluster, and publishes one immutable [`inputs::Inputs`] for
-//! each change. [`render`] is a pure function from the inputs, a pool and an Ignition spec version
-//! to JSON; it builds on [`ignition`], which parses, validates, edits and converts configs, and on [`objects`]
-//! and [`registry_ca`], which know what Kubernetes objects say. [`answers`] keeps the results as
-//! bytes behind an atomically swapped pointer, and [`server`] sends them: nothing on a request's
-//! path reads a file, parses YAML or converts a config.
+//! The map, from the bottom up; a module knows those on the floors below it and no others, which
+//! `tests/it/layers` checks, as it does what is said to be pure.
 //!
-//! Beside that flow are the certificates. [`pki`] decides about and issues them, [`user_data`] is
-//! how pointer configs come to trust them, both pure; [`store`] applies what they decide to a
-//! folder, and [`controllers`] to a cluster, with the merging of [`registry_ca`]. On running nodes,
-//! [`node_ca`] keeps the files of the registries' certificate authorities.
+//! - **What the field knows**, pure: [`ignition`] parses, validates, edits and converts configs,
+//!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
+//!   that others share: [`conditions`], [`kube_client`], `backoff`, `folder_watch`, `parallel`.
+//! - **What is decided**, pure: [`pki`] when certificates are made anew and how they are issued (its
+//!   keys, the one random thing, are made in [`pki::keys`]), [`registry_ca`] which authorities of
+//!   image registries a machine trusts, [`user_data`] how pointer configs come to trust others. One
+//!   executor turns a rotation's steps into writes for whoever stores them.
+//! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
+//!   **[`render`]**, a pure function from it, a pool and an Ignition spec version to JSON.
+//! - **Where it comes from and goes to**, I/O: [`source`] reads files or follows a cluster, and
+//!   publishes inputs; [`store`] keeps certificates in a folder, [`controllers`] in a cluster, with
+//!   the merged registry CAs; [`node_ca`] keeps those on running nodes. What is decided in there is
+//!   in files of its own, and pure.
+//! - **[`answers`]** keeps what was rendered as bytes behind an atomically swapped pointer, and
+//!   **[`server`]** sends them: nothing on a request's path reads a file, parses YAML or converts a
+//!   config. [`telemetry`] logs and counts.
+//! - **[`app`]** puts it all together from plain settings, which **[`cli`]** makes of flags.
 //!
-//! [`telemetry`] logs and counts, [`conditions`] has what readiness tells beside the answers,
-//! [`kube_client`] finds the API server, [`app`] puts it all together, and [`cli`] is its flags. The clock, randomness
-//! and the environment are read at these edges only, and passed on as arguments.
+//! The clock, randomness and the environment are read by those that do I/O, and passed on as
+//! arguments.
 #![forbid(unsafe_code)]
 
 pub mod answers;

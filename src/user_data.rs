@@ -189,7 +189,8 @@ fn is_ours_by_name(certificate: &Certificate) -> bool {
 mod tests {
     use super::*;
     use crate::pki::KeyAlgorithm;
-    use crate::pki::issue::{VALIDITY, issue_authority};
+    use crate::pki::VALIDITY;
+    use crate::pki::issue::issue_authority;
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD as BASE64;
     use time::{Duration, OffsetDateTime};

@@ -13,31 +13,10 @@ use rustls::pki_types::CertificateDer;
 use sha2::{Digest as _, Sha256};
 use time::{Duration, OffsetDateTime};
 
-use super::{Certificate, Host, Reason};
+use super::{Certificate, Host, IssueError};
 
-/// Certificates are valid ten years of 365 days.
-pub const VALIDITY: Duration = Duration::days(10 * 365);
-/// They are renewed after eight such years.
-pub const RENEWAL: Duration = Duration::days(8 * 365);
 /// A machine's clock may be behind at its first boot.
 const BACKDATED: Duration = Duration::hours(1);
-
-/// Why nothing was issued.
-#[derive(Debug, thiserror::Error)]
-pub enum IssueError {
-    /// A key or certificate cannot be used to sign, or a name not be put into a certificate.
-    #[error("cannot issue a certificate: {0}")]
-    Certificate(#[from] rcgen::Error),
-    /// What was issued cannot be read back.
-    #[error("the certificate that was issued cannot be read")]
-    Unreadable,
-    /// A serving certificate without a name verifies nowhere.
-    #[error("a serving certificate needs at least one host name")]
-    NoHost,
-    /// There is no authority that could sign a serving certificate.
-    #[error("no certificate authority can sign: {0}")]
-    NoAuthority(Reason),
-}
 
 /// A certificate authority that can sign.
 pub struct Signer<'a> {

@@ -17,13 +17,16 @@ pub mod hosts;
 pub mod issue;
 pub mod keys;
 pub mod plan;
+mod policy;
+mod reason;
 pub mod state;
 pub mod writes;
 
 pub use certificate::Certificate;
 pub use hosts::Host;
-pub use issue::IssueError;
 pub use keys::KeyAlgorithm;
-pub use plan::{Policy, Reason, RotationPlan, Step, plan};
+pub use plan::{RotationPlan, Step, plan};
+pub use policy::{Policy, RENEWAL, VALIDITY};
+pub use reason::{IssueError, Reason};
 pub use state::{Asked, CertificateState, Pointer, PointerState, StoredPair};
 pub use writes::{MOST_STEPS, Next, Write, next};

@@ -17,75 +17,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::authority::Authority;
 use super::certificate::read_key;
-use super::issue::{RENEWAL, VALIDITY};
-use super::{Certificate, CertificateState, Host, KeyAlgorithm, PointerState};
-
-/// How certificates are made, and for how long.
-#[derive(Debug, Clone, Copy)]
-pub struct Policy {
-    /// How long a certificate is valid.
-    pub validity: Duration,
-    /// How long it is used before it is renewed.
-    pub renewal: Duration,
-    /// What kind of keys are made.
-    pub algorithm: KeyAlgorithm,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self { validity: VALIDITY, renewal: RENEWAL, algorithm: KeyAlgorithm::default() }
-    }
-}
-
-/// Why something is made anew.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// There is none.
-    #[error("there is none")]
-    Missing,
-    /// What there is cannot be read.
-    #[error("it cannot be read")]
-    Unreadable,
-    /// The key is missing or another one's.
-    #[error("its key is missing or does not belong to it")]
-    Key,
-    /// Its time is over, or has not come.
-    #[error("it is not valid now")]
-    Expired,
-    /// It has been used for as long as it should.
-    #[error("it is due for renewal")]
-    Renewal,
-    /// It lacks a name that machines ask for.
-    #[error("it does not name {0}")]
-    Host(Host),
-    /// Its issuer is not trusted by new machines.
-    #[error("its issuer is not in the bundle")]
-    Issuer,
-    /// There is a newer authority, which those who trust the older ones trust too.
-    #[error("there is a newer authority")]
-    NewerAuthority,
-    /// Somebody asked for it.
-    #[error("it was asked for")]
-    Asked,
-}
-
-impl Reason {
-    /// How metrics and events name it.
-    #[must_use]
-    pub fn label(&self) -> &'static str {
-        match self {
-            Self::Missing => "missing",
-            Self::Unreadable => "unreadable",
-            Self::Key => "key",
-            Self::Expired => "expired",
-            Self::Renewal => "renewal",
-            Self::Host(_) => "host",
-            Self::Issuer => "issuer",
-            Self::NewerAuthority => "newer-authority",
-            Self::Asked => "asked",
-        }
-    }
-}
+use super::{Certificate, CertificateState, Host, PointerState, Policy, Reason};
 
 /// What to do next. After it, observe and plan again.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What there is, as far as a decision about it goes.
 
-use super::{Certificate, Host, Write};
+use super::{Certificate, Host};
 
 /// A certificate with its key and what goes with it, as it is stored: PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -59,18 +59,6 @@ pub struct Asked {
     pub authority: bool,
     /// A new serving pair.
     pub serving: bool,
-}
-
-impl Asked {
-    /// What is left to ask for after a write.
-    #[must_use]
-    pub fn after(self, write: &Write) -> Self {
-        match write {
-            Write::Authority(_) => Self { authority: false, ..self },
-            Write::Serving(_) => Self { serving: false, ..self },
-            Write::Bundle(_) | Write::Pointer { .. } => self,
-        }
-    }
 }
 
 /// Everything that a plan depends on.

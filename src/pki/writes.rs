@@ -10,7 +10,9 @@ use time::OffsetDateTime;
 
 use super::authority::{new_authority, new_serving};
 use super::plan::plan;
-use super::{CertificateState, IssueError, PointerState, Policy, RotationPlan, Step, StoredPair};
+use super::{
+    Asked, CertificateState, IssueError, PointerState, Policy, RotationPlan, Step, StoredPair,
+};
 
 /// More steps than any state takes to be in order.
 pub const MOST_STEPS: usize = 32;
@@ -31,6 +33,18 @@ pub enum Write {
     },
     /// The serving pair.
     Serving(StoredPair),
+}
+
+impl Write {
+    /// What is left to ask for of what was `asked`, once this is stored.
+    #[must_use]
+    pub fn leaves(&self, asked: Asked) -> Asked {
+        match self {
+            Self::Authority(_) => Asked { authority: false, ..asked },
+            Self::Serving(_) => Asked { serving: false, ..asked },
+            Self::Bundle(_) | Self::Pointer { .. } => asked,
+        }
+    }
 }
 
 /// What comes next.

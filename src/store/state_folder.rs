@@ -143,7 +143,7 @@ impl StateFolder {
                 Next::Step { step, writes } => {
                     for write in &writes {
                         self.apply(write)?;
-                        asked = asked.after(write);
+                        asked = write.leaves(asked);
                     }
                     steps.push(step);
                 }

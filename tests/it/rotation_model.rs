@@ -130,7 +130,7 @@ impl World {
             }
             Write::Serving(pair) => self.observed.serving = Some(pair),
         }
-        self.observed.asked = self.observed.asked.after(write);
+        self.observed.asked = write.leaves(self.observed.asked);
         self.crash_points += 1;
         self.hand_out();
         self.check();

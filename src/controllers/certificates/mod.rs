@@ -21,8 +21,7 @@ use tokio::time::Instant;
 pub use self::infrastructure::Infrastructure;
 pub use self::names::{AUTHORITY, ROTATE, SERVING};
 pub use self::observe::Observer;
-pub use self::state::{ClusterState, Pool};
-pub use self::user_data::UserDataDuty;
+pub use self::state::{ClusterState, Pool, UserDataDuty};
 
 use self::apply::{Refusals, apply_pointers, apply_write};
 use self::report::Report;

@@ -211,7 +211,8 @@ fn bare(host: &Host) -> String {
 mod tests {
     use super::*;
     use crate::pki::KeyAlgorithm;
-    use crate::pki::issue::{VALIDITY, issue_authority};
+    use crate::pki::VALIDITY;
+    use crate::pki::issue::issue_authority;
     use serde_json::{Value, json};
 
     const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);

@@ -9,7 +9,7 @@ use super::super::NAMESPACE;
 use super::super::events::Events;
 use super::super::write::ObjectName;
 use super::names::{AUTHORITY, SERVING};
-use super::user_data::UserDataDuty;
+use super::state::UserDataDuty;
 use crate::pki::Step;
 use crate::user_data::LeftAlone;
 

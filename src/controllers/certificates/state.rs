@@ -11,7 +11,6 @@ use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE,
     PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
-use super::user_data::UserDataDuty;
 use crate::pki::{Asked, Certificate, CertificateState, Host, Pointer, PointerState, StoredPair};
 use crate::user_data;
 
@@ -47,6 +46,17 @@ pub struct ClusterState {
     pub pools: Vec<Pool>,
     /// Names given by flags.
     pub hosts: Vec<Host>,
+}
+
+/// What has to be done about one secret with user data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserDataDuty {
+    /// Nothing: it trusts the bundle.
+    Nothing,
+    /// It is left alone.
+    LeftAlone(user_data::LeftAlone),
+    /// It is to have this text.
+    Write(Vec<u8>),
 }
 
 impl ClusterState {

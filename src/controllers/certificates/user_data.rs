@@ -6,25 +6,14 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::super::write::Malformed;
 use super::names::MANAGED;
-use super::state::{ClusterState, Pool, user_data};
+use super::state::{ClusterState, Pool, UserDataDuty, user_data};
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::Certificate;
-use crate::user_data::{Assessment, LeftAlone, assess, fetches};
+use crate::user_data::{Assessment, assess, fetches};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 const PORT: u16 = 22623;
-
-/// What has to be done about one secret with user data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UserDataDuty {
-    /// Nothing: it trusts the bundle.
-    Nothing,
-    /// It is left alone.
-    LeftAlone(LeftAlone),
-    /// It is to have this text.
-    Write(Vec<u8>),
-}
 
 impl ClusterState {
     /// What has to be done about each secret with user data, those that are missing included.
@@ -103,7 +92,9 @@ mod tests {
     use super::*;
     use crate::controllers::certificates::Infrastructure;
     use crate::pki::KeyAlgorithm;
-    use crate::pki::issue::{VALIDITY, issue_authority};
+    use crate::pki::VALIDITY;
+    use crate::pki::issue::issue_authority;
+    use crate::user_data::LeftAlone;
     use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::ConfigMap;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
