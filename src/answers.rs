@@ -10,6 +10,7 @@ use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
 use http::HeaderValue;
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
@@ -300,14 +301,7 @@ impl Pool {
         })?;
         metrics.rendered(started.elapsed());
         let digest = Sha256::digest(&body);
-        let mut etag = String::with_capacity(2 + 2 * digest.len());
-        etag.push('"');
-        for byte in digest {
-            use std::fmt::Write as _;
-            // Writing to a string does not fail.
-            let _ = write!(etag, "{byte:02x}");
-        }
-        etag.push('"');
+        let etag = format!("\"{}\"", HEXLOWER.encode(&digest));
         let etag = HeaderValue::try_from(etag).map_err(|error| error.to_string())?;
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(version), 200);

@@ -1,4 +1,7 @@
 //! Work on all processors, where many files or many pools change at once.
+//!
+//! By hand, because rayon would keep a pool of threads at rest for what happens a few times a day; the
+//! standard library's scoped threads are gone when the work is done.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -104,7 +104,7 @@ pub(super) struct ServingFlags {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitFlags {
-    /// Time for a TLS handshake
+    /// Time for a TLS handshake: 10s, 500ms, 1m 30s and the like, or a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     handshake_timeout: Duration,
     /// Time for a request's head
@@ -199,21 +199,21 @@ pub(super) fn metrics_address(text: &str) -> Result<MetricsAddress, String> {
     Ok(MetricsAddress(Some(address)))
 }
 
-/// Reads `10s`, `500ms`, `2m` or a plain number of seconds.
+/// A longer time is a slip, and would overflow a timer.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Reads `10s`, `500ms`, `1m 30s` and the like, or a plain number of seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "expected a time such as 10s".to_owned())?;
-    let milliseconds = match &text[digits.len()..] {
-        "ms" => Some(number),
-        "" | "s" => number.checked_mul(1000),
-        "m" => number.checked_mul(60_000),
-        unit => return Err(format!("{unit:?} is none of ms, s, m")),
+    let time = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => humantime::parse_duration(text).map_err(
+            |_| "expected a time such as 10s, 500ms, 2m, 1h or 1m 30s, or a number of seconds",
+        )?,
     };
-    match milliseconds {
-        // More than a year is a slip, and would overflow the timer.
-        Some(1..=31_536_000_000) => Ok(Duration::from_millis(milliseconds.unwrap_or_default())),
-        _ => Err("expected more than nothing and at most a year".to_owned()),
+    if time.is_zero() || time > A_YEAR {
+        return Err("expected more than nothing and at most a year".to_owned());
     }
+    Ok(time)
 }
 
 #[cfg(test)]
@@ -226,8 +226,15 @@ mod tests {
         assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        for text in ["", "s", "1h", "-1s", "0", "99999999999999999999", "1.5s"] {
-            assert!(duration(text).is_err(), "{text:?}");
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3_600)));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("365d"), Ok(A_YEAR));
+        for text in ["", "s", "-1s", "10 s ago", "99999999999999999999", "5 fortnights"] {
+            assert!(duration(text).unwrap_err().contains("such as 10s"), "{text:?}");
+        }
+        for text in ["0", "0s", "366d", "31536001", "18446744073709551615"] {
+            assert!(duration(text).unwrap_err().contains("at most a year"), "{text:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Args {
     /// Folder to keep; /etc/docker/certs.d, or for containerd /etc/containerd/certs.d, by default
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// How often to read files too that do not seem to have changed
+    /// How often to read files too that do not seem to have changed: 10m, 1h 30m, a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     resync: Duration,
 }

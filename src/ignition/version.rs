@@ -3,6 +3,8 @@
 //! Two places carry versions: `ignition.version` in a config and the `version` parameter of an Accept header. Both
 //! are semantic versions and both are read by [`Triple::read`]; what each of them then accepts differs and is
 //! decided where it is used.
+//!
+//! By hand, because the crate semver refuses leading zeros, which Ignition's library takes.
 
 use std::fmt;
 

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
+use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -123,17 +124,9 @@ pub fn read_key(pem: &[u8]) -> Option<KeyPair> {
 }
 
 fn pem(label: &str, der: &[u8]) -> String {
-    use base64::Engine as _;
-    let body = base64::engine::general_purpose::STANDARD.encode(der);
-    let mut text = format!("-----BEGIN {label}-----\n");
-    let mut rest = body.as_str();
-    while !rest.is_empty() {
-        let (line, tail) = rest.split_at(rest.len().min(64));
-        text.extend([line, "\n"]);
-        rest = tail;
-    }
-    text.extend(["-----END ", label, "-----\n"]);
-    text
+    // Lines of 64 characters that end in a line feed: what openssl and Go write (RFC 7468).
+    let lines = EncodeConfig::new().set_line_wrap(64).set_line_ending(LineEnding::LF);
+    pem::encode_config(&Pem::new(label, der), lines)
 }
 
 fn hosts(certificate: &X509Certificate<'_>) -> BTreeSet<Host> {
@@ -167,5 +160,29 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
             size => format!("EC {size}"),
         },
         _ => "other".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pem;
+
+    /// Files and secrets are compared byte for byte before they are written: another wrapping would
+    /// rewrite every cluster's certificates.
+    #[test]
+    fn pem_has_lines_of_64_characters_and_ends_in_one_line_feed() {
+        let full = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+        let cases = [
+            (1, "AA==\n".to_owned()),
+            (48, format!("{full}\n")),
+            (97, format!("{full}\n{full}\nAA==\n")),
+        ];
+        for (length, body) in cases {
+            assert_eq!(
+                pem("CERTIFICATE", &vec![0; length]),
+                format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"),
+                "{length} bytes"
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! a verifier finds the chain. A serial number is one of a kind for its issuer (section 4.1.2.2):
 //! here it follows from the key, the issuer and the time.
 
+use data_encoding::HEXLOWER;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData as _, SanType, SerialNumber,
@@ -41,12 +42,8 @@ pub fn issue_authority(
 ) -> Result<Certificate, IssueError> {
     // A name of its own for each, so that verifiers never take one for another.
     let digest = Sha256::digest(key.der_bytes());
-    let name = format!(
-        "machine-config-server-ca@{}-{:02x}{:02x}",
-        now.unix_timestamp(),
-        digest[0],
-        digest[1]
-    );
+    let suffix = HEXLOWER.encode(&digest[..2]);
+    let name = format!("machine-config-server-ca@{}-{suffix}", now.unix_timestamp());
     let params = authority_params(&name, key, "", now - BACKDATED, now + validity)?;
     read(&params.self_signed(key)?)
 }

@@ -1,4 +1,7 @@
 //! Files that are replaced whole or not at all.
+//!
+//! By hand, because tempfile's names are random, so that what a crash leaves behind would pile up,
+//! and because it syncs neither the file nor its folder.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
