@@ -21,6 +21,7 @@ use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
+use crate::support::rest::comes_to_rest;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -329,6 +330,18 @@ fn a_cluster_without_certificates_gets_all_that_a_machine_needs() {
     site.object(&user_data("infra-user-data-managed"));
     let events = || site.cluster.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
     wait_for("an event", || events().contains("made a new certificate authority").then_some(()));
+}
+
+#[test]
+fn a_controller_comes_to_rest() {
+    let site = Site::new();
+    for number in 0..20 {
+        site.pool(&format!("pool-{number}"));
+    }
+    let controller = site.start(&[]);
+    site.object(&user_data("pool-19-user-data-managed"));
+    site.settled();
+    comes_to_rest(controller.child.id());
 }
 
 #[test]
