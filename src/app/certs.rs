@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::print_line;
 use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::{AUTHORITY, Observer, ROTATE, SERVING};
 use crate::kube_client;
@@ -44,7 +45,7 @@ struct Seen {
 }
 
 /// Prints what there is.
-pub fn show(place: &Place, now: OffsetDateTime, print: &dyn Fn(&str)) -> anyhow::Result<()> {
+pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     let Seen { observed, pointers, .. } = see(place)?;
     let policy = Policy::default();
     let bundle = observed.trusted();
@@ -76,14 +77,14 @@ pub fn show(place: &Place, now: OffsetDateTime, print: &dyn Fn(&str)) -> anyhow:
         rows.push(row(what, certificate)?);
     }
     for line in table(&rows) {
-        print(&line);
+        print_line(&line);
     }
 
     for (name, text) in pointers {
         let trusted = user_data::authorities(&text);
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
-        print(&match (trusts_signer, valid, trusted.is_empty()) {
+        print_line(&match (trusts_signer, valid, trusted.is_empty()) {
             (true, ..) => format!("{name}: trusts the authority"),
             (_, _, true) => format!("{name}: names no authority that is understood"),
             (_, true, _) => format!("{name}: trusts older authorities only"),
@@ -97,13 +98,13 @@ pub fn show(place: &Place, now: OffsetDateTime, print: &dyn Fn(&str)) -> anyhow:
 ///
 /// # Errors
 /// What needs to be done, if something does.
-pub fn check(place: &Place, now: OffsetDateTime, print: &dyn Fn(&str)) -> anyhow::Result<()> {
+pub fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     let Seen { place, observed, .. } = see(place)?;
     let RotationPlan { step, requeue_at } = plan(&observed, &Policy::default(), now);
     let attention = match step {
         None if observed.serving.is_none() => "there is no serving pair".to_owned(),
         None => {
-            print(&format!("in order, until {}", date(requeue_at)?));
+            print_line(&format!("in order, until {}", date(requeue_at)?));
             return Ok(());
         }
         Some(Step::Authority(reason)) => format!("the certificate authority: {reason}"),
@@ -119,13 +120,7 @@ pub fn check(place: &Place, now: OffsetDateTime, print: &dyn Fn(&str)) -> anyhow
 }
 
 /// Makes a new serving pair, with `ca` a new authority first; in a cluster, asks its controller to.
-pub fn rotate(
-    place: &Place,
-    ca: bool,
-    policy: &Policy,
-    now: OffsetDateTime,
-    print: &dyn Fn(&str),
-) -> anyhow::Result<()> {
+pub fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<()> {
     let folder = match place {
         Place::Folder(folder) => folder,
         Place::Cluster { kubeconfig, .. } => {
@@ -133,7 +128,7 @@ pub fn rotate(
                 let names = [ca.then_some(AUTHORITY), Some(SERVING)];
                 for name in names.into_iter().flatten() {
                     ask(&client, name, now).await?;
-                    print(&format!("asked for a rotation of Secret {NAMESPACE}/{name}"));
+                    print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{name}"));
                 }
                 Ok(())
             });
@@ -147,7 +142,7 @@ pub fn rotate(
     let asked = Asked { authority: ca, serving: true };
     let done = state.reconcile(&hosts, asked, policy, now, &mut || policy.algorithm.generate())?;
     for step in &done.steps {
-        print(&match step {
+        print_line(&match step {
             Step::Authority(reason) => format!("made a certificate authority: {reason}"),
             Step::Bundle(_) => format!("wrote {}", state.bundle_path().display()),
             Step::Pointers => "wrote the pointer configs".to_owned(),
@@ -155,16 +150,6 @@ pub fn rotate(
         });
     }
     Ok(())
-}
-
-/// Says in the log what was done.
-pub fn log_step(step: &Step) {
-    match step {
-        Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
-        Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
-        Step::Pointers => tracing::info!("wrote the pointer configs"),
-        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
-    }
 }
 
 fn see(place: &Place) -> anyhow::Result<Seen> {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use kube::Client;
 
 use super::signals::StopSignals;
@@ -12,7 +12,7 @@ use super::tasks::Tasks;
 use crate::controllers::certificates::{self, CertificateController};
 use crate::controllers::leader::Candidate;
 use crate::controllers::registry_ca::RegistryCaController;
-use crate::controllers::{ControlError, Health, NAMESPACE};
+use crate::controllers::{Health, NAMESPACE};
 use crate::kube_client;
 use crate::server::metrics_endpoint;
 
@@ -32,6 +32,7 @@ pub struct Settings {
 
 /// Keeps a cluster in order until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
+    tracing::info!(version = super::version(), "starting");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(control(settings));
     runtime.shutdown_background();
@@ -56,46 +57,36 @@ async fn control(settings: Settings) -> anyhow::Result<()> {
     let identity = identity();
     let candidate =
         Candidate::new(client.clone(), NAMESPACE, LEASE, identity.clone(), health.clone());
-    let mut signals = StopSignals::listen()?;
+    let mut stop = StopSignals::listen()?;
     let result = tokio::select! {
-        () = signals.received() => Ok(()),
-        error = tasks.ended() => return Err(error),
-        reason = lead(client, certificates, &candidate, &identity, &health) => Err(reason),
+        () = stop.received() => Ok(()),
+        error = tasks.ended() => Err(error),
+        error = lead(client, certificates, &candidate, &identity, &health) => Err(error),
     };
     health.metrics.leading.set(0);
-    match result {
-        Ok(()) => {
-            tracing::info!("stopping");
-            candidate.release().await.context("giving back the Lease")
-        }
-        Err(Ended::Failed(error)) => bail!("{error}"),
-        Err(Ended::LeaseLost) => bail!("the Lease was lost: another one may be active"),
-    }
+    result?;
+    tracing::info!("stopping");
+    candidate.release().await.context("giving back the Lease")
 }
 
-/// Why an active process is active no more.
-enum Ended {
-    Failed(ControlError),
-    LeaseLost,
-}
-
-/// Waits for the Lease, and keeps everything in order while it is held.
+/// Waits for the Lease, and keeps everything in order while it is held. What it returns is why it
+/// could not.
 async fn lead(
     client: Client,
     certificates: certificates::Settings,
     candidate: &Candidate,
     identity: &str,
     health: &Health,
-) -> Ended {
+) -> anyhow::Error {
     candidate.acquire().await;
     tracing::info!(identity, "active");
     health.metrics.leading.set(1);
     let registry_cas = RegistryCaController::new(client.clone(), identity, health.clone());
     let certificates = CertificateController::new(client, certificates, identity, health.clone());
     tokio::select! {
-        error = certificates.run() => Ended::Failed(error),
-        error = registry_cas.run() => Ended::Failed(error),
-        () = candidate.keep() => Ended::LeaseLost,
+        error = certificates.run() => error.into(),
+        error = registry_cas.run() => error.into(),
+        () = candidate.keep() => anyhow!("the Lease was lost: another one may be active"),
     }
 }
 

@@ -7,7 +7,6 @@ use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;
 
 use crate::app::certs::{self, Place};
-use crate::app::print_line;
 use crate::pki::{KeyAlgorithm, Policy};
 
 #[derive(Debug, ClapArgs)]
@@ -88,12 +87,11 @@ fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
-    let print = &print_line;
     match &args.command {
-        Command::Show(place) => certs::show(&place.place(), now, print),
-        Command::Check(place) => certs::check(&place.place(), now, print),
+        Command::Show(place) => certs::show(&place.place(), now),
+        Command::Check(place) => certs::check(&place.place(), now),
         Command::Rotate { place, ca, certificates } => {
-            certs::rotate(&place.place(), *ca, &certificates.policy(), now, print)
+            certs::rotate(&place.place(), *ca, &certificates.policy(), now)
         }
     }
 }
