@@ -152,6 +152,16 @@ pub fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> 
     Ok(())
 }
 
+/// Says in the log what was done.
+pub fn log_step(step: &Step) {
+    match step {
+        Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
+        Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
+        Step::Pointers => tracing::info!("wrote the pointer configs"),
+        Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
+    }
+}
+
 fn see(place: &Place) -> anyhow::Result<Seen> {
     match place {
         Place::Folder(folder) => see_folder(folder),

@@ -32,7 +32,6 @@ pub struct Settings {
 
 /// Keeps a cluster in order until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
-    tracing::info!(version = super::version(), "starting");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(control(settings));
     runtime.shutdown_background();
