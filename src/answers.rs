@@ -308,3 +308,6 @@ impl Pool {
         Ok(Arc::new(Answer { length: body.len().into(), body, etag, requests }))
     }
 }
+
+#[cfg(test)]
+mod tests;

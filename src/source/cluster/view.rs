@@ -263,3 +263,6 @@ impl Objects {
         self.by_name.insert(item.name, Entry { json, object, problem });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! What holds of answers when inputs change.
+
+use super::*;
+use crate::inputs::{Layering, Shared};
+use serde_json::{Value, json};
+
+/// A config that is valid and says `marker`.
+fn good(marker: &str) -> Value {
+    let unit = json!({"name": format!("{marker}.service"), "enabled": true});
+    json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}})
+}
+
+/// One that no Ignition takes.
+fn bad() -> Value {
+    json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [{"path": "a"}]}})
+}
+
+/// A pool `worker` that names a configuration, and that with the Ignition config given.
+fn inputs(mode: Mode, configuration: &str, ignition: &Value) -> Inputs {
+    let pool = json!({
+        "metadata": {"name": "worker"},
+        "status": {"configuration": {"name": configuration}},
+    });
+    let config = json!({"metadata": {"name": "rendered"}, "spec": {"config": ignition}});
+    let config = Arc::new(serde_json::from_value(config).unwrap());
+    Inputs {
+        mode,
+        pools: [("worker".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()))].into(),
+        machine_configs: [("rendered".to_owned(), config)].into(),
+        layering: Layering::default(),
+        shared: Arc::new(Shared::default()),
+        problems: Vec::new(),
+    }
+}
+
+fn publish(answers: &Answers, inputs: &Inputs) -> bool {
+    let is_changed = answers.publish(inputs, SystemTime::UNIX_EPOCH);
+    answers.check();
+    is_changed
+}
+
+/// Which marker the pool's machines get, or why they get nothing.
+async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
+    let answer = answers.answer(pool, SpecVersion::V3_4).await?;
+    let config: Value = serde_json::from_slice(&answer.body).unwrap();
+    let unit = config["systemd"]["units"][0]["name"].as_str().unwrap();
+    Ok(unit.trim_end_matches(".service").to_owned())
+}
+
+#[tokio::test]
+async fn nothing_is_answered_before_anything_was_read() {
+    let answers = Answers::new(Arc::default());
+    assert_eq!(marker(&answers, "worker").await, Err(Refusal::NotRead));
+    assert_eq!(answers.unready(), ["the inputs have not been read yet"]);
+}
+
+#[tokio::test]
+async fn a_change_is_served_or_leaves_the_last_good_answer() {
+    let manifests = |name, ignition: &Value| inputs(Mode::Manifests, name, ignition);
+    let one = || Ok("one".to_owned());
+    for (after, served, unready) in [
+        (manifests("rendered", &good("two")), Ok("two".to_owned()), None),
+        (manifests("rendered", &bad()), one(), Some("storage.files[0].path")),
+        (manifests("gone", &good("two")), one(), Some("machine config gone is not there")),
+        // The pool itself says that it has nothing.
+        (
+            manifests("", &good("two")),
+            Err(Refusal::Unselected(Unselected::NoConfiguration)),
+            Some("the pool has no rendered config yet"),
+        ),
+        (
+            Inputs { pools: [].into(), ..manifests("rendered", &good("two")) },
+            Err(Refusal::Unselected(Unselected::UnknownPool)),
+            Some("there are no pools"),
+        ),
+    ] {
+        let answers = Answers::new(Arc::default());
+        publish(&answers, &manifests("rendered", &good("one")));
+        assert_eq!(marker(&answers, "worker").await, one());
+        assert!(answers.unready().is_empty());
+        assert!(publish(&answers, &after), "{served:?}");
+        assert_eq!(marker(&answers, "worker").await, served);
+        let told = answers.unready();
+        match unready {
+            None => assert!(told.is_empty(), "{told:?}"),
+            Some(reason) => assert!(told.len() == 1 && told[0].contains(reason), "{told:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
+    let answers = Answers::new(Arc::default());
+    publish(&answers, &inputs(Mode::Manifests, "rendered", &bad()));
+    let refused = marker(&answers, "worker").await;
+    assert_eq!(refused, Err(Refusal::Unrenderable(SpecVersion::V3_4)));
+    let unknown = Err(Refusal::Unselected(Unselected::UnknownPool));
+    assert_eq!(marker(&answers, "other").await, unknown);
+
+    let bootstrap = inputs(Mode::Bootstrap, "rendered", &good("one"));
+    publish(&answers, &bootstrap);
+    let waits = Err(Refusal::Unselected(Unselected::NotInBootstrap));
+    assert_eq!(marker(&answers, "infra").await, waits);
+    assert_eq!(marker(&answers, "master").await, unknown, "it may come");
+}
+
+#[tokio::test]
+async fn the_same_inputs_are_no_change_and_the_same_bytes() {
+    let answers = Answers::new(Arc::default());
+    let inputs = inputs(Mode::Manifests, "rendered", &good("one"));
+    assert!(publish(&answers, &inputs));
+    let before = answers.answer("worker", SpecVersion::V3_4).await.unwrap();
+    assert!(!publish(&answers, &inputs));
+    let after = answers.answer("worker", SpecVersion::V3_4).await.unwrap();
+    assert!(Arc::ptr_eq(&before, &after));
+}

@@ -1,0 +1,173 @@
+//! What holds of the view when reports come in.
+
+use super::*;
+use serde_json::value::to_raw_value;
+use serde_json::{Value, json};
+
+fn item(object: &Value) -> Item {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    Item {
+        name: text("/metadata/name").to_owned(),
+        version: text("/metadata/resourceVersion").to_owned(),
+        json: to_raw_value(object).ok(),
+    }
+}
+
+fn pool(name: &str, configuration: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "status": {"configuration": {"name": configuration}},
+    })
+}
+
+fn config(name: &str, version: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "resourceVersion": version},
+        "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+    })
+}
+
+fn list(view: &mut ClusterView, kind: Kind, objects: &[Value]) {
+    view.apply(kind, Change::ListBegins);
+    for object in objects {
+        view.apply(kind, Change::Listed(item(object)));
+    }
+    view.apply(kind, Change::ListEnds);
+}
+
+/// A view in which everything was read, with one pool `worker` at config `one`.
+fn read() -> ClusterView {
+    let mut view = ClusterView::default();
+    for kind in Kind::ALL {
+        let pools = [pool("worker", "one")];
+        let objects = if kind == Kind::MachineConfigPool { &pools[..] } else { &[] };
+        list(&mut view, kind, objects);
+    }
+    fetch(&mut view, "one", Some(&config("one", "1")));
+    view
+}
+
+/// What is fetched for a pool comes in.
+fn fetch(view: &mut ClusterView, name: &str, object: Option<&Value>) {
+    assert!(view.configs.take_needed().contains(&name.to_owned()), "{name} is not needed");
+    view.configs.fetched(name, object.map(item));
+}
+
+/// Each pool, with the config that its machines get if that is there.
+fn served(view: &mut ClusterView) -> Vec<(String, Option<String>)> {
+    let inputs = view.inputs(None).unwrap();
+    let served = inputs.pools.values().map(|pool| {
+        let configuration = served_configuration(Mode::Cluster, pool);
+        let config = inputs.machine_configs.get(configuration);
+        (pool.name().to_owned(), config.map(|config| config.name().to_owned()))
+    });
+    served.collect()
+}
+
+fn worker(config: &str) -> Vec<(String, Option<String>)> {
+    vec![("worker".to_owned(), Some(config.to_owned()))]
+}
+
+#[test]
+fn there_are_no_inputs_before_every_kind_and_every_config_was_read() {
+    for missing in Kind::ALL {
+        let mut view = ClusterView::default();
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != missing) {
+            list(&mut view, kind, &[]);
+        }
+        assert_eq!(view.missing(), [missing.name()]);
+        assert!(view.inputs(None).is_none(), "{missing:?}");
+        if missing.may_be_absent() {
+            view.absent(missing);
+            assert!(view.inputs(None).is_some(), "{missing:?}");
+        }
+    }
+    let mut view = ClusterView::default();
+    for kind in Kind::ALL {
+        let pools = [pool("worker", "one")];
+        let objects = if kind == Kind::MachineConfigPool { &pools[..] } else { &[] };
+        list(&mut view, kind, objects);
+    }
+    assert_eq!(view.missing(), ["contents of machineconfigs"]);
+    assert!(view.inputs(None).is_none());
+    // That there is none of this name is an answer, too.
+    fetch(&mut view, "one", None);
+    assert_eq!(served(&mut view), [("worker".to_owned(), None)]);
+}
+
+#[test]
+fn a_pool_stays_as_it_was_until_its_new_config_is_there() {
+    let mut view = read();
+    assert_eq!(served(&mut view), worker("one"));
+    let kind = Kind::MachineConfigPool;
+    view.apply(kind, Change::Applied(item(&pool("worker", "two"))));
+    view.apply(kind, Change::Applied(item(&pool("new", "three"))));
+    assert_eq!(served(&mut view), worker("one"), "both are under way");
+    fetch(&mut view, "two", Some(&config("two", "2")));
+    assert_eq!(served(&mut view), worker("two"));
+    view.apply(kind, Change::Deleted("worker".to_owned()));
+    assert_eq!(served(&mut view), []);
+}
+
+#[test]
+fn what_does_not_decode_leaves_the_last_good_one_and_is_named() {
+    let bad = json!({"metadata": {"name": "worker"}, "status": {"configuration": "one"}});
+    let mut view = read();
+    view.apply(Kind::MachineConfigPool, Change::Applied(item(&bad)));
+    assert_eq!(served(&mut view), worker("one"));
+    let problems = view.inputs(None).unwrap().problems;
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].place, "MachineConfigPool worker");
+    assert!(!problems[0].is_partial);
+    view.apply(Kind::MachineConfigPool, Change::Applied(item(&pool("worker", "one"))));
+    assert!(view.inputs(None).unwrap().problems.is_empty());
+}
+
+#[test]
+fn what_a_list_does_not_hold_is_gone_but_for_the_registries_authorities() {
+    let ca = include_str!("../../../../certs/registry-main.crt");
+    let map = json!({
+        "metadata": {"name": "merged-trusted-image-registry-ca", "namespace": "ns"},
+        "data": {"registry.example.com": ca},
+    });
+    let controller_config = json!({"metadata": {"name": "machine-config-controller"}});
+    let service = json!({
+        "metadata": {"name": "registry", "namespace": "openshift-image-registry"},
+        "spec": {"ports": [{"port": 5000}]},
+    });
+    for (kind, object, stays) in [
+        (Kind::RegistryCas, map, true),
+        (Kind::ControllerConfig, controller_config, false),
+        (Kind::Service, service, false),
+    ] {
+        let mut view = read();
+        list(&mut view, kind, &[object]);
+        let is_there = |view: &mut ClusterView| {
+            let Inputs { shared, layering, .. } = view.inputs(None).unwrap();
+            match kind {
+                Kind::RegistryCas => !shared.registry_cas.is_empty(),
+                Kind::ControllerConfig => shared.controller_config.is_some(),
+                _ => !layering.registry_hosts.is_empty(),
+            }
+        };
+        assert!(is_there(&mut view), "{kind:?}");
+        list(&mut view, kind, &[]);
+        assert_eq!(is_there(&mut view), stays, "{kind:?}");
+        assert_eq!(view.inputs(None).unwrap().problems.len(), usize::from(stays), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_was_kept_is_what_is_served_after_a_restart() {
+    let mut view = read();
+    let before = served(&mut view);
+    let mut restarted = ClusterView::default();
+    restarted.restore(view.snapshot());
+    assert!(restarted.missing().is_empty());
+    assert_eq!(served(&mut restarted), before);
+    // What has changed meanwhile is found out by the first lists.
+    list(&mut restarted, Kind::MachineConfigPool, &[pool("worker", "two")]);
+    assert_eq!(served(&mut restarted), before);
+    fetch(&mut restarted, "two", Some(&config("two", "2")));
+    assert_eq!(served(&mut restarted), worker("two"));
+}
