@@ -10,7 +10,7 @@ use std::io::Read as _;
 use serde_json::{Map, Value, json};
 
 use crate::ignition::{authority_source, data_url};
-use crate::pki::{Certificate, Host, Pointer, PointerState};
+use crate::pki::{Certificate, Holder, Host, Pointer, PointerState};
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
 const MAX_PEM: u64 = 1 << 20;
@@ -139,13 +139,25 @@ pub fn fetches(user_data: &[u8], url: &str) -> bool {
 #[must_use]
 pub fn hosts(user_data: &[u8]) -> Vec<Host> {
     let Some(config) = ignition_config(user_data) else { return Vec::new() };
-    sources(&config)
-        .filter_map(|source| {
-            let url: http::Uri = source.parse().ok()?;
-            url.path().starts_with("/config/").then_some(())?;
-            url.host()?.parse().ok()
-        })
-        .collect()
+    config_urls(&config).filter_map(|url| url.host()?.parse().ok()).collect()
+}
+
+/// The pointer config `name` as somebody who may be locked out. `None` if no certificate matters to
+/// it: it fetches nothing over TLS, or names no authorities that are understood.
+#[must_use]
+pub fn holder(name: &str, user_data: &[u8]) -> Option<Holder> {
+    let config = ignition_config(user_data)?;
+    let urls = config_urls(&config).filter(|url| url.scheme() == Some(&http::uri::Scheme::HTTPS));
+    let hosts: Vec<Host> = urls.filter_map(|url| url.host()?.parse().ok()).collect();
+    let trusted = authorities(user_data);
+    let matters = !hosts.is_empty() && !trusted.is_empty();
+    matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
+}
+
+/// The configs that a config fetches from a machine config server.
+fn config_urls(config: &Value) -> impl Iterator<Item = http::Uri> {
+    let urls = sources(config).filter_map(|source| source.parse::<http::Uri>().ok());
+    urls.filter(|url| url.path().starts_with("/config/"))
 }
 
 /// Where a config fetches others from.
@@ -349,5 +361,26 @@ mod tests {
         let hosts: Vec<_> =
             hosts(config.to_string().as_bytes()).iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["api-int.example.com", "[2001:db8::1]", "192.0.2.1"]);
+    }
+
+    #[test]
+    fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
+        let ca = authority(0);
+        let with = |source: &str, authorities: &[Value]| {
+            let mut config = config("3.1.0", authorities);
+            config["ignition"]["config"]["merge"][0]["source"] = source.into();
+            holder("worker.ign", config.to_string().as_bytes())
+        };
+        let https = "https://api-int.example.com:22623/config/worker";
+        let found = with(https, &[plain(&[&ca])]).unwrap();
+        assert_eq!(found.name, "worker.ign");
+        assert_eq!(found.trusted, std::slice::from_ref(&ca));
+        assert_eq!(found.hosts, ["api-int.example.com".parse().unwrap()]);
+
+        assert_eq!(with(https, &[]), None, "it trusts what its system does");
+        let plain_http = "http://api-int.example.com:22624/config/worker";
+        assert_eq!(with(plain_http, &[plain(&[&ca])]), None);
+        assert_eq!(with("https://example.com/other", &[plain(&[&ca])]), None);
+        assert_eq!(holder("worker.ign", b"#cloud-config"), None);
     }
 }

@@ -18,7 +18,8 @@ use crate::controllers::certificates::{AUTHORITY, Observer, ROTATE, SERVING};
 use crate::kube_client;
 use crate::pki::plan::renewal;
 use crate::pki::{
-    Certificate, CertificateState, Host, Policy, RotationPlan, Step, StoredPair, plan,
+    Certificate, CertificateState, Holder, Host, Lockout, Policy, RotationPlan, Step, StoredPair,
+    locked_out, plan,
 };
 use crate::store::state_folder::{Asked, StateFolder};
 use crate::user_data;
@@ -42,6 +43,26 @@ struct Seen {
     place: String,
     observed: CertificateState,
     pointers: Vec<(String, Vec<u8>)>,
+}
+
+impl Seen {
+    /// The pointer configs from which no machine could boot, and the bundle where those who take
+    /// their trust from it could not. Nobody where nothing is served, which is told once for all.
+    fn lockouts(&self, now: OffsetDateTime) -> Vec<Lockout> {
+        let chain = self.observed.chain();
+        if chain.is_empty() {
+            return Vec::new();
+        }
+        let pointers = self.pointers.iter();
+        let mut holders: Vec<_> =
+            pointers.filter_map(|(name, text)| user_data::holder(name, text)).collect();
+        let trusted = self.observed.trusted();
+        if !trusted.is_empty() {
+            let name = format!("{}: the bundle", self.place);
+            holders.push(Holder { name, trusted, hosts: Vec::new() });
+        }
+        locked_out(&chain, &holders, now)
+    }
 }
 
 /// Prints what there is.
@@ -97,26 +118,30 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
 /// Tells until when everything is in order.
 ///
 /// # Errors
-/// What needs to be done, if something does.
+/// What needs to be done, if something does, and who could not boot: one line each.
 pub fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
-    let Seen { place, observed, .. } = see(place)?;
-    let RotationPlan { step, requeue_at } = plan(&observed, &Policy::default(), now);
+    let seen = see(place)?;
+    let RotationPlan { step, requeue_at } = plan(&seen.observed, &Policy::default(), now);
     let attention = match step {
-        None if observed.serving.is_none() => "there is no serving pair".to_owned(),
-        None => {
-            print_line(&format!("in order, until {}", date(requeue_at)?));
-            return Ok(());
-        }
-        Some(Step::Authority(reason)) => format!("the certificate authority: {reason}"),
+        None if seen.observed.serving.is_none() => Some("there is no serving pair".to_owned()),
+        None => None,
+        Some(Step::Authority(reason)) => Some(format!("the certificate authority: {reason}")),
         Some(Step::Bundle(_)) => {
-            "the bundle does not hold the authorities that it should".to_owned()
+            Some("the bundle does not hold the authorities that it should".to_owned())
         }
         Some(Step::Pointers) => {
-            "pointer configs trust other authorities than the bundle".to_owned()
+            Some("pointer configs trust other authorities than the bundle".to_owned())
         }
-        Some(Step::Serving(reason, _)) => format!("the serving pair: {reason}"),
+        Some(Step::Serving(reason, _)) => Some(format!("the serving pair: {reason}")),
     };
-    bail!("{place}: {attention}");
+    let attention = attention.map(|attention| format!("{}: {attention}", seen.place));
+    let lockouts = seen.lockouts(now).into_iter().map(|lockout| lockout.to_string());
+    let lines: Vec<_> = attention.into_iter().chain(lockouts).collect();
+    if lines.is_empty() {
+        print_line(&format!("in order, until {}", date(requeue_at)?));
+        return Ok(());
+    }
+    bail!("{}", lines.join("\n"));
 }
 
 /// Makes a new serving pair, with `ca` a new authority first; in a cluster, asks its controller to.

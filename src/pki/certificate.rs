@@ -8,10 +8,13 @@ use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use time::OffsetDateTime;
+use x509_parser::asn1_rs::Any;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::x509::{X509Name, X509Version};
 
 use super::Host;
+use super::extensions::Extensions;
 
 /// A certificate, with the fields that matter here read out.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,6 +34,15 @@ pub struct Certificate {
     public_key: Vec<u8>,
     /// What the key is, as people call it: `ECDSA P-256`, `RSA 2048`.
     pub key_kind: String,
+    /// The subject's name as it is encoded, by which verifiers find an issuer.
+    pub(super) subject_name: Vec<u8>,
+    /// The issuer's.
+    pub(super) issuer_name: Vec<u8>,
+    /// The public key with its algorithm, as it is encoded.
+    pub(super) key_info: Vec<u8>,
+    /// Older versions have no extensions, so that nothing marks a CA.
+    pub(super) is_version_3: bool,
+    pub(super) extensions: Extensions,
 }
 
 impl std::fmt::Debug for Certificate {
@@ -48,7 +60,7 @@ impl Certificate {
     #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
-        let common_name = |name: &x509_parser::x509::X509Name<'_>| {
+        let common_name = |name: &X509Name<'_>| {
             let name = name.iter_common_name().next().and_then(|name| name.as_str().ok());
             name.unwrap_or_default().to_owned()
         };
@@ -61,6 +73,11 @@ impl Certificate {
             hosts: hosts(&parsed),
             public_key: parsed.public_key().subject_public_key.data.to_vec(),
             key_kind: key_kind(&parsed),
+            subject_name: parsed.subject().as_raw().to_vec(),
+            issuer_name: parsed.issuer().as_raw().to_vec(),
+            key_info: parsed.public_key().raw.to_vec(),
+            is_version_3: parsed.version() == X509Version::V3,
+            extensions: Extensions::read(&parsed),
             der: der.to_vec(),
         })
     }
@@ -102,12 +119,72 @@ impl Certificate {
             && own.verify_signature(Some(other.public_key())).is_ok()
     }
 
+    /// Whether the key of `authority` made this certificate's signature, whatever the names are, by
+    /// an algorithm that TLS clients accept: SHA-1 is none of them.
+    #[must_use]
+    pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
+        let Some(signed) = Signed::read(&self.der) else { return false };
+        let Some(key_algorithm) = first_contents(&authority.key_info) else { return false };
+        let algorithms =
+            rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+        algorithms.all.iter().any(|algorithm| {
+            algorithm.public_key_alg_id().as_ref() == key_algorithm
+                && algorithm.signature_alg_id().as_ref() == signed.algorithm
+                && algorithm
+                    .verify_signature(&authority.public_key, signed.message, &signed.signature)
+                    .is_ok()
+        })
+    }
+
+    /// What people call the subject: its common name, or all of its name where it has none.
+    pub(super) fn title(&self) -> String {
+        title(&self.subject_name, &self.common_name)
+    }
+
+    /// What people call the issuer.
+    pub(super) fn issuer_title(&self) -> String {
+        title(&self.issuer_name, &self.issuer)
+    }
+
     /// Whether `key` is this certificate's.
     #[must_use]
     pub fn matches(&self, key: &KeyPair) -> bool {
         use rcgen::PublicKeyData as _;
         key.der_bytes() == self.public_key
     }
+}
+
+/// A certificate's three parts (RFC 5280 section 4.1.1).
+struct Signed<'a> {
+    message: &'a [u8],
+    /// What is in the algorithm's sequence.
+    algorithm: &'a [u8],
+    signature: Vec<u8>,
+}
+
+impl<'a> Signed<'a> {
+    fn read(der: &'a [u8]) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+        let (_, all) = Any::from_der(der).ok()?;
+        let (rest, _) = Any::from_der(all.data).ok()?;
+        let message = &all.data[..all.data.len() - rest.len()];
+        let (_, algorithm) = Any::from_der(rest).ok()?;
+        let signature = parsed.signature_value.data.to_vec();
+        Some(Self { message, algorithm: algorithm.data, signature })
+    }
+}
+
+/// What is in the first sequence of a sequence.
+fn first_contents(der: &[u8]) -> Option<&[u8]> {
+    let (_, all) = Any::from_der(der).ok()?;
+    Some(Any::from_der(all.data).ok()?.1.data)
+}
+
+fn title(name: &[u8], common_name: &str) -> String {
+    if !common_name.is_empty() {
+        return common_name.to_owned();
+    }
+    X509Name::from_der(name).map(|(_, name)| name.to_string()).unwrap_or_default()
 }
 
 /// Reads all private keys of a PEM text, in their order and in any of their forms (PKCS#1, SEC1,

@@ -87,6 +87,13 @@ impl CertificateState {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
     }
 
+    /// All certificates that are served, the leaf first.
+    #[must_use]
+    pub fn chain(&self) -> Vec<Certificate> {
+        let certificates = self.serving.as_ref().map(|pair| &pair.certificates[..]);
+        Certificate::read_all(certificates.unwrap_or_default())
+    }
+
     /// The certificate that is served.
     #[must_use]
     pub fn served(&self) -> Option<Certificate> {

@@ -217,6 +217,50 @@ fn what_is_there_is_shown_and_judged() {
     assert!(!state.join("elsewhere").exists());
 }
 
+#[test]
+fn pointer_configs_that_no_machine_could_boot_from_are_named() {
+    let (folder, state) = made();
+    let pointers = state.join("user-data");
+    let oldest = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
+    let said = || {
+        let output = certs(&state, &["check"]);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+        text(&output.stderr)
+    };
+
+    // One that trusts somebody else's CA alone is left as it is, and was never going to boot.
+    let request =
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+    let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
+    openssl(&[&request[..], &names].concat(), folder.path());
+    let stranger = fs::read(folder.path().join("stranger.pem")).expect("a certificate");
+    let mut config: Value = serde_json::from_str(&oldest).expect("JSON");
+    let source = percent_encoding::percent_encode(&stranger, percent_encoding::NON_ALPHANUMERIC);
+    config["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"] =
+        format!("data:,{source}").into();
+    let foreign = pointers.join("foreign.ign");
+    fs::write(&foreign, config.to_string()).expect("a write");
+    let lines = said();
+    let subject = format!("{} could not boot a machine: \"", foreign.display());
+    assert!(lines.contains(&subject) && lines.contains("among the CAs that it trusts"), "{lines}");
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    fs::remove_file(foreign).expect("the file");
+    must(&certs(&state, &["check"]));
+
+    // Cross-certificates that were lost: the first CA vouches for the new one no more.
+    must(&certs(&state, &["rotate", "--ca"]));
+    fs::write(pointers.join("oldest.ign"), oldest).expect("a write");
+    let lines = said();
+    assert!(!lines.contains("could not boot"), "it is stale, and boots: {lines}");
+    let pair = fs::read_to_string(state.join("tls.key")).expect("the pair");
+    let end = "-----END CERTIFICATE-----\n";
+    let leaf = pair.find(end).expect("a leaf") + end.len();
+    fs::write(state.join("tls.key"), &pair[..leaf]).expect("a write");
+    let lines = said();
+    assert!(lines.contains("oldest.ign could not boot a machine"), "{lines}");
+    assert_eq!(lines.lines().count(), 2, "what is to be done, and who could not boot: {lines}");
+}
+
 fn openssl(arguments: &[&str], folder: &Path) {
     let output = Command::new("openssl").args(arguments).current_dir(folder).output();
     let output = output.expect("openssl");

@@ -10,8 +10,8 @@ use machine_config_server::ignition::{SpecVersion, pointer};
 use machine_config_server::pki::issue::{Signer, issue_authority, issue_serving};
 use machine_config_server::pki::plan::renewal;
 use machine_config_server::pki::{
-    Certificate, CertificateState, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, Reason, Step,
-    StoredPair, Write, next, plan,
+    Certificate, CertificateState, Holder, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, Reason,
+    Step, StoredPair, Write, locked_out, next, plan,
 };
 use machine_config_server::user_data::{self, Assessment};
 use rustls::RootCertStore;
@@ -147,14 +147,9 @@ impl World {
         }
     }
 
-    fn chain(&self) -> Vec<Certificate> {
-        let serving = self.observed.serving.as_ref();
-        serving.map(|pair| Certificate::read_all(&pair.certificates)).unwrap_or_default()
-    }
-
     /// No machine is locked out.
     fn check(&mut self) {
-        let chain = self.chain();
+        let chain = self.observed.chain();
         let now = self.now;
         self.handed.retain(|handed| handed.authorities.iter().any(|a| a.is_valid_at(now)));
         // Before there is anything to serve, or when all was stopped for so long that its time is
@@ -168,16 +163,23 @@ impl World {
             let is_root_only =
                 trusted.iter().all(|authority| Some(*authority) == self.root.as_ref());
             let leaf_is_roots = self.root.as_ref().is_some_and(|root| chain[0].is_issued_by(root));
+            let holder = Holder {
+                name: format!("a pointer config of {}", handed.made),
+                trusted: handed.authorities.clone(),
+                hosts: vec![host()],
+            };
+            let lockouts = locked_out(&chain, &[holder], now);
+            // Another verifier says the same. It takes expired authorities for valid, so it is not
+            // given them, and ways of six authorities at most: the short ways keep it below that.
+            assert_eq!(verifies(&chain, &trusted, now), lockouts.is_empty(), "{lockouts:?}");
             if is_root_only && !leaf_is_roots {
                 // Its key was never kept, and the serving pair has reached its own end.
                 continue;
             }
             assert!(
-                verifies(&chain, &trusted, now),
-                "at {now}, {} writes in: a pointer config of {} that trusts {trusted:?} is locked \
-                 out by {chain:?}",
+                lockouts.is_empty(),
+                "at {now}, {} writes in: {lockouts:?} by {chain:?}",
                 self.crash_points,
-                handed.made,
             );
         }
         // The bundle holds the authority that signed what is served, and the serving pair does not
@@ -218,7 +220,7 @@ impl World {
         for pointer in &self.pointers {
             assert_eq!(user_data::assess(pointer, &bundle, &self.known()), Assessment::Current);
         }
-        let chain = self.chain();
+        let chain = self.observed.chain();
         assert!(chain[0].is_valid_at(self.now));
         let cross_signed = self.root.as_ref().is_none_or(|root| !chain[0].is_issued_by(root));
         if cross_signed {
@@ -315,7 +317,7 @@ fn renewal_and_expiry_are_kept_to_the_second() {
     let mut world = World::fresh(START);
     world.settle();
     let policy = world.policy;
-    let due = renewal(&world.chain()[0], &policy);
+    let due = renewal(&world.observed.chain()[0], &policy);
     assert!((due - START).whole_days() >= 8 * 365 - 1);
     let reason = |world: &mut World, now: OffsetDateTime| {
         world.observe();
@@ -323,7 +325,7 @@ fn renewal_and_expiry_are_kept_to_the_second() {
     };
     assert_eq!(reason(&mut world, due - Duration::SECOND), None);
     assert_eq!(reason(&mut world, due), Some(Step::Authority(Reason::Renewal)));
-    let end = world.chain()[0].not_after;
+    let end = world.observed.chain()[0].not_after;
     assert_eq!(reason(&mut world, end), Some(Step::Authority(Reason::Renewal)));
     assert_eq!(reason(&mut world, end + Duration::SECOND), Some(Step::Authority(Reason::Expired)));
     assert_eq!(
@@ -401,7 +403,7 @@ fn a_leaf_does_not_outlive_its_authority_and_is_renewed_in_time() {
     world.now = START + 7 * YEAR;
     world.observed.asked.serving = true;
     world.settle();
-    let (leaf, authority) = (world.chain()[0].clone(), world.bundle()[0].clone());
+    let (leaf, authority) = (world.observed.chain()[0].clone(), world.bundle()[0].clone());
     assert_eq!(leaf.not_after, authority.not_after);
     let due = renewal(&leaf, &world.policy);
     assert!(due < leaf.not_after && due > world.now, "{due}");
@@ -412,15 +414,15 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
     let mut world = World::with_root(START);
     let root = world.root.clone().expect("one");
     world.settle();
-    assert!(world.chain()[0].is_issued_by(&root), "the old pair stays");
+    assert!(world.observed.chain()[0].is_issued_by(&root), "the old pair stays");
     assert_eq!(world.bundle().len(), 2, "new machines trust both");
     // Later authorities are cross_signed among each other, and the old pair still stays.
     world.observed.asked.authority = true;
     world.settle();
-    assert!(world.chain()[0].is_issued_by(&root));
-    world.now = renewal(&world.chain()[0], &world.policy);
+    assert!(world.observed.chain()[0].is_issued_by(&root));
+    world.now = renewal(&world.observed.chain()[0], &world.policy);
     world.settle();
-    assert!(!world.chain()[0].is_issued_by(&root), "its time was over");
+    assert!(!world.observed.chain()[0].is_issued_by(&root), "its time was over");
 }
 
 /// Writes PEM files and has OpenSSL verify the chain by one authority.
@@ -459,7 +461,7 @@ fn openssl_follows_two_dozen_rotations_strictly() {
         world.observed.asked.authority = true;
         world.settle();
     }
-    let chain = world.chain();
+    let chain = world.observed.chain();
     assert_eq!(chain.len(), 1 + 24 + 23, "a short way and a link for each older authority");
     for authority in [&first, &world.bundle()[0], &world.bundle()[12]] {
         let verified = openssl_verifies(&chain, authority, world.now);
@@ -477,7 +479,7 @@ fn certificates_are_as_rfc_5280_asks() {
         world.settle();
         let authority = world.observed.authority.as_ref().expect("one");
         let authority = Certificate::read_all(&authority.certificates).remove(0);
-        let chain = world.chain();
+        let chain = world.observed.chain();
         let verified = openssl_verifies(&chain, &authority, START);
         assert!(verified.contains(": OK"), "{name}: {verified}");
         let text = openssl_text(&chain[0]);

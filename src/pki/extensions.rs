@@ -1,0 +1,81 @@
+//! A certificate's extensions, as far as a path through it depends on them (RFC 5280 section 4.2).
+
+use x509_parser::extensions::{BasicConstraints, GeneralName, ParsedExtension};
+use x509_parser::prelude::X509Certificate;
+
+use super::name_constraints::NameConstraints;
+
+/// What a certificate says about its own use.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Extensions {
+    /// Whether it is a CA's, and how many may come between it and a leaf.
+    pub(super) basic_constraints: Option<BasicConstraints>,
+    /// Its key's usage is given, and signing certificates is not in it.
+    pub(super) forbids_signing: bool,
+    /// Its extended key usage is given, and serving TLS is not in it.
+    pub(super) forbids_serving: bool,
+    /// The alternative names, as they are encoded.
+    pub(super) alternative_names: Option<Vec<u8>>,
+    /// The DNS names among them, wildcards too.
+    pub(super) dns_names: Vec<String>,
+    /// What a CA may vouch for.
+    pub(super) name_constraints: Option<NameConstraints>,
+    /// The key's identifier, empty where there is none.
+    pub(super) key_identifier: Vec<u8>,
+    /// The identifier of the issuer's key, empty where there is none.
+    pub(super) issuer_key_identifier: Vec<u8>,
+    /// A critical extension that verifiers do not know, by its object identifier.
+    pub(super) unknown_critical: Option<String>,
+}
+
+impl Extensions {
+    pub(super) fn read(certificate: &X509Certificate<'_>) -> Self {
+        let mut read = Self::default();
+        for extension in certificate.extensions() {
+            let mut is_known = true;
+            match extension.parsed_extension() {
+                ParsedExtension::BasicConstraints(constraints) => {
+                    read.basic_constraints = Some(constraints.clone());
+                }
+                ParsedExtension::KeyUsage(usage) => {
+                    // Go reads one without a single bit as if it was not there.
+                    read.forbids_signing = usage.flags != 0 && !usage.key_cert_sign();
+                }
+                ParsedExtension::ExtendedKeyUsage(usage) => {
+                    read.forbids_serving = !usage.any && !usage.server_auth;
+                }
+                ParsedExtension::SubjectAlternativeName(names) => {
+                    read.alternative_names = Some(extension.value.to_vec());
+                    let names = names.general_names.iter().filter_map(|name| match name {
+                        GeneralName::DNSName(name) => Some((*name).to_owned()),
+                        _ => None,
+                    });
+                    read.dns_names = names.collect();
+                }
+                ParsedExtension::NameConstraints(constraints) => {
+                    let (constraints, all_known) = NameConstraints::read(constraints);
+                    read.name_constraints = Some(constraints);
+                    is_known = all_known;
+                }
+                ParsedExtension::SubjectKeyIdentifier(identifier) => {
+                    read.key_identifier = identifier.0.to_vec();
+                }
+                ParsedExtension::AuthorityKeyIdentifier(identifier) => {
+                    let identifier = identifier.key_identifier.as_ref();
+                    read.issuer_key_identifier =
+                        identifier.map(|identifier| identifier.0.to_vec()).unwrap_or_default();
+                }
+                ParsedExtension::CertificatePolicies(_)
+                | ParsedExtension::PolicyMappings(_)
+                | ParsedExtension::PolicyConstraints(_)
+                | ParsedExtension::InhibitAnyPolicy(_)
+                | ParsedExtension::CRLDistributionPoints(_) => {}
+                _ => is_known = false,
+            }
+            if extension.critical && !is_known {
+                read.unknown_critical.get_or_insert_with(|| extension.oid.to_id_string());
+            }
+        }
+        read
+    }
+}
