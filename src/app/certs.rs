@@ -115,10 +115,10 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells until when everything is in order.
+/// Tells until when everything is in order, or who could not boot, one line each.
 ///
 /// # Errors
-/// What needs to be done, if something does, and who could not boot: one line each.
+/// What needs to be done, if something does, or how many could not boot.
 pub fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     let seen = see(place)?;
     let RotationPlan { step, requeue_at } = plan(&seen.observed, &Policy::default(), now);
@@ -134,14 +134,16 @@ pub fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
         }
         Some(Step::Serving(reason, _)) => Some(format!("the serving pair: {reason}")),
     };
-    let attention = attention.map(|attention| format!("{}: {attention}", seen.place));
-    let lockouts = seen.lockouts(now).into_iter().map(|lockout| lockout.to_string());
-    let lines: Vec<_> = attention.into_iter().chain(lockouts).collect();
-    if lines.is_empty() {
-        print_line(&format!("in order, until {}", date(requeue_at)?));
-        return Ok(());
+    let lockouts = seen.lockouts(now);
+    for lockout in &lockouts {
+        print_line(&lockout.to_string());
     }
-    bail!("{}", lines.join("\n"));
+    match (attention, lockouts.len()) {
+        (Some(attention), _) => bail!("{}: {attention}", seen.place),
+        (None, 0) => print_line(&format!("in order, until {}", date(requeue_at)?)),
+        (None, many) => bail!("{}: locked out: {many}", seen.place),
+    }
+    Ok(())
 }
 
 /// Makes a new serving pair, with `ca` a new authority first; in a cluster, asks its controller to.

@@ -225,7 +225,7 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let said = || {
         let output = certs(&state, &["check"]);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-        text(&output.stderr)
+        text(&output.stdout) + &text(&output.stderr)
     };
 
     // One that trusts somebody else's CA alone is left as it is, and was never going to boot.
@@ -243,7 +243,8 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let lines = said();
     let subject = format!("{} could not boot a machine: \"", foreign.display());
     assert!(lines.contains(&subject) && lines.contains("among the CAs that it trusts"), "{lines}");
-    assert_eq!(lines.lines().count(), 1, "{lines}");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.ends_with(": locked out: 1\n"), "{lines}");
     fs::remove_file(foreign).expect("the file");
     must(&certs(&state, &["check"]));
 
@@ -258,7 +259,7 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     fs::write(state.join("tls.key"), &pair[..leaf]).expect("a write");
     let lines = said();
     assert!(lines.contains("oldest.ign could not boot a machine"), "{lines}");
-    assert_eq!(lines.lines().count(), 2, "what is to be done, and who could not boot: {lines}");
+    assert_eq!(lines.lines().count(), 2, "who could not boot, and what is to be done: {lines}");
 }
 
 fn openssl(arguments: &[&str], folder: &Path) {
