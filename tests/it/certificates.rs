@@ -13,6 +13,7 @@ use crate::support::contract::config;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
+use crate::support::openssl::{openssl, sign_serving};
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
@@ -232,7 +233,7 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     let request =
         ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
     let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
-    openssl(&[&request[..], &names].concat(), folder.path());
+    openssl(folder.path(), &[&request[..], &names].concat());
     let stranger = fs::read(folder.path().join("stranger.pem")).expect("a certificate");
     let mut config: Value = serde_json::from_str(&oldest).expect("JSON");
     let source = percent_encoding::percent_encode(&stranger, percent_encoding::NON_ALPHANUMERIC);
@@ -262,12 +263,6 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     assert_eq!(lines.lines().count(), 2, "who could not boot, and what is to be done: {lines}");
 }
 
-fn openssl(arguments: &[&str], folder: &Path) {
-    let output = Command::new("openssl").args(arguments).current_dir(folder).output();
-    let output = output.expect("openssl");
-    assert!(output.status.success(), "openssl {arguments:?}: {}", text(&output.stderr));
-}
-
 #[test]
 fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
     for (form, key) in [
@@ -278,50 +273,12 @@ fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let state = folder.path().join("state");
         fs::create_dir(&state).expect("a new folder");
-        openssl(&[&key[..], &["ca.key"]].concat(), &state);
-        openssl(&[&key[..], &["tls.key"]].concat(), &state);
-        openssl(
-            &[
-                "req",
-                "-x509",
-                "-new",
-                "-key",
-                "ca.key",
-                "-subj",
-                "/CN=own CA",
-                "-days",
-                "3650",
-                "-out",
-                "ca.crt",
-            ],
-            &state,
-        );
+        openssl(&state, &[&key[..], &["ca.key"]].concat());
+        openssl(&state, &[&key[..], &["tls.key"]].concat());
+        let request = ["req", "-x509", "-new", "-key", "ca.key", "-subj", "/CN=own CA"];
+        openssl(&state, &[&request[..], &["-days", "3650", "-out", "ca.crt"]].concat());
         let names = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1";
-        openssl(
-            &["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "csr"],
-            &state,
-        );
-        fs::write(state.join("names"), own_names(names)).expect("a writable folder");
-        openssl(
-            &[
-                "x509",
-                "-req",
-                "-in",
-                "csr",
-                "-CA",
-                "ca.crt",
-                "-CAkey",
-                "ca.key",
-                "-days",
-                "3650",
-                "-CAcreateserial",
-                "-extfile",
-                "names",
-                "-out",
-                "tls.crt",
-            ],
-            &state,
-        );
+        sign_serving(&state, &own_names(names));
         let identity = |name: &str| fs::metadata(state.join(name)).expect("a file").ino();
         let before = ["ca.key", "ca.crt", "tls.crt"].map(identity);
         let chain = fs::read(state.join("tls.crt")).expect("a file");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::support::contract::config;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
+use crate::support::openssl::{openssl, sign_serving};
 use crate::support::pair::Pair;
 use crate::support::rest::comes_to_rest;
 use crate::support::server::{Server, binary, free_ports};
@@ -510,14 +511,6 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
     assert_eq!(value(&secret, "other"), b"stays");
 }
 
-/// Runs openssl in a folder.
-fn openssl(folder: &Path, arguments: &[&str]) {
-    let output = Command::new("openssl").args(arguments).current_dir(folder).output();
-    let output = output.expect("openssl");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "openssl {arguments:?}: {errors}");
-}
-
 /// An RSA authority and a pair that it signed, as OpenShift's installer and controller make them.
 fn rsa_pair(folder: &Path, authority: &str) {
     openssl(folder, &["genrsa", "-traditional", "-out", "ca.key", "2048"]);
@@ -533,28 +526,7 @@ fn rsa_pair(folder: &Path, authority: &str) {
     let certificate = params.self_signed(&key).expect("a certificate");
     fs::write(folder.join("ca.crt"), certificate.pem()).expect("a write");
     openssl(folder, &["genrsa", "-traditional", "-out", "tls.key", "2048"]);
-    openssl(folder, &["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "csr"]);
-    fs::write(folder.join("names"), "subjectAltName=DNS:localhost").expect("a write");
-    openssl(
-        folder,
-        &[
-            "x509",
-            "-req",
-            "-in",
-            "csr",
-            "-CA",
-            "ca.crt",
-            "-CAkey",
-            "ca.key",
-            "-days",
-            "3650",
-            "-CAcreateserial",
-            "-extfile",
-            "names",
-            "-out",
-            "tls.crt",
-        ],
-    );
+    sign_serving(folder, "subjectAltName=DNS:localhost");
 }
 
 fn read(path: &Path) -> String {

@@ -9,6 +9,7 @@ pub(crate) mod http;
 pub(crate) mod ignition_equal;
 pub(crate) mod machine;
 pub(crate) mod manifests;
+pub(crate) mod openssl;
 pub(crate) mod pair;
 pub(crate) mod proxy;
 pub(crate) mod resource;
