@@ -12,10 +12,11 @@
 //! - **What the field knows**, pure: [`ignition`] parses, validates, edits and converts configs,
 //!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
 //!   that others share: [`conditions`], [`kube_client`], `backoff`, `folder_watch`, `parallel`.
-//! - **What is decided**, pure: [`pki`] when certificates are made anew and how they are issued (its
-//!   keys, the one random thing, are made in [`pki::keys`]), [`registry_ca`] which authorities of
-//!   image registries a machine trusts, [`user_data`] how pointer configs come to trust others. One
-//!   executor turns a rotation's steps into writes for whoever stores them.
+//! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
+//!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
+//!   [`registry_ca`] which authorities of image registries a machine trusts, [`user_data`] how
+//!   pointer configs come to trust others. One executor turns a rotation's steps into writes for
+//!   whoever stores them.
 //! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
 //!   **[`render`]**, a pure function from it, a pool and an Ignition spec version to JSON.
 //! - **Where it comes from and goes to**, I/O: [`source`] reads files or follows a cluster, and
