@@ -273,3 +273,35 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conditions::Status;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
+        // Nothing is asked of it.
+        let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:9"));
+        let client = Client::try_from(config).unwrap();
+        let (sender, _reports) = mpsc::channel(1);
+        let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+        let mut published = 0;
+        let mut session =
+            Session::new(client, String::new(), sender, reporting, |_: &Inputs| published += 1);
+        session.publish();
+        for kind in Kind::ALL {
+            session.take(Report::Change(kind, Change::ListBegins));
+            session.take(Report::Change(kind, Change::ListEnds));
+        }
+        session.publish();
+        for _ in 0..3 {
+            session.take(Report::Connectivity(Ok(())));
+            session.publish();
+        }
+        session.take(Report::Change(Kind::Service, Change::Deleted("registry".to_owned())));
+        session.publish();
+        drop(session);
+        assert_eq!(published, 2, "once all was read, and after the change");
+    }
+}
