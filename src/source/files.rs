@@ -356,3 +356,25 @@ fn parse_file(path: &Path, known: Option<u64>) -> Contents {
     };
     Contents::Changed { digest, result }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_whose_modification_time_lies_ahead_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool.json");
+        let pool = r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker"}}"#;
+        std::fs::write(&path, pool).unwrap();
+        let ahead = SystemTime::now() + Duration::from_secs(100 * 24 * 3600);
+        let file = std::fs::File::options().append(true).open(&path).unwrap();
+        file.set_modified(ahead).unwrap();
+        let changed = Stamp::of(&file.metadata().unwrap()).changed_at();
+        let mut files = Files::default();
+        files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
+        files.read_all(std::slice::from_ref(&path), &|_| false);
+        assert!(files.finish() && !files.unsettled());
+        assert_eq!(files.objects(&path).len(), 1);
+    }
+}
