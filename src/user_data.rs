@@ -10,7 +10,7 @@ use std::io::Read as _;
 use serde_json::{Map, Value, json};
 
 use crate::ignition::{authority_source, data_url};
-use crate::pki::{Certificate, Holder, Host, Pointer, PointerState};
+use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
 const MAX_PEM: u64 = 1 << 20;
@@ -114,10 +114,13 @@ pub fn observe(
     known: &[Certificate],
 ) -> Pointer {
     let state = match assess(user_data, bundle, known) {
-        Assessment::Stale(text) => PointerState::Stale(text),
+        Assessment::Stale(text) => {
+            PointerState::Stale(MendedPointer { holder: holder(name, &text), text })
+        }
         Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
     };
-    Pointer { name: name.to_owned(), state, hosts: hosts(user_data) }
+    let holder = holder(name, user_data);
+    Pointer { name: name.to_owned(), state, hosts: hosts(user_data), holder }
 }
 
 /// All authorities that a pointer config trusts, ours or not.

@@ -14,14 +14,14 @@ use time::format_description::well_known::Rfc3339;
 
 use super::print_line;
 use crate::controllers::NAMESPACE;
-use crate::controllers::certificates::{AUTHORITY, Observer, ROTATE, SERVING};
+use crate::controllers::certificates::{AUTHORITY, DISTRUST, FORCE, Observer, ROTATE, SERVING};
 use crate::kube_client;
 use crate::pki::plan::renewal;
 use crate::pki::{
-    Certificate, CertificateState, Holder, Host, Lockout, Policy, RotationPlan, Step, StoredPair,
-    locked_out, plan,
+    self, Asked, Attention, Certificate, CertificateState, Host, Next, Policy, Step, StoredPair,
+    next, told_lockouts,
 };
-use crate::store::state_folder::{Asked, StateFolder};
+use crate::store::state_folder::StateFolder;
 use crate::user_data;
 
 /// Where certificates are kept.
@@ -43,26 +43,10 @@ struct Seen {
     place: String,
     observed: CertificateState,
     pointers: Vec<(String, Vec<u8>)>,
-}
-
-impl Seen {
-    /// The pointer configs from which no machine could boot, and the bundle where those who take
-    /// their trust from it could not. Nobody where nothing is served, which is told once for all.
-    fn lockouts(&self, now: OffsetDateTime) -> Vec<Lockout> {
-        let chain = self.observed.chain();
-        if chain.is_empty() {
-            return Vec::new();
-        }
-        let pointers = self.pointers.iter();
-        let mut holders: Vec<_> =
-            pointers.filter_map(|(name, text)| user_data::holder(name, text)).collect();
-        let trusted = self.observed.trusted();
-        if !trusted.is_empty() {
-            let name = format!("{}: the bundle", self.place);
-            holders.push(Holder { name, trusted, hosts: Vec::new() });
-        }
-        locked_out(&chain, &holders, now)
-    }
+    /// Files with keys that others than their owner can read.
+    open_files: Vec<String>,
+    /// The CAs that are asked to be distrusted.
+    distrusted: Vec<String>,
 }
 
 /// Prints what there is.
@@ -115,46 +99,76 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells until when everything is in order, or who could not boot, one line each.
+/// Tells until when everything is in order, or what is not, one line each.
 ///
 /// # Errors
-/// What needs to be done, if something does, or how many could not boot.
-pub fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
+/// What needs to be done, if something does, or how much is out of order.
+pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<()> {
     let seen = see(place)?;
-    let RotationPlan { step, requeue_at } = plan(&seen.observed, &Policy::default(), now);
-    let attention = match step {
-        None if seen.observed.serving.is_none() => Some("there is no serving pair".to_owned()),
-        None => None,
-        Some(Step::Authority(reason)) => Some(format!("the certificate authority: {reason}")),
-        Some(Step::Bundle(_)) => {
-            Some("the bundle does not hold the authorities that it should".to_owned())
+    let next = next(&seen.observed, policy, now, &mut || policy.algorithm.generate())?;
+    let open_files = seen.open_files.into_iter();
+    let mut told: Vec<String> =
+        open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
+    let verdict = match next {
+        Next::Step { step, .. } => {
+            // What is due first is told alone: the rest may come of it.
+            told.extend(told_lockouts(&seen.observed, now).iter().map(ToString::to_string));
+            Some(match step {
+                Step::Authority(reason) | Step::Store(reason) => {
+                    format!("the certificate authority: {reason}")
+                }
+                Step::Bundle(_) => {
+                    "the bundle does not hold the authorities that it should".to_owned()
+                }
+                Step::Pointers => {
+                    "pointer configs trust other authorities than the bundle".to_owned()
+                }
+                Step::Serving(reason, _) => format!("the serving pair: {reason}"),
+            })
         }
-        Some(Step::Pointers) => {
-            Some("pointer configs trust other authorities than the bundle".to_owned())
+        Next::Settled { attention, .. } if !attention.is_empty() => {
+            told.extend(attention.iter().map(ToString::to_string));
+            Some(Attention::verdict(&attention))
         }
-        Some(Step::Serving(reason, _)) => Some(format!("the serving pair: {reason}")),
+        Next::Settled { .. } if seen.observed.serving.is_none() => {
+            Some("there is no serving pair".to_owned())
+        }
+        Next::Settled { .. } if !told.is_empty() => Some("keys can be read by others".to_owned()),
+        Next::Settled { until, .. } => {
+            print_line(&format!("in order, until {}", date(until)?));
+            None
+        }
     };
-    let lockouts = seen.lockouts(now);
-    for lockout in &lockouts {
-        print_line(&lockout.to_string());
+    told.iter().for_each(|line| print_line(line));
+    match verdict {
+        Some(verdict) => bail!("{}: {verdict}", seen.place),
+        None => Ok(()),
     }
-    match (attention, lockouts.len()) {
-        (Some(attention), _) => bail!("{}: {attention}", seen.place),
-        (None, 0) => print_line(&format!("in order, until {}", date(requeue_at)?)),
-        (None, many) => bail!("{}: locked out: {many}", seen.place),
-    }
-    Ok(())
 }
 
 /// Makes a new serving pair, with `ca` a new authority first; in a cluster, asks its controller to.
-pub fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<()> {
+/// With `force` even where machines are locked out.
+///
+/// # Errors
+/// Why it cannot be done, and who would be locked out, if it is for that.
+pub fn rotate(
+    place: &Place,
+    ca: bool,
+    force: bool,
+    policy: &Policy,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
     let folder = match place {
         Place::Folder(folder) => folder,
         Place::Cluster { kubeconfig, .. } => {
             return in_cluster(kubeconfig.as_deref(), async |client| {
                 let names = [ca.then_some(AUTHORITY), Some(SERVING)];
+                let mut value = date(now)?;
+                if force {
+                    value = format!("{value} {FORCE}");
+                }
                 for name in names.into_iter().flatten() {
-                    ask(&client, name, now).await?;
+                    annotate(&client, name, ROTATE, value.clone()).await?;
                     print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{name}"));
                 }
                 Ok(())
@@ -163,26 +177,108 @@ pub fn rotate(place: &Place, ca: bool, policy: &Policy, now: OffsetDateTime) -> 
     };
     let state = open(folder)?;
     let hosts = present_hosts(&state)?;
-    if hosts.is_empty() {
+    if hosts.is_empty() && !force {
         bail!("{}: there is no serving certificate yet: run `serve` first", folder.display());
     }
-    let asked = Asked { authority: ca, serving: true };
+    let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
     let done = state.reconcile(&hosts, asked, policy, now, &mut || policy.algorithm.generate())?;
-    for step in &done.steps {
+    print_steps(&state, &done.steps);
+    refuse(folder, done.attention)
+}
+
+/// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
+/// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes`
+/// it only says who could not boot any more.
+///
+/// # Errors
+/// A name that is nobody's, or why it cannot be done.
+pub fn distrust(
+    place: &Place,
+    named: &[String],
+    yes: bool,
+    policy: &Policy,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    let seen = see(place)?;
+    let known = pki::trusted_by_somebody(&seen.observed, now);
+    let mut cas: Vec<Certificate> = Vec::new();
+    for name in named {
+        let found = match std::fs::read(name) {
+            Ok(text) => {
+                let read = Certificate::read_all(&text);
+                if read.is_empty() {
+                    bail!("{name}: there is no certificate in it");
+                }
+                read
+            }
+            Err(_) => known.iter().filter(|ca| ca.is_called(name)).cloned().collect(),
+        };
+        if found.is_empty() {
+            bail!("{name}: no CA that is known in {} is called so, and no file", seen.place);
+        }
+        cas.extend(found);
+    }
+    let asked =
+        Asked { distrust: cas.iter().map(Certificate::fingerprint).collect(), ..Asked::default() };
+    let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
+    let foreseen = pki::foresee(&state, policy, now, &mut || policy.algorithm.generate())?;
+    for ca in &cas {
+        print_line(&format!("{} ({})", ca.common_name, ca.fingerprint()));
+    }
+    let before = told_lockouts(&seen.observed, now);
+    for lockout in pki::lockouts_of(&foreseen, &seen.observed, now) {
+        if !before.iter().any(|known| known.holder == lockout.holder) {
+            print_line(&lockout.to_string());
+        }
+    }
+    if !yes {
+        bail!("nothing was changed: say --yes to distrust what is named above for ever");
+    }
+    match place {
+        Place::Folder(folder) => {
+            let (state, hosts) = (open(folder)?, present_hosts(&open(folder)?)?);
+            let generate = &mut || policy.algorithm.generate();
+            let done = state.reconcile(&hosts, asked, policy, now, generate)?;
+            print_steps(&state, &done.steps);
+            refuse(folder, done.attention)
+        }
+        Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
+            let mut listed = seen.distrusted;
+            listed.extend(asked.distrust);
+            annotate(&client, AUTHORITY, DISTRUST, listed.join(",")).await?;
+            print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
+            Ok(())
+        }),
+    }
+}
+
+fn print_steps(state: &StateFolder, steps: &[Step]) {
+    for step in steps {
         print_line(&match step {
             Step::Authority(reason) => format!("made a certificate authority: {reason}"),
+            Step::Store(reason) => format!("stored the certificate authorities anew: {reason}"),
             Step::Bundle(_) => format!("wrote {}", state.bundle_path().display()),
             Step::Pointers => "wrote the pointer configs".to_owned(),
             Step::Serving(reason, _) => format!("issued a serving pair: {reason}"),
         });
     }
-    Ok(())
+}
+
+/// What was asked for and is not done is a failure.
+fn refuse(folder: &Path, attention: Vec<Attention>) -> anyhow::Result<()> {
+    let unmet =
+        attention.into_iter().find(|attention| !matches!(attention, Attention::LockedOut(_)));
+    match unmet {
+        Some(attention) => bail!("{}: {attention}", folder.display()),
+        None => Ok(()),
+    }
 }
 
 /// Says in the log what was done.
 pub fn log_step(step: &Step) {
     match step {
         Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
+        Step::Store(reason) => tracing::info!(%reason, "stored the certificate authorities anew"),
         Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
         Step::Pointers => tracing::info!("wrote the pointer configs"),
         Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
@@ -206,7 +302,9 @@ fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
     let pointers = state.pointers()?.into_iter();
     Ok(Seen {
         place: folder.display().to_string(),
-        observed: state.observe(&hosts, Asked::default())?,
+        observed: state.observe(&hosts, &Asked::default())?,
+        open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
+        distrusted: Vec::new(),
         pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
     })
 }
@@ -218,7 +316,13 @@ async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
         let data = secret.data.as_ref()?.get("userData")?;
         Some((format!("Secret {namespace}/{name}"), data.0.clone()))
     });
-    Ok(Seen { place: "the cluster".to_owned(), pointers: pointers.collect(), observed })
+    Ok(Seen {
+        place: "the cluster".to_owned(),
+        pointers: pointers.collect(),
+        open_files: Vec::new(),
+        distrusted: observed.asked.distrust.clone(),
+        observed,
+    })
 }
 
 fn in_cluster<T>(
@@ -242,7 +346,7 @@ fn open(folder: &Path) -> anyhow::Result<StateFolder> {
 
 /// The names of the serving certificate that is there, for one that replaces it.
 fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
-    let leaf = state.observe(&[], Asked::default())?.served();
+    let leaf = state.observe(&[], &Asked::default())?.served();
     let Some(leaf) = leaf else { return Ok(Vec::new()) };
     let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();
     // The main one is the common name.
@@ -250,14 +354,12 @@ fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
     Ok(hosts)
 }
 
-/// Asks the controller for a rotation, by a new value of an annotation.
-async fn ask(client: &Client, name: &str, now: OffsetDateTime) -> anyhow::Result<()> {
+/// Tells the controller something, by the value of an annotation.
+async fn annotate(client: &Client, name: &str, key: &str, value: String) -> anyhow::Result<()> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    let metadata = ObjectMeta {
-        annotations: Some([(ROTATE.to_owned(), date(now)?)].into()),
-        ..ObjectMeta::default()
-    };
-    // Whatever the secret is by now, it is what is to be made anew: it has no precondition.
+    let metadata =
+        ObjectMeta { annotations: Some([(key.to_owned(), value)].into()), ..ObjectMeta::default() };
+    // Whatever the secret is by now, it is what is to be changed: it has no precondition.
     let patch = Patch::Merge(metadata.into_request_partial::<Secret>());
     secrets
         .patch_metadata(name, &PatchParams::default(), &patch)

@@ -48,8 +48,8 @@ async fn control(settings: Settings) -> anyhow::Result<()> {
             .with_context(|| format!("--metrics-address {address}"))?;
         let metrics = Arc::clone(&health.metrics);
         let encode = move || metrics.encode().ok();
-        let conditions = health.conditions.clone();
-        let pages = metrics_endpoint::serve_with_readiness(listener, encode, conditions);
+        let status = health.status.clone();
+        let pages = metrics_endpoint::serve_with_readiness(listener, encode, status);
         tasks.spawn("what gives out metrics", pages);
     }
     let client = kube_client::connect(kubeconfig).await?;

@@ -10,12 +10,12 @@ use super::certs::log_step;
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
 use crate::inputs::Inputs;
-use crate::pki::{Host, Policy};
+use crate::pki::{Asked, Attention, Host, Policy};
 use crate::server::Limits;
 use crate::server::tls_policy::TlsPolicy;
-use crate::source;
 use crate::source::directory::Layout;
-use crate::store::state_folder::{Asked, StateError, StateFolder};
+use crate::source::{self, Reporting};
+use crate::store::state_folder::StateFolder;
 
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
@@ -45,8 +45,15 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
     let state = StateFolder::open(&settings.state)?;
-    let renewal = Renewal { state: state.clone(), hosts, policy: settings.certificates };
-    let requeue_at = renewal.reconcile()?;
+    let mut renewal = Renewal {
+        state: state.clone(),
+        hosts,
+        policy: settings.certificates,
+        attention: Vec::new(),
+        failure: None,
+    };
+    // What cannot be brought in order must not keep machines from what is there.
+    let requeue_at = renewal.reconcile();
 
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
     let mut is_announced = false;
@@ -71,7 +78,7 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
         on_change: Box::new(on_change),
         beside: Some(Beside {
             what: "what renews the certificates",
-            task: Box::pin(renewal.keep(requeue_at)),
+            task: Box::new(move |reporting| Box::pin(renewal.keep(requeue_at, reporting))),
         }),
     })
 }
@@ -82,32 +89,49 @@ struct Renewal {
     state: StateFolder,
     hosts: Vec<Host>,
     policy: Policy,
+    /// What was told to be out of order.
+    attention: Vec<Attention>,
+    /// Why the last try failed.
+    failure: Option<String>,
 }
 
 impl Renewal {
-    /// Does what is due, and tells when something will be due again.
-    fn reconcile(&self) -> Result<OffsetDateTime, StateError> {
+    /// Does what is due, tells what cannot be done, and when something will be due again.
+    fn reconcile(&mut self) -> OffsetDateTime {
         let generate = &mut || self.policy.algorithm.generate();
         let now = OffsetDateTime::now_utc();
-        let done =
-            self.state.reconcile(&self.hosts, Asked::default(), &self.policy, now, generate)?;
-        done.steps.iter().for_each(log_step);
-        Ok(done.requeue_at)
+        let asked = Asked::default();
+        match self.state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
+            Ok(done) => {
+                done.steps.iter().for_each(log_step);
+                let new = done.attention.iter().filter(|it| !self.attention.contains(it));
+                new.for_each(|it| tracing::error!(what = it.label(), "{it}"));
+                self.attention = done.attention;
+                self.failure = None;
+                done.requeue_at
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.failure.as_ref() != Some(&error) {
+                    tracing::error!(error, "the certificates are not in order; trying again");
+                }
+                self.failure = Some(error);
+                now
+            }
+        }
     }
 
-    async fn keep(self, mut requeue_at: OffsetDateTime) {
+    async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
         loop {
+            let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
+            let told = failure.or_else(|| Attention::summary(&self.attention));
+            reporting.status.degraded.set("certificates", told);
+            reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
             // A clock may be set, a file restored: never trust one wait for years.
             let wait = requeue_at - OffsetDateTime::now_utc();
             let wait = wait.clamp(SHORTEST_WAIT, LONGEST_WAIT);
             tokio::time::sleep(wait.unsigned_abs()).await;
-            match tokio::task::block_in_place(|| self.reconcile()) {
-                Ok(time) => requeue_at = time,
-                Err(error) => {
-                    tracing::error!(%error, "the certificates are not in order");
-                    requeue_at = OffsetDateTime::now_utc();
-                }
-            }
+            requeue_at = tokio::task::block_in_place(|| self.reconcile());
         }
     }
 }

@@ -48,8 +48,8 @@ pub struct ServerSettings {
 pub struct Beside {
     /// What it is, as in "… ended unexpectedly".
     pub what: &'static str,
-    /// The task.
-    pub task: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// The task, from where it reports to.
+    pub task: Box<dyn FnOnce(Reporting) -> Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 /// Where to listen; port 0 takes any free one.
@@ -94,10 +94,10 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         publisher.publish(&inputs);
     }
     let publish = move |inputs: &_| publisher.publish(inputs);
-    tasks.spawn("what follows the inputs", source.follow(publish, reporting));
+    tasks.spawn("what follows the inputs", source.follow(publish, reporting.clone()));
     tasks.spawn("what follows the serving pair", pair.follow());
     if let Some(Beside { what, task }) = settings.beside {
-        tasks.spawn(what, task);
+        tasks.spawn(what, task(reporting));
     }
     let routes = Routes { answers, metrics: Arc::clone(&metrics), status };
     let serving = Serving::new(Arc::new(routes), settings.limits);

@@ -29,6 +29,24 @@ enum Command {
         /// Make a new certificate authority too
         #[arg(long)]
         ca: bool,
+        /// Do it even if machines that could boot could not after it
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        certificates: CertificateFlags,
+    },
+    /// Trust CAs never again: whose key has leaked, for one. They leave the bundle, the pointer
+    /// configs, what is served, and their keys are deleted. Says first which machines could not boot
+    /// any more, and does nothing without --yes.
+    Distrust {
+        /// SHA-256 fingerprint or common name of a CA, or a file with its certificate
+        #[arg(required = true, value_name = "CERTIFICATE")]
+        named: Vec<String>,
+        #[command(flatten)]
+        place: PlaceFlags,
+        /// Do it
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         certificates: CertificateFlags,
     },
@@ -89,9 +107,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     match &args.command {
         Command::Show(place) => certs::show(&place.place(), now),
-        Command::Check(place) => certs::check(&place.place(), now),
-        Command::Rotate { place, ca, certificates } => {
-            certs::rotate(&place.place(), *ca, &certificates.policy(), now)
+        Command::Check(place) => certs::check(&place.place(), &Policy::default(), now),
+        Command::Rotate { place, ca, force, certificates } => {
+            certs::rotate(&place.place(), *ca, *force, &certificates.policy(), now)
+        }
+        Command::Distrust { named, place, yes, certificates } => {
+            certs::distrust(&place.place(), named, *yes, &certificates.policy(), now)
         }
     }
 }

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
-use crate::pki::{CertificateState, StoredPair};
+use crate::pki::{Attention, CertificateState, StoredPair};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
@@ -53,6 +53,7 @@ pub struct ControllerMetrics {
     /// Reconciliations and writes that failed.
     pub failures: Counter,
     watch_failures: Family<Kind, Counter>,
+    attention: Family<What, Gauge>,
     refused: Family<Refusal, Gauge>,
 }
 
@@ -111,6 +112,12 @@ impl ControllerMetrics {
             self.watch_failures.clone(),
         );
         registry.register(
+            "certificates_attention",
+            "What is not in order with the certificates and stays as it is: pointer configs that \
+             could not boot a machine, what was refused, what cannot be used",
+            self.attention.clone(),
+        );
+        registry.register(
             "registry_ca_refused",
             "Entries of registry CA config maps that are refused now, by reason",
             self.refused.clone(),
@@ -127,6 +134,13 @@ impl ControllerMetrics {
         self.pointers.clear();
         for authority in newest_trusted {
             self.pointers.get_or_create(&Trust { authority }).inc();
+        }
+    }
+
+    /// Notes what is not in order and stays as it is.
+    pub(super) fn attention(&self, attention: &[Attention]) {
+        for (what, count) in Attention::counts(attention) {
+            self.attention.get_or_create(&What { what }).set(count);
         }
     }
 

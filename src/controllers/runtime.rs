@@ -24,7 +24,7 @@ use super::error::api_reason;
 use super::write::ObjectName;
 use super::{ControlError, ControllerMetrics};
 use crate::backoff::Backoff;
-use crate::conditions::Conditions;
+use crate::conditions::Status;
 use crate::kube_client::reason;
 
 /// Changes come in bursts; what they wake waits for this long.
@@ -219,14 +219,14 @@ pub(super) fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
 #[derive(Debug, Clone, Default)]
 pub struct Health {
     /// What is not in order, one line each.
-    pub conditions: Conditions,
+    pub status: Status,
     /// What is counted.
     pub metrics: Arc<ControllerMetrics>,
 }
 
 impl Health {
     fn in_order(&self, keeps: &'static str) {
-        if self.conditions.set(keeps, None) {
+        if self.status.not_ready.set(keeps, None) {
             tracing::info!("the {keeps} are in order again");
         }
     }
@@ -234,13 +234,13 @@ impl Health {
     fn not_in_order(&self, keeps: &'static str, error: &ControlError) {
         self.metrics.failures.inc();
         let error = error.to_string();
-        if self.conditions.set(keeps, Some(error.clone())) {
+        if self.status.not_ready.set(keeps, Some(error.clone())) {
             tracing::error!(error, "the {keeps} are not in order; trying again");
         }
     }
 
     fn watch_works(&self, object: &ObjectName) {
-        if self.conditions.set(object.to_string(), None) {
+        if self.status.not_ready.set(object.to_string(), None) {
             tracing::info!(%object, "watched again");
         }
     }
@@ -249,14 +249,14 @@ impl Health {
         let status = status(error);
         if status.is_some_and(|status| status.code == 404) {
             // A cluster without the kind has none of its objects.
-            self.conditions.set(object.to_string(), None);
+            self.status.not_ready.set(object.to_string(), None);
             tracing::debug!(%object, "the cluster has no such kind");
             return;
         }
         self.metrics.watch_failed(object.kind);
         let reason = status.map_or_else(|| reason(error), |status| status.message.clone());
         let told = format!("it cannot be watched: {reason}");
-        if self.conditions.set(object.to_string(), Some(told)) {
+        if self.status.not_ready.set(object.to_string(), Some(told)) {
             tracing::error!(%object, kind = object.kind, reason, "it cannot be watched; trying again");
         }
     }
@@ -264,7 +264,7 @@ impl Health {
     /// Notes why the Lease cannot be had, or with `None` that it can.
     pub(super) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
         let reason = error.map(api_reason);
-        if !self.conditions.set(object.to_string(), reason.clone()) {
+        if !self.status.not_ready.set(object.to_string(), reason.clone()) {
             return;
         }
         if let Some(reason) = reason {

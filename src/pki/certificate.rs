@@ -3,18 +3,20 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
+use data_encoding::HEXLOWER;
 use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::KeyPair;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use x509_parser::asn1_rs::Any;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::{X509Name, X509Version};
 
-use super::Host;
 use super::extensions::Extensions;
+use super::{Host, Unusable};
 
 /// A certificate, with the fields that matter here read out.
 #[derive(Clone, PartialEq, Eq)]
@@ -92,7 +94,7 @@ impl Certificate {
     /// The certificate as PEM, with a newline at its end.
     #[must_use]
     pub fn to_pem(&self) -> String {
-        pem("CERTIFICATE", &self.der)
+        pem_text(&Pem::new("CERTIFICATE", self.der.clone()))
     }
 
     /// The certificate as DER.
@@ -107,16 +109,57 @@ impl Certificate {
         self.not_before <= now && now <= self.not_after
     }
 
+    /// When it was made: where its name tells, as OpenShift's CAs and this server's have the second in
+    /// it, by that, because its validity may begin earlier; else when its validity begins.
+    #[must_use]
+    pub fn made_at(&self) -> OffsetDateTime {
+        let told = self.common_name.rsplit_once('@').and_then(|(_, told)| {
+            let digits = told.split('-').next()?;
+            OffsetDateTime::from_unix_timestamp(digits.parse().ok()?).ok()
+        });
+        told.filter(|time| self.is_valid_at(*time)).unwrap_or(self.not_before)
+    }
+
+    /// The SHA-256 digest of its DER, by which it is told from all others.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        HEXLOWER.encode(&Sha256::digest(&self.der))
+    }
+
+    /// Whether an administrator means this certificate by `text`: the SHA-256 digest of its DER, in
+    /// hexadecimal digits with or without colons, or its subject's common name.
+    #[must_use]
+    pub fn is_called(&self, text: &str) -> bool {
+        let digits = text.replace(':', "").to_ascii_lowercase();
+        digits == self.fingerprint() || (!text.is_empty() && text == self.common_name)
+    }
+
+    /// Whether both are for one key.
+    pub(super) fn is_key_of(&self, other: &Self) -> bool {
+        self.key_info == other.key_info
+    }
+
+    /// Whether both are for one CA: its name and its key.
+    pub(super) fn is_same_ca(&self, other: &Self) -> bool {
+        self.subject_name == other.subject_name && self.is_key_of(other)
+    }
+
+    /// Why no certificate can be issued in its name, whatever key is at hand.
+    pub(super) fn signing_fault(&self) -> Option<Unusable> {
+        let extensions = &self.extensions;
+        if !extensions.basic_constraints.as_ref().is_some_and(|found| found.ca) {
+            return Some(Unusable::NoCa);
+        }
+        if extensions.forbids_signing {
+            return Some(Unusable::KeyUsage);
+        }
+        extensions.unknown_critical.clone().map(Unusable::CriticalExtension)
+    }
+
     /// Whether the holder of `authority`'s key signed this certificate, by that name.
     #[must_use]
     pub fn is_issued_by(&self, authority: &Self) -> bool {
-        let (Ok((_, own)), Ok((_, other))) =
-            (X509Certificate::from_der(&self.der), X509Certificate::from_der(&authority.der))
-        else {
-            return false;
-        };
-        own.issuer().as_raw() == other.subject().as_raw()
-            && own.verify_signature(Some(other.public_key())).is_ok()
+        self.issuer_name == authority.subject_name && self.is_signed_by(authority)
     }
 
     /// Whether the key of `authority` made this certificate's signature, whatever the names are, by
@@ -187,23 +230,19 @@ fn title(name: &[u8], common_name: &str) -> String {
     X509Name::from_der(name).map(|(_, name)| name.to_string()).unwrap_or_default()
 }
 
-/// Reads all private keys of a PEM text, in their order and in any of their forms (PKCS#1, SEC1,
-/// PKCS#8), whatever else the text holds. One of a kind that cannot sign here is passed over.
-pub fn read_keys(pem: &[u8]) -> impl Iterator<Item = KeyPair> {
-    let blocks = PrivateKeyDer::pem_slice_iter(pem).filter_map(Result::ok);
-    blocks.filter_map(|der| KeyPair::try_from(&der).ok())
-}
-
-/// Reads the first private key of a PEM text, `None` if there is none that can sign.
+/// Reads the first private key of a PEM text that can sign, in any of its forms (PKCS#1, SEC1,
+/// PKCS#8), whatever else the text holds.
 #[must_use]
-pub fn read_key(pem: &[u8]) -> Option<KeyPair> {
-    read_keys(pem).next()
+pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
+    let blocks = PrivateKeyDer::pem_slice_iter(pem).filter_map(Result::ok);
+    blocks.filter_map(|der| KeyPair::try_from(&der).ok()).next()
 }
 
-fn pem(label: &str, der: &[u8]) -> String {
-    // Lines of 64 characters that end in a line feed: what openssl and Go write (RFC 7468).
+/// A block as text, with lines of 64 characters that end in a line feed: what openssl and Go write
+/// (RFC 7468).
+pub(super) fn pem_text(block: &Pem) -> String {
     let lines = EncodeConfig::new().set_line_wrap(64).set_line_ending(LineEnding::LF);
-    pem::encode_config(&Pem::new(label, der), lines)
+    pem::encode_config(block, lines)
 }
 
 fn hosts(certificate: &X509Certificate<'_>) -> BTreeSet<Host> {
@@ -242,7 +281,7 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::pem;
+    use super::{Pem, pem_text};
 
     /// Files and secrets are compared byte for byte before they are written: another wrapping would
     /// rewrite every cluster's certificates.
@@ -256,7 +295,7 @@ mod tests {
         ];
         for (length, body) in cases {
             assert_eq!(
-                pem("CERTIFICATE", &vec![0; length]),
+                pem_text(&Pem::new("CERTIFICATE", vec![0; length])),
                 format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"),
                 "{length} bytes"
             );

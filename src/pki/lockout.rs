@@ -27,6 +27,7 @@
 
 use core::net::IpAddr;
 use core::ops::ControlFlow;
+use std::collections::HashMap;
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -48,6 +49,18 @@ pub struct Holder {
     pub trusted: Vec<Certificate>,
     /// The hosts that it fetches from, all of them. Without any, only its trust is judged.
     pub hosts: Vec<Host>,
+}
+
+impl Holder {
+    /// A machine that trusts one CA alone.
+    #[must_use]
+    pub fn of_one(ca: &Certificate) -> Self {
+        Self {
+            name: format!("a pointer config that trusts \"{}\" alone", ca.title()),
+            trusted: vec![ca.clone()],
+            hosts: Vec::new(),
+        }
+    }
 }
 
 /// One that could not boot.
@@ -157,15 +170,35 @@ pub enum LockoutReason {
 /// chain's first; the others follow in any order.
 #[must_use]
 pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime) -> Vec<Lockout> {
-    let judge = |holder: &Holder| {
-        let reason = refusal(chain, holder, now)?;
-        Some(Lockout { holder: holder.name.clone(), reason })
-    };
-    holders.iter().filter_map(judge).collect()
+    let reasons = refusals(chain, holders, now).into_iter().zip(holders);
+    reasons
+        .filter_map(|(reason, holder)| {
+            Some(Lockout { holder: holder.name.clone(), reason: reason? })
+        })
+        .collect()
 }
 
+/// For every holder why it refuses the chain, if it does.
+pub(super) fn refusals(
+    chain: &[Certificate],
+    holders: &[Holder],
+    now: OffsetDateTime,
+) -> Vec<Option<LockoutReason>> {
+    let mut signatures = Signatures::default();
+    holders.iter().map(|holder| refusal(chain, holder, now, &mut signatures)).collect()
+}
+
+/// Whose key made whose signature, by the certificate and the key: many holders lead along the same
+/// ways, and looking at signatures is nearly all of the work.
+type Signatures<'a> = HashMap<(&'a [u8], &'a [u8]), bool>;
+
 /// Why this one refuses the chain.
-fn refusal(chain: &[Certificate], holder: &Holder, now: OffsetDateTime) -> Option<LockoutReason> {
+fn refusal<'a>(
+    chain: &'a [Certificate],
+    holder: &'a Holder,
+    now: OffsetDateTime,
+    signatures: &mut Signatures<'a>,
+) -> Option<LockoutReason> {
     let Some((leaf, others)) = chain.split_first() else {
         return Some(LockoutReason::NothingServed);
     };
@@ -185,14 +218,15 @@ fn refusal(chain: &[Certificate], holder: &Holder, now: OffsetDateTime) -> Optio
     if holder.trusted.contains(leaf) {
         return path_fault(&[leaf]);
     }
-    let mut search = Search::new(&holder.trusted, others, now);
+    let mut search = Search::new(&holder.trusted, others, now, signatures);
     match search.extend(&mut vec![leaf], None) {
         ControlFlow::Break(outcome) => return outcome,
         ControlFlow::Continue(()) => {}
     }
     // No way is sound. What is wrong with the first that would be there helps more than where some
     // other one ends.
-    let mut search = Search { passes_faults: true, ..Search::new(&holder.trusted, others, now) };
+    let mut search =
+        Search { passes_faults: true, ..Search::new(&holder.trusted, others, now, signatures) };
     match search.extend(&mut vec![leaf], None) {
         ControlFlow::Break(Some(LockoutReason::TooManyCandidates)) | ControlFlow::Continue(()) => {
             Some(search.dead_end.unwrap_or(LockoutReason::TooManyCandidates))
@@ -203,15 +237,16 @@ fn refusal(chain: &[Certificate], holder: &Holder, now: OffsetDateTime) -> Optio
 
 /// What the certificates come to in a handshake message of TLS 1.3 (RFC 8446 section 4.4.2), which
 /// adds more to each than 1.2 does.
-fn handshake_bytes(chain: &[Certificate]) -> usize {
+pub(super) fn handshake_bytes(chain: &[Certificate]) -> usize {
     4 + chain.iter().map(|certificate| certificate.der().len() + 5).sum::<usize>()
 }
 
 /// A search for a way from the leaf to a trusted CA.
-struct Search<'a> {
+struct Search<'a, 's> {
     trusted: Vec<&'a Certificate>,
     sent: Vec<&'a Certificate>,
     now: OffsetDateTime,
+    signatures: &'s mut Signatures<'a>,
     /// Looks for a way with faults, and what the first is.
     passes_faults: bool,
     candidates: usize,
@@ -219,10 +254,20 @@ struct Search<'a> {
     dead_end: Option<LockoutReason>,
 }
 
-impl<'a> Search<'a> {
-    fn new(trusted: &'a [Certificate], sent: &'a [Certificate], now: OffsetDateTime) -> Self {
+impl<'a, 's> Search<'a, 's> {
+    fn new(
+        trusted: &'a [Certificate],
+        sent: &'a [Certificate],
+        now: OffsetDateTime,
+        signatures: &'s mut Signatures<'a>,
+    ) -> Self {
         let (trusted, sent) = (each_once(trusted), each_once(sent));
-        Self { trusted, sent, now, passes_faults: false, candidates: 0, dead_end: None }
+        Self { trusted, sent, now, signatures, passes_faults: false, candidates: 0, dead_end: None }
+    }
+
+    fn is_signed_by(&mut self, certificate: &'a Certificate, ca: &'a Certificate) -> bool {
+        let key = (certificate.der(), &ca.key_info[..]);
+        *self.signatures.entry(key).or_insert_with(|| certificate.is_signed_by(ca))
     }
 
     /// Tries every way on from `path`, whose first fault is `fault`. Breaks with the outcome: that of
@@ -242,7 +287,7 @@ impl<'a> Search<'a> {
             if self.candidates > MOST_CANDIDATES {
                 return ControlFlow::Break(Some(LockoutReason::TooManyCandidates));
             }
-            if path.iter().any(|other| is_the_same(other, ca)) || !last.is_signed_by(ca) {
+            if path.iter().any(|other| is_the_same(other, ca)) || !self.is_signed_by(last, ca) {
                 continue;
             }
             is_dead_end = false;
@@ -397,7 +442,8 @@ fn names(leaf: &Certificate, host: &Host) -> bool {
     }
 }
 
-fn date(time: OffsetDateTime) -> String {
+/// A date as messages have it.
+pub(super) fn date(time: OffsetDateTime) -> String {
     // A year that RFC 3339 cannot write is still told.
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }

@@ -1,36 +1,47 @@
 //! The machine config server's own certificate authority and serving pair.
 //!
 //! ```text
-//!  CertificateState ─> plan ─> Step ─> writes ─> Write ─> a folder, a cluster, the tests' model
-//!        ^                                                        │
-//!        └────────────────── observed again ──────────────────────┘
+//!  CertificateState ─> view ─> plan ─> Step ─> writes ─> Write ─> a folder, a cluster, the tests' model
+//!        ^                              locked out? ─> refused         │
+//!        └────────────────────── observed again ───────────────────────┘
 //! ```
 //!
-//! [`state`] is what a decision depends on, [`mod@plan`] decides what has to be made anew, and
-//! [`writes`] makes it: the same writes wherever they are applied. [`issue`] issues certificates
-//! and [`certificate`] reads them; [`lockout`] says which machines could not boot with them. Nothing here does I/O; the time is an argument, and so are new
-//! keys, which only [`keys`] makes.
+//! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
+//! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
+//! `kept` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
+//! [`issue`] issues certificates and [`certificate`] reads them. Nothing here does I/O; the time is an
+//! argument, and so are new keys, which only [`keys`] makes.
 
-mod authority;
+pub mod attention;
 pub mod certificate;
+mod chain;
+mod encoding;
 mod extensions;
 pub mod hosts;
 pub mod issue;
+mod kept;
 pub mod keys;
 pub mod lockout;
 mod name_constraints;
 pub mod plan;
 mod policy;
 mod reason;
+mod serving;
 pub mod state;
+mod view;
 pub mod writes;
 
+pub use attention::{Attention, Made, Refusal, Refused};
 pub use certificate::Certificate;
+pub use chain::MOST_BYTES;
 pub use hosts::Host;
+pub use kept::MOST_KEYS;
 pub use keys::KeyAlgorithm;
 pub use lockout::{Holder, Lockout, LockoutReason, locked_out};
-pub use plan::{RotationPlan, Step, plan};
+pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
-pub use reason::{IssueError, Reason};
-pub use state::{Asked, CertificateState, Pointer, PointerState, StoredPair};
-pub use writes::{MOST_STEPS, Next, Write, next};
+pub use reason::{IssueError, Reason, Unusable};
+pub use state::{Asked, CertificateState, MendedPointer, Pointer, PointerState, StoredPair};
+pub use writes::{
+    MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts, trusted_by_somebody,
+};

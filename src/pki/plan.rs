@@ -1,186 +1,334 @@
-//! What has to be done about the certificates, and when to look again: a pure plan.
+//! What is due, in which order, and when to look again: a pure plan.
 //!
-//! The order of the steps is what keeps every machine able to boot. A new authority is made
-//! together with certificates by which those who trust an older one trust it too (cross-signed,
-//! sent after the serving certificate); it goes into the bundle, then into every pointer config,
-//! and only then does it sign the serving certificate. After any step, with whatever process
-//! dies, what is there verifies for every pointer config whose authority has not expired, and the
-//! next plan goes on from there.
+//! The order of the steps is what keeps every machine able to boot. A new authority is made together
+//! with what is needed for those who trust an older one to trust it too; it goes into the bundle,
+//! then into every pointer config, and only then does it sign the serving certificate. After any
+//! step, with whatever process dies, what is there verifies for every pointer config whose authority
+//! has not expired, and the next plan goes on from there.
 //!
 //! ```text
-//!  Authority (new pair, cross-signatures) ─> Bundle ─> Pointers ─> Serving
+//!  Authority ─> Bundle ─> Pointers ─> Serving
 //! ```
-
-use std::collections::BTreeSet;
+//!
+//! A plan only proposes. Each step is made and judged before anything is written, and one that would
+//! lock somebody out gives way to the next ([`next`](super::next())).
 
 use time::{Duration, OffsetDateTime};
 
-use super::authority::Authority;
-use super::certificate::read_key;
-use super::{Certificate, CertificateState, Host, PointerState, Policy, Reason};
+use super::chain::MOST_BYTES;
+use super::lockout::handshake_bytes;
+use super::view::{Serving, View};
+use super::{Attention, Certificate, Host, Made, PointerState, Policy, Reason, Refusal, Refused};
+
+/// A rotation that is asked for within this time of another is the same.
+const ONE_ROTATION: Duration = Duration::hours(1);
+
+/// Names of the certificate before that one that replaces it has beside those that are known to be
+/// used: a pointer config that was handed out long ago may send machines to any of them.
+const MOST_FORMER_HOSTS: usize = 32;
+
+/// PEM of a bundle that a pointer config takes: with it, one stays below the 16 KiB of user data
+/// that clouds accept.
+const MOST_BUNDLE_BYTES: usize = 10 * 1024;
 
 /// What to do next. After it, observe and plan again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Make a new authority.
     Authority(Reason),
+    /// Store what there is of authorities in another way.
+    Store(Reason),
     /// Write this bundle, PEM.
     Bundle(String),
     /// Put the bundle into every pointer config that is stale.
     Pointers,
-    /// Make a new serving pair for these hosts.
+    /// Serve another pair, for these hosts where one is issued.
     Serving(Reason, Vec<Host>),
 }
 
-/// A step, if there is one, and when to look again if nothing else happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RotationPlan {
-    /// What to do now.
-    pub step: Option<Step>,
-    /// When something will be due by itself.
-    pub requeue_at: OffsetDateTime,
+/// What is due.
+#[derive(Debug, Default)]
+pub(super) struct RotationPlan {
+    /// In the order in which they should be tried.
+    pub(super) steps: Vec<Step>,
+    /// What cannot be mended by a step.
+    pub(super) attention: Vec<Attention>,
+    /// When something may be due by itself.
+    pub(super) times: Vec<OffsetDateTime>,
 }
 
-/// Decides what is to be done at `now`.
-#[must_use]
-pub fn plan(state: &CertificateState, policy: &Policy, now: OffsetDateTime) -> RotationPlan {
-    let now_do = |step| RotationPlan { step: Some(step), requeue_at: now };
-    let authority = match Authority::read(state.authority.as_ref()) {
-        Ok(authority) => authority,
-        Err(reason) => return now_do(Step::Authority(reason)),
-    };
-    let due = renewal(&authority.certificate, policy);
-    if !authority.certificate.is_valid_at(now) {
-        return now_do(Step::Authority(Reason::Expired));
+/// Decides what is due.
+pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
+    let mut plan = RotationPlan::default();
+    // Where nobody boots because of its time, the clock may have come back to that of a pair that was
+    // replaced. It comes first, because what trusts it is still in bundle and pointer configs.
+    if view.chain.first().is_some_and(|leaf| !leaf.is_valid_at(view.now)) {
+        plan.steps.push(Step::Serving(Reason::Restored, Vec::new()));
     }
-    if now >= due {
-        return now_do(Step::Authority(Reason::Renewal));
+    plan.authority(view, policy);
+    plan.bundle(view);
+    if view.state.pointers.iter().any(|it| matches!(it.state, PointerState::Stale(_))) {
+        plan.steps.push(Step::Pointers);
     }
-    if state.asked.authority {
-        return now_do(Step::Authority(Reason::Asked));
-    }
-    let mut requeue_at = due;
-    let mut requeue_by = |time: OffsetDateTime| requeue_at = requeue_at.min(time);
-
-    let bundle = wanted_bundle(state, &authority, now);
-    for certificate in &bundle {
-        // Right after its end it has to leave the bundle.
-        requeue_by(certificate.not_after + Duration::SECOND);
-    }
-    let present = state.trusted();
-    let identity = |list: &[Certificate]| -> BTreeSet<Vec<u8>> {
-        list.iter().map(|certificate| certificate.der().to_vec()).collect()
-    };
-    if identity(&present) != identity(&bundle) {
-        return now_do(Step::Bundle(bundle_pem(&bundle)));
-    }
-    if state.pointers.iter().any(|pointer| matches!(pointer.state, PointerState::Stale(_))) {
-        return now_do(Step::Pointers);
-    }
-
-    let hosts = wanted_hosts(state);
-    if let Some(reason) = serving_reason(state, &authority, &bundle, &hosts, policy, now) {
-        return now_do(Step::Serving(reason, hosts));
-    }
-    if let Some(leaf) = state.served() {
-        requeue_by(renewal(&leaf, policy));
-    }
-    RotationPlan { step: None, requeue_at }
+    plan.serving(view, policy);
+    plan
 }
 
-/// When a certificate is due: after the time that the policy gives, or after four fifths of its
-/// validity where that is sooner, as it is for one that was cut short by its issuer's end.
+/// When a certificate is due: two years before it ends, or with a fifth of its validity left where
+/// that is later, as it is for one of less than ten years.
 #[must_use]
 pub fn renewal(certificate: &Certificate, policy: &Policy) -> OffsetDateTime {
     let validity = certificate.not_after - certificate.not_before;
-    (certificate.not_before + policy.renewal).min(certificate.not_before + validity * 4 / 5)
+    let fifth: Duration = validity / 5;
+    certificate.not_after - fifth.min(policy.validity - policy.renewal)
 }
 
-/// Every authority that a machine may need to trust, newest first: clients older than Ignition 2.4
-/// read the first one only.
-fn wanted_bundle(
-    state: &CertificateState,
-    authority: &Authority,
-    now: OffsetDateTime,
-) -> Vec<Certificate> {
-    let mut wanted = vec![authority.certificate.clone()];
-    let mut others = state.trusted();
-    let served = state.served();
-    let roots = Certificate::read_all(state.root_authority.as_deref().unwrap_or_default());
-    // The old installation's authority, as long as it vouches for what is served.
-    others.extend(
-        roots
-            .into_iter()
-            .filter(|root| served.as_ref().is_some_and(|leaf| leaf.is_issued_by(root))),
-    );
-    others.sort_by_key(|certificate| std::cmp::Reverse(certificate.not_before));
-    for other in others {
-        if other.not_after >= now && !wanted.contains(&other) {
-            wanted.push(other);
+/// The CAs that are asked to be distrusted and are not yet.
+pub(super) fn to_distrust(view: &View<'_>) -> Vec<Certificate> {
+    let wanted: Vec<_> = view.state.asked.distrust.iter().map(|text| text.trim()).collect();
+    let is_wanted = |ca: &&Certificate| wanted.iter().any(|text| ca.is_called(text));
+    view.anchors().into_iter().filter(is_wanted).cloned().collect()
+}
+
+impl RotationPlan {
+    fn authority(&mut self, view: &View<'_>, policy: &Policy) {
+        let View { kept, now, .. } = view;
+        let asked = &view.state.asked;
+        if let Some(fault) = &view.fault {
+            self.attention.push(Attention::Authority(fault.clone()));
+            if asked.authority && asked.force {
+                self.steps.push(Step::Authority(Reason::Asked));
+            }
+            return;
+        }
+        let behind = clock_behind(view);
+        if !to_distrust(view).is_empty() && behind.is_none() {
+            self.steps.push(Step::Store(Reason::Distrusted));
+        }
+        let signers = kept.signers();
+        let best = signers.iter().find(|ca| ca.certificate.is_valid_at(*now));
+        let reason = match best {
+            None if view.state.authority.is_none() => Some(Reason::Missing),
+            None => Some(Reason::Expired),
+            Some(best) => {
+                let due = renewal(&best.certificate, policy);
+                self.times.push(due);
+                let is_followed = signers.iter().any(|ca| {
+                    ca.certificate.made_at() > best.certificate.made_at()
+                        && ca.certificate.not_before <= best.certificate.not_after
+                });
+                (due <= *now && !is_followed).then_some(Reason::Renewal)
+            }
+        };
+        // One that will be due before the next is valid is made whatever the clock says.
+        self.steps.extend(
+            reason
+                .filter(|reason| behind.is_none() || *reason == Reason::Renewal)
+                .map(Step::Authority),
+        );
+        if asked.authority && best.is_some() {
+            self.steps.extend(match (&behind, just_rotated(view)) {
+                (_, false) if asked.force => Some(Step::Authority(Reason::Asked)),
+                (Some(_), _) => {
+                    let refusal = Refusal::Clock;
+                    let (what, because) = (Made::Authority, Reason::Asked);
+                    self.attention.push(Refused { what, because, refusal }.into());
+                    None
+                }
+                (None, true) if !asked.force => Some(Step::Store(Reason::Joined)),
+                (None, _) => Some(Step::Authority(Reason::Asked)),
+            });
+        }
+        if let (Some(best), Some(own)) = (best, kept.cas.first())
+            && own.certificate != best.certificate
+        {
+            self.steps.push(Step::Store(Reason::Selected));
+        }
+        self.times.extend(kept.cas.iter().map(|ca| ca.certificate.not_before));
+        self.attention.extend(behind);
+    }
+
+    fn bundle(&mut self, view: &View<'_>) {
+        let wanted = wanted_bundle(view);
+        if wanted.is_empty() {
+            return;
+        }
+        // Right after its end a certificate has to leave.
+        self.times.extend(wanted.iter().map(|it| it.not_after + Duration::SECOND));
+        let present = &view.bundle;
+        let is_same = present.len() == wanted.len() && wanted.iter().all(|it| present.contains(it));
+        let leads = present.first().is_some_and(|first| view.vouches(first));
+        let could_lead = wanted.first().is_some_and(|first| view.vouches(first));
+        if !is_same || (could_lead && !leads) {
+            self.steps.push(Step::Bundle(wanted.iter().map(Certificate::to_pem).collect()));
         }
     }
-    wanted
-}
 
-fn bundle_pem(certificates: &[Certificate]) -> String {
-    certificates.iter().map(Certificate::to_pem).collect()
-}
-
-/// The names given, and every one that a pointer config sends machines to; where there are none,
-/// those that the serving certificate has.
-fn wanted_hosts(state: &CertificateState) -> Vec<Host> {
-    let mut hosts = state.hosts.clone();
-    let used: BTreeSet<_> = state.pointers.iter().flat_map(|p| p.hosts.iter().cloned()).collect();
-    hosts.extend(used.into_iter().filter(|host| !state.hosts.contains(host)));
-    if hosts.is_empty() {
-        let served = state.served();
-        hosts.extend(served.into_iter().flat_map(|leaf| leaf.hosts));
+    fn serving(&mut self, view: &View<'_>, policy: &Policy) {
+        let hosts = wanted_hosts(view);
+        match &view.serving {
+            Serving::Unusable { fault, is_foreign: true } => {
+                self.attention.push(Attention::Serving(fault.clone()));
+            }
+            Serving::Foreign { leaf, is_known: false }
+                if !leaf.is_valid_at(view.now) && !view.state.asked.serving =>
+            {
+                self.attention.push(Attention::ServingExpired);
+            }
+            _ => {}
+        }
+        if let Serving::Ours(leaf) | Serving::Foreign { leaf, .. } = &view.serving {
+            self.times.extend([leaf.not_before, renewal(leaf, policy)]);
+            self.times.push(leaf.not_after + Duration::SECOND);
+        }
+        // Without a name there is nothing to issue one for.
+        if !hosts.is_empty() {
+            let reason = serving_reason(view, &hosts, policy);
+            self.steps.extend(reason.map(|reason| Step::Serving(reason, hosts)));
+        }
+        if view.lockouts_now() > 0 {
+            self.steps.push(Step::Serving(Reason::Restored, Vec::new()));
+        }
+        let is_ours = matches!(view.serving, Serving::Ours(_));
+        if is_ours && (view.lockouts_now() > 0 || handshake_bytes(&view.chain) > MOST_BYTES) {
+            self.steps.push(Step::Serving(Reason::Chain, Vec::new()));
+        }
     }
+}
+
+/// Why the pair should be another one, if it should. Whether it may is asked later.
+fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Reason> {
+    let asked = &view.state.asked;
+    let mut signers = view.kept.signers();
+    signers.retain(|ca| ca.certificate.is_valid_at(view.now));
+    let newest = signers.first()?;
+    // One that would end no later is no renewal.
+    let is_due = |leaf: &Certificate| {
+        let outlives = signers.iter().any(|ca| ca.certificate.not_after > leaf.not_after);
+        view.now >= renewal(leaf, policy) && outlives
+    };
+    match &view.serving {
+        Serving::Missing => Some(Reason::Missing),
+        Serving::Distrusted => Some(Reason::Distrusted),
+        Serving::Unusable { is_foreign: true, .. } => {
+            (asked.serving && asked.force).then_some(Reason::Asked)
+        }
+        Serving::Unusable { fault, .. } => Some(if view.chain.is_empty() {
+            Reason::Unreadable
+        } else {
+            Reason::Unusable(fault.clone())
+        }),
+        Serving::Foreign { leaf, is_known } => {
+            if asked.serving {
+                Some(Reason::Asked)
+            } else if !is_known {
+                asked.force.then_some(Reason::NewerAuthority)
+            } else if !leaf.is_valid_at(view.now) {
+                Some(Reason::Expired)
+            } else if is_due(leaf) {
+                Some(Reason::Renewal)
+            } else {
+                Some(Reason::NewerAuthority)
+            }
+        }
+        Serving::Ours(leaf) => {
+            if !leaf.is_valid_at(view.now) {
+                return Some(Reason::Expired);
+            }
+            if asked.serving {
+                return Some(Reason::Asked);
+            }
+            if let Some(host) = hosts.iter().find(|host| !leaf.hosts.contains(host)) {
+                return Some(Reason::Host(host.clone()));
+            }
+            let issuer = view.kept.issuer_of(leaf)?;
+            if issuer.certificate.made_at() < newest.certificate.made_at() {
+                return Some(Reason::NewerAuthority);
+            }
+            is_due(leaf).then_some(Reason::Renewal)
+        }
+    }
+}
+
+/// The CA that says that the clock is behind: it was made later than now.
+fn clock_behind(view: &View<'_>) -> Option<Attention> {
+    let anchors = view.anchors();
+    let newest = anchors.into_iter().max_by_key(|ca| ca.made_at())?;
+    let made = newest.made_at();
+    (view.now < made).then(|| Attention::ClockBehind { name: newest.title(), made })
+}
+
+/// Whether a CA took another's place a moment ago. The first one takes nobody's.
+fn just_rotated(view: &View<'_>) -> bool {
+    let signers = view.kept.signers();
+    let newest = signers.first().map(|ca| ca.certificate.made_at());
+    signers.len() > 1
+        && newest.is_some_and(|made| made <= view.now && view.now < made + ONE_ROTATION)
+}
+
+/// Every authority that a machine may need to trust. The first vouches for what is served, because
+/// clients older than Ignition 2.4 read no other; then the newest first.
+fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
+    let has_key = |ca: &Certificate| {
+        view.kept.cas.iter().any(|kept| kept.certificate == *ca && kept.signer().is_some())
+    };
+    let is_wanted = |ca: &&Certificate| {
+        ca.signing_fault().is_none()
+            && (view.bundle.contains(ca) || has_key(ca) || view.vouches(ca))
+            && !is_succeeded(view, ca)
+    };
+    let mut wanted: Vec<_> = view.anchors().into_iter().filter(is_wanted).collect();
+    wanted.sort_by_key(|ca| std::cmp::Reverse(ca.made_at()));
+    let leading = wanted.iter().position(|ca| view.vouches(ca));
+    if let Some(leading) = leading {
+        let first = wanted.remove(leading);
+        wanted.insert(0, first);
+    } else if let Serving::Foreign { .. } = view.serving {
+        // Whoever sends intermediates tells at least whom to trust.
+        wanted.splice(0..0, view.top().filter(|top| top.signing_fault().is_none()));
+    }
+    let mut bytes = 0;
+    let mut bundle = Vec::new();
+    for (index, ca) in wanted.into_iter().enumerate() {
+        bytes += ca.to_pem().len();
+        // What is kept leads those who trust it to the others; who else's is nobody knows.
+        if index == 0 || bytes <= MOST_BUNDLE_BYTES || !has_key(ca) {
+            bundle.push(ca.clone());
+        }
+    }
+    bundle
+}
+
+/// Whether an authority has expired, and one that was made while it was valid has taken its place.
+/// Where there is none, the clock may have jumped, and it is needed again when that jumps back.
+fn is_succeeded(view: &View<'_>, ca: &Certificate) -> bool {
+    let takes_its_place = |other: &Certificate| {
+        other.made_at() > ca.made_at()
+            && other.made_at() <= ca.not_after
+            && other.is_valid_at(view.now)
+    };
+    let cas = view.kept.cas.iter().map(|kept| &kept.certificate);
+    ca.not_after < view.now && cas.chain(&view.bundle).any(takes_its_place)
+}
+
+/// The names given, and every one that a pointer config sends machines to; then those of the
+/// certificate before.
+fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
+    let mut hosts: Vec<Host> = Vec::new();
+    let used = view.state.pointers.iter().flat_map(|pointer| &pointer.hosts);
+    let mut add = |host: &Host| {
+        if !hosts.contains(host) {
+            hosts.push(host.clone());
+        }
+    };
+    view.state.hosts.iter().for_each(&mut add);
+    let mut used: Vec<_> = used.collect();
+    used.sort();
+    used.into_iter().for_each(&mut add);
+    let wanted = hosts.len();
+    let former = view.chain.first().into_iter().flat_map(|leaf| &leaf.hosts);
+    let new: Vec<_> = former.filter(|host| !hosts.contains(host)).cloned().collect();
+    hosts.extend(new);
+    hosts.truncate(wanted + MOST_FORMER_HOSTS);
     hosts
-}
-
-fn serving_reason(
-    state: &CertificateState,
-    authority: &Authority,
-    bundle: &[Certificate],
-    hosts: &[Host],
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> Option<Reason> {
-    if hosts.is_empty() {
-        // Nothing to issue one for.
-        return None;
-    }
-    let Some(serving) = &state.serving else { return Some(Reason::Missing) };
-    let Some(leaf) = serving.leaf() else { return Some(Reason::Unreadable) };
-    let has_key = read_key(&serving.key).is_some_and(|key| leaf.matches(&key));
-    if !has_key {
-        return Some(Reason::Key);
-    }
-    if !leaf.is_valid_at(now) {
-        return Some(Reason::Expired);
-    }
-    if state.asked.serving {
-        return Some(Reason::Asked);
-    }
-    if let Some(host) = hosts.iter().find(|host| !leaf.hosts.contains(host)) {
-        return Some(Reason::Host(host.clone()));
-    }
-    let is_current = leaf.is_issued_by(&authority.certificate);
-    if !is_current {
-        if !bundle.iter().any(|trusted| leaf.is_issued_by(trusted)) {
-            return Some(Reason::Issuer);
-        }
-        // Where the issuer signed its successor, whoever trusts it follows. Where its key was not
-        // at hand, machines that trust only it would be locked out: it serves to its own end.
-        let is_cross_signed = authority.cross_signed.iter().any(|cross_certificate| {
-            bundle.iter().any(|trusted| {
-                leaf.is_issued_by(trusted) && cross_certificate.is_issued_by(trusted)
-            })
-        });
-        if is_cross_signed {
-            return Some(Reason::NewerAuthority);
-        }
-    }
-    (now >= renewal(&leaf, policy)).then_some(Reason::Renewal)
 }

@@ -11,9 +11,9 @@ pub enum Reason {
     /// What there is cannot be read.
     #[error("it cannot be read")]
     Unreadable,
-    /// The key is missing or another one's.
-    #[error("its key is missing or does not belong to it")]
-    Key,
+    /// What there is cannot be used.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
     /// Its time is over, or has not come.
     #[error("it is not valid now")]
     Expired,
@@ -23,15 +23,27 @@ pub enum Reason {
     /// It lacks a name that machines ask for.
     #[error("it does not name {0}")]
     Host(Host),
-    /// Its issuer is not trusted by new machines.
-    #[error("its issuer is not in the bundle")]
-    Issuer,
     /// There is a newer authority, which those who trust the older ones trust too.
     #[error("there is a newer authority")]
     NewerAuthority,
     /// Somebody asked for it.
     #[error("it was asked for")]
     Asked,
+    /// It comes from a CA that is distrusted.
+    #[error("it is distrusted")]
+    Distrusted,
+    /// Machines that were handed out pointer configs find no way to the CAs that they trust.
+    #[error("certificates were missing that lead machines to the CAs that they trust")]
+    Chain,
+    /// An earlier one lets more machines boot.
+    #[error("an earlier one is valid again, and lets more machines boot")]
+    Restored,
+    /// The CA that the store names cannot sign now, and another one can.
+    #[error("another one than the newest can sign now")]
+    Selected,
+    /// A rotation that was asked for just after another.
+    #[error("one was made less than an hour ago: it stands for this request too")]
+    Joined,
 }
 
 impl Reason {
@@ -41,13 +53,17 @@ impl Reason {
         match self {
             Self::Missing => "missing",
             Self::Unreadable => "unreadable",
-            Self::Key => "key",
+            Self::Unusable(_) => "unusable",
             Self::Expired => "expired",
             Self::Renewal => "renewal",
             Self::Host(_) => "host",
-            Self::Issuer => "issuer",
             Self::NewerAuthority => "newer-authority",
             Self::Asked => "asked",
+            Self::Distrusted => "distrusted",
+            Self::Chain => "chain",
+            Self::Restored => "restored",
+            Self::Selected => "selected",
+            Self::Joined => "joined",
         }
     }
 }
@@ -64,7 +80,48 @@ pub enum IssueError {
     /// A serving certificate without a name verifies nowhere.
     #[error("a serving certificate needs at least one host name")]
     NoHost,
-    /// There is no authority that could sign a serving certificate.
-    #[error("no certificate authority can sign: {0}")]
-    NoAuthority(Reason),
+    /// There is no CA that could sign a serving certificate.
+    #[error("no CA with a key at hand is valid now")]
+    NoSigner,
+}
+
+/// Why something that is stored cannot be used. It stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// It cannot be read.
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// Its text is broken.
+    #[error("a PEM block in it is broken or cut short")]
+    Malformed,
+    /// There is no certificate in it.
+    #[error("there is no certificate in it")]
+    NoCertificate,
+    /// There is no key in it.
+    #[error("there is no key in it")]
+    NoKey,
+    /// The key is encrypted.
+    #[error("its key is encrypted: `openssl pkey` decrypts it")]
+    Encrypted,
+    /// The key is of a kind that cannot sign here.
+    #[error("its key cannot be read, or is of a kind that cannot sign here")]
+    UnsupportedKey,
+    /// The key is another certificate's.
+    #[error("its key does not belong to its certificate")]
+    ForeignKey,
+    /// The certificate is not a CA's.
+    #[error("its certificate is no CA's: CA:TRUE is missing")]
+    NoCa,
+    /// The certificate is a CA's, where one for serving belongs.
+    #[error("its certificate is a CA's, and does not name this server")]
+    Ca,
+    /// The CA may not sign certificates.
+    #[error("its key usage lacks keyCertSign")]
+    KeyUsage,
+    /// Clients do not understand its certificate.
+    #[error("its certificate has a critical extension that clients do not understand: {0}")]
+    CriticalExtension(String),
 }

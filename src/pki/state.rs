@@ -1,17 +1,19 @@
 //! What there is, as far as a decision about it goes.
 
-use super::{Certificate, Host};
+use super::kept::Kept;
+use super::{Certificate, Holder, Host, Write};
 
 /// A certificate with its key and what goes with it, as it is stored: PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StoredPair {
-    /// The certificate. For a serving pair, the cross-signed authorities follow it.
+    /// The certificate. For a serving pair, the certificates that are sent with it follow.
     pub certificates: Vec<u8>,
     /// The private key.
     pub key: Vec<u8>,
-    /// For an authority: its name and key as older ones signed them, and the older ones'
-    /// certificates and keys.
+    /// For a signing CA, what else its store holds: other CAs and their keys, cross-certificates.
     pub previous: Vec<u8>,
+    /// Why it cannot be read, where there is something that cannot.
+    pub unreadable: Option<String>,
 }
 
 impl std::fmt::Debug for StoredPair {
@@ -23,6 +25,34 @@ impl std::fmt::Debug for StoredPair {
 }
 
 impl StoredPair {
+    /// A serving pair that is one text, certificates and key.
+    #[must_use]
+    pub fn joined(text: &[u8]) -> Self {
+        Self { certificates: text.to_vec(), key: text.to_vec(), ..Self::default() }
+    }
+
+    /// Something that is there and cannot be read.
+    #[must_use]
+    pub fn unreadable(reason: String) -> Self {
+        Self { unreadable: Some(reason), ..Self::default() }
+    }
+
+    /// A serving pair as one text, its key first.
+    #[must_use]
+    pub fn text(&self) -> Vec<u8> {
+        if self.key == self.certificates || self.key.is_empty() {
+            return self.certificates.clone();
+        }
+        let line_feed = if self.key.ends_with(b"\n") { &b""[..] } else { b"\n" };
+        [&self.key[..], line_feed, &self.certificates].concat()
+    }
+
+    /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too.
+    #[must_use]
+    pub fn authorities(&self) -> Vec<Certificate> {
+        Kept::read(self).0.authorities()
+    }
+
     /// The certificate that the key belongs to, `None` where it cannot be read.
     #[must_use]
     pub fn leaf(&self) -> Option<Certificate> {
@@ -39,6 +69,23 @@ pub struct Pointer {
     pub state: PointerState,
     /// The hosts that it sends machines to.
     pub hosts: Vec<Host>,
+    /// Who it is to those that it may lock out, `None` if no certificate matters to it.
+    pub holder: Option<Holder>,
+}
+
+impl Pointer {
+    /// The same, called by `title` where it is told of.
+    #[must_use]
+    pub fn titled(mut self, title: &str) -> Self {
+        let mended = match &mut self.state {
+            PointerState::Stale(mended) => mended.holder.as_mut(),
+            PointerState::Kept | PointerState::Refused => None,
+        };
+        for holder in self.holder.iter_mut().chain(mended) {
+            title.clone_into(&mut holder.name);
+        }
+        self
+    }
 }
 
 /// How a pointer config stands to the bundle.
@@ -46,19 +93,33 @@ pub struct Pointer {
 pub enum PointerState {
     /// It trusts what it should, or is none of ours: it stays as it is.
     Kept,
-    /// It trusts other authorities. This is the text that trusts those of the bundle.
-    Stale(Vec<u8>),
+    /// It trusts other authorities than those of the bundle.
+    Stale(MendedPointer),
     /// It trusts other authorities, and writing it was refused: the rest does not wait for it.
     Refused,
 }
 
+/// A pointer config as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MendedPointer {
+    /// Its text, which trusts the authorities of the bundle.
+    pub text: Vec<u8>,
+    /// Who it is then.
+    pub holder: Option<Holder>,
+}
+
 /// What somebody asks for beside what is due.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
     /// A new authority.
     pub authority: bool,
     /// A new serving pair.
     pub serving: bool,
+    /// To do it even if machines are locked out.
+    pub force: bool,
+    /// Never to trust these CAs again: the SHA-256 digest of a certificate, in hexadecimal digits
+    /// with or without colons, or the common name of its subject.
+    pub distrust: Vec<String>,
 }
 
 /// Everything that a plan depends on.
@@ -85,6 +146,29 @@ impl CertificateState {
     #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
+    }
+
+    /// What it is after a write. Pointer configs are as they will be read then, but for how they stand
+    /// to a bundle that is written meanwhile.
+    #[must_use]
+    pub fn with(&self, write: &Write) -> Self {
+        let mut state = self.clone();
+        match write {
+            Write::Authority(pair) => state.authority = Some(pair.clone()),
+            Write::Bundle(pem) => state.bundle = Some(pem.clone().into()),
+            Write::Serving(pair) => state.serving = Some(pair.clone()),
+            Write::Pointer { name, .. } => {
+                for pointer in state.pointers.iter_mut().filter(|pointer| pointer.name == *name) {
+                    if let PointerState::Stale(mended) =
+                        std::mem::replace(&mut pointer.state, PointerState::Kept)
+                    {
+                        pointer.holder = mended.holder;
+                    }
+                }
+            }
+        }
+        state.asked = write.leaves(&state.asked);
+        state
     }
 
     /// All certificates that are served, the leaf first.

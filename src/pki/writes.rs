@@ -1,26 +1,40 @@
-//! What a step comes to: whole things to be stored, with their certificates issued.
+//! What comes next, as whole things to be stored, with their certificates issued.
 //!
-//! Whoever keeps certificates observes, asks [`next`], applies the writes in their order, and
+//! Whoever keeps certificates observes, asks [`next()`], applies the writes in their order, and
 //! observes again. That is all there is to a rotation, so that a folder, a cluster and the tests'
 //! model differ only in how one [`Write`] is stored. Stopping after any of them leaves a state in
 //! which every machine can still boot.
+//!
+//! What a step comes to is judged before it is handed out: one after which a machine could not boot
+//! that could before ([`locked_out`](super::locked_out)) is refused, and told.
+
+use std::sync::Arc;
 
 use rcgen::KeyPair;
 use time::OffsetDateTime;
 
-use super::authority::{new_authority, new_serving};
-use super::plan::plan;
+use super::chain::MOST_BYTES;
+use super::issue::{Signer, Validity, issue_authority, issue_serving};
+use super::kept::{Ca, CaKey, Kept};
+use super::lockout::handshake_bytes;
+use super::plan::{RotationPlan, plan, to_distrust};
+use super::serving::choose;
+use super::view::{Serving, View};
 use super::{
-    Asked, CertificateState, IssueError, PointerState, Policy, RotationPlan, Step, StoredPair,
+    Asked, Attention, Certificate, CertificateState, Host, IssueError, Lockout, Made, PointerState,
+    Policy, Reason, Refusal, Refused, Step, StoredPair, locked_out,
 };
 
 /// More steps than any state takes to be in order.
 pub const MOST_STEPS: usize = 32;
 
+/// Room in a chain for those that renewal adds while older ones have not expired yet.
+const RENEWALS: usize = 2;
+
 /// One thing to be stored. Each replaces what is there as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The signing authority with its previous CAs.
+    /// The signing authority with all that its store holds.
     Authority(StoredPair),
     /// The bundle of authorities, PEM.
     Bundle(String),
@@ -36,13 +50,14 @@ pub enum Write {
 }
 
 impl Write {
-    /// What is left to ask for of what was `asked`, once this is stored.
+    /// What is left to ask for of what was `asked`, once this is stored. Distrust is forever, and is
+    /// stored with the authority.
     #[must_use]
-    pub fn leaves(&self, asked: Asked) -> Asked {
+    pub fn leaves(&self, asked: &Asked) -> Asked {
         match self {
-            Self::Authority(_) => Asked { authority: false, ..asked },
-            Self::Serving(_) => Asked { serving: false, ..asked },
-            Self::Bundle(_) | Self::Pointer { .. } => asked,
+            Self::Authority(_) => Asked { authority: false, ..asked.clone() },
+            Self::Serving(_) => Asked { serving: false, ..asked.clone() },
+            Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
         }
     }
 }
@@ -57,10 +72,12 @@ pub enum Next {
         /// At least one.
         writes: Vec<Write>,
     },
-    /// All is in order until this time.
+    /// There is nothing to do until this time.
     Settled {
         /// When something will be due by itself.
         until: OffsetDateTime,
+        /// What is not in order, and stays as it is.
+        attention: Vec<Attention>,
     },
 }
 
@@ -71,27 +88,234 @@ pub fn next(
     now: OffsetDateTime,
     generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
 ) -> Result<Next, IssueError> {
-    let RotationPlan { step, requeue_at } = plan(state, policy, now);
-    let Some(step) = step else { return Ok(Next::Settled { until: requeue_at }) };
-    let writes = match &step {
-        Step::Authority(_) => {
-            vec![Write::Authority(new_authority(state, policy, &generate()?, now)?)]
+    let view = View::of(state, now);
+    let RotationPlan { steps, mut attention, times } = plan(&view, policy);
+    let mut maker = Maker { view: &view, policy, generate };
+    for step in steps {
+        match maker.make(&step)? {
+            Ok(writes) if writes.is_empty() => {}
+            Ok(writes) => return Ok(Next::Step { step, writes }),
+            Err(refused) => attention.extend(told(refused)),
         }
-        Step::Bundle(pem) => vec![Write::Bundle(pem.clone())],
-        Step::Pointers => stale_pointers(state),
-        Step::Serving(_, hosts) => {
-            vec![Write::Serving(new_serving(state, policy, hosts, &generate()?, now)?)]
-        }
-    };
-    Ok(Next::Step { step, writes })
+    }
+    attention.extend(view.told_lockouts().into_iter().map(Attention::LockedOut));
+    let until = times.into_iter().filter(|time| *time > now).min();
+    Ok(Next::Settled { until: until.unwrap_or(now + policy.renewal), attention })
 }
 
-fn stale_pointers(state: &CertificateState) -> Vec<Write> {
-    let write = |pointer: &super::Pointer| match &pointer.state {
-        PointerState::Stale(text) => {
-            Some(Write::Pointer { name: pointer.name.clone(), text: text.clone() })
+/// What a state comes to when all that is due is done, pointer configs left aside. `generate` makes
+/// new keys.
+pub fn foresee(
+    state: &CertificateState,
+    policy: &Policy,
+    now: OffsetDateTime,
+    generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+) -> Result<CertificateState, IssueError> {
+    let mut state = state.clone();
+    for _ in 0..MOST_STEPS {
+        for pointer in &mut state.pointers {
+            pointer.state = PointerState::Kept;
         }
-        PointerState::Kept | PointerState::Refused => None,
-    };
-    state.pointers.iter().filter_map(write).collect()
+        let Next::Step { writes, .. } = next(&state, policy, now, generate)? else { break };
+        state = writes.iter().fold(state, |state, write| state.with(write));
+    }
+    Ok(state)
+}
+
+/// The CAs that somebody may trust.
+#[must_use]
+pub fn trusted_by_somebody(state: &CertificateState, now: OffsetDateTime) -> Vec<Certificate> {
+    View::of(state, now).anchors().into_iter().cloned().collect()
+}
+
+/// Those who cannot boot now, as far as an administrator should know.
+#[must_use]
+pub fn told_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
+    View::of(state, now).told_lockouts()
+}
+
+/// Those of `known` who could not boot from what `state` serves, the CAs that it distrusts included.
+#[must_use]
+pub fn lockouts_of(
+    state: &CertificateState,
+    known: &CertificateState,
+    now: OffsetDateTime,
+) -> Vec<Lockout> {
+    locked_out(&state.chain(), &View::of(known, now).told_holders(), now)
+}
+
+/// What is told of a refusal. That a pair stays until its own end, because some machines trust nobody
+/// else, is as it should be.
+fn told(refused: Refused) -> Option<Attention> {
+    let is_quiet =
+        matches!(refused.because, Reason::NewerAuthority | Reason::Restored | Reason::Chain);
+    (!is_quiet).then_some(Attention::Refused(refused))
+}
+
+/// Makes what a step comes to.
+struct Maker<'a> {
+    view: &'a View<'a>,
+    policy: &'a Policy,
+    generate: &'a mut dyn FnMut() -> Result<KeyPair, IssueError>,
+}
+
+type Writes = Result<Vec<Write>, Refused>;
+
+impl Maker<'_> {
+    fn make(&mut self, step: &Step) -> Result<Writes, IssueError> {
+        match step {
+            Step::Authority(reason) => self.authority(reason),
+            Step::Store(reason) => self.store(reason),
+            Step::Bundle(pem) => Ok(self.bundle(pem)),
+            Step::Pointers => Ok(Ok(self.pointers())),
+            Step::Serving(reason, hosts) => self.serving(reason, hosts),
+        }
+    }
+
+    /// A new CA, beside all that are kept.
+    fn authority(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
+        let key = (self.generate)()?;
+        let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
+        if *reason == Reason::Asked
+            && !self.view.state.asked.force
+            && let Some(refusal) = self.refusal(&certificate, &key)?
+        {
+            return Ok(Err(Refused { what: Made::Authority, because: reason.clone(), refusal }));
+        }
+        let mut kept = self.view.kept.clone();
+        let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
+        self.keep_links(&mut kept, &new)?;
+        kept.cas.insert(0, new.clone());
+        Ok(Ok(vec![Write::Authority(kept.store(&new))]))
+    }
+
+    /// Why a CA that was asked for is better not made: what it would sign locks somebody out.
+    fn refusal(
+        &self,
+        certificate: &Certificate,
+        key: &KeyPair,
+    ) -> Result<Option<Refusal>, IssueError> {
+        let links = self.view.links();
+        let begin = links.begin(certificate);
+        let validity = Validity { begin, end: certificate.not_after };
+        let hosts = self.view.chain.first().map(|leaf| leaf.hosts.iter().cloned().collect());
+        let hosts: Vec<Host> = hosts.unwrap_or_default();
+        if hosts.is_empty() {
+            return Ok(None);
+        }
+        let leaf = issue_serving(key, &hosts, Signer { certificate, key }, validity)?;
+        let chain = links.chain(&leaf, certificate)?;
+        let lockouts = self.view.newly_locked_out(&chain);
+        let bytes = handshake_bytes(&chain);
+        let room = RENEWALS * (certificate.der().len() + 5);
+        if bytes + room > MOST_BYTES {
+            return Ok(Some(Refusal::TooLarge { bytes, most: MOST_BYTES - room }));
+        }
+        Ok((!lockouts.is_empty()).then_some(Refusal::LocksOut(lockouts)))
+    }
+
+    /// Stores what leads from a new CA to those before it. Their keys may be gone when it is needed
+    /// again.
+    fn keep_links(&self, kept: &mut Kept, new: &Ca) -> Result<(), IssueError> {
+        let Some(signer) = new.signer() else { return Ok(()) };
+        let links = self.view.links();
+        // Any leaf shows the way.
+        let host = Host::Name("localhost".to_owned());
+        let begin = links.begin(&new.certificate);
+        let validity = Validity { begin, end: new.certificate.not_after };
+        let leaf = issue_serving(signer.key, &[host], signer, validity)?;
+        let chain = links.chain(&leaf, &new.certificate)?;
+        for link in chain.into_iter().skip(1) {
+            let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
+            if !is_own && !kept.cross_certificates.contains(&link) {
+                kept.cross_certificates.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is kept, in another order, or without what is distrusted.
+    fn store(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
+        let mut kept = self.view.kept.clone();
+        if *reason == Reason::Distrusted {
+            for certificate in to_distrust(self.view) {
+                kept.distrust(&certificate);
+            }
+        }
+        let own = self.view.kept.cas.first().map(|own| &own.certificate);
+        let stays =
+            kept.cas.iter().find(|ca| *reason == Reason::Joined && Some(&ca.certificate) == own);
+        let is_valid = |ca: &&Ca| ca.certificate.is_valid_at(self.view.now);
+        let best = stays.or_else(|| kept.signers().into_iter().find(is_valid)).cloned();
+        let own = match best {
+            Some(best) => best,
+            // The last one is distrusted: its place is never empty.
+            None => {
+                let key = (self.generate)()?;
+                let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
+                let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
+                kept.cas.insert(0, new.clone());
+                new
+            }
+        };
+        Ok(Ok(vec![Write::Authority(kept.store(&own))]))
+    }
+
+    fn bundle(&self, pem: &str) -> Writes {
+        let mut writes = Vec::new();
+        // What leaves the bundle, and nobody else has, is kept.
+        let mut kept = self.view.kept.clone();
+        let wanted = Certificate::read_all(pem.as_bytes());
+        let is_kept = |it: &Certificate| kept.cas.iter().any(|ca| ca.certificate == *it);
+        let leaving =
+            self.view.bundle.iter().filter(|it| {
+                !wanted.contains(it) && !is_kept(it) && !self.view.kept.is_distrusted(it)
+            });
+        let leaving: Vec<_> = leaving.cloned().collect();
+        if let (false, None, Some(own)) =
+            (leaving.is_empty(), &self.view.fault, self.view.kept.cas.first())
+        {
+            kept.cas.extend(leaving.into_iter().map(|certificate| Ca { certificate, key: None }));
+            writes.push(Write::Authority(kept.store(own)));
+        }
+        writes.push(Write::Bundle(pem.to_owned()));
+        Ok(writes)
+    }
+
+    /// The stale pointer configs, but for those from which no machine could boot if they were written
+    /// now.
+    fn pointers(&self) -> Vec<Write> {
+        let write = |pointer: &super::Pointer| {
+            let PointerState::Stale(mended) = &pointer.state else { return None };
+            if let (Some(present), Some(mended)) = (&pointer.holder, &mended.holder)
+                && self.view.would_lock_out(present, mended)
+            {
+                return None;
+            }
+            Some(Write::Pointer { name: pointer.name.clone(), text: mended.text.clone() })
+        };
+        self.view.state.pointers.iter().filter_map(write).collect()
+    }
+
+    fn serving(&mut self, reason: &Reason, hosts: &[Host]) -> Result<Writes, IssueError> {
+        let chosen = choose(self.view, self.policy, reason, hosts, self.generate)?;
+        let pair = match chosen {
+            Ok(pair) => pair,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let mut writes = Vec::new();
+        // A pair that nobody here can issue again is kept beside the CAs.
+        let is_ours = matches!(self.view.serving, Serving::Ours(_) | Serving::Missing);
+        if let (false, Some(present)) = (is_ours, &self.view.state.serving)
+            && !present.text().trim_ascii().is_empty()
+            && let Some(own) = self.view.kept.cas.first()
+            && self.view.fault.is_none()
+        {
+            let mut kept = self.view.kept.clone();
+            kept.keep_pair(present);
+            writes.push(Write::Authority(kept.store(own)));
+        }
+        writes.push(Write::Serving(pair));
+        Ok(Ok(writes))
+    }
 }

@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
-use crate::conditions::Conditions;
+use crate::conditions::Status;
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -27,15 +27,16 @@ where
     serve_pages(listener, encode, None).await;
 }
 
-/// The same, and `GET /readyz`: 200 while there are no conditions, else 503 with a line for each.
-pub async fn serve_with_readiness<E>(listener: TcpListener, encode: E, conditions: Conditions)
+/// The same, and `GET /readyz`: 503 while something keeps it from being ready, else 200, with a line
+/// for each thing that is not as it should be.
+pub async fn serve_with_readiness<E>(listener: TcpListener, encode: E, status: Status)
 where
     E: Fn() -> Option<String> + Clone + Send + Sync + 'static,
 {
-    serve_pages(listener, encode, Some(conditions)).await;
+    serve_pages(listener, encode, Some(status)).await;
 }
 
-async fn serve_pages<E>(listener: TcpListener, encode: E, conditions: Option<Conditions>)
+async fn serve_pages<E>(listener: TcpListener, encode: E, status: Option<Status>)
 where
     E: Fn() -> Option<String> + Clone + Send + Sync + 'static,
 {
@@ -48,10 +49,10 @@ where
                 continue;
             }
         };
-        let (encode, conditions) = (encode.clone(), conditions.clone());
+        let (encode, status) = (encode.clone(), status.clone());
         let service = service_fn(move |request: http::Request<Incoming>| {
             let (method, path) = (request.method(), request.uri().path());
-            let response = respond(method, path, &encode, conditions.as_ref());
+            let response = respond(method, path, &encode, status.as_ref());
             async move { Ok::<_, Infallible>(response) }
         });
         tokio::spawn(async move {
@@ -73,11 +74,11 @@ fn respond(
     method: &Method,
     path: &str,
     encode: impl Fn() -> Option<String>,
-    conditions: Option<&Conditions>,
+    status: Option<&Status>,
 ) -> Response<String> {
     let mut response = Response::new(String::new());
-    let conditions = conditions.filter(|_| path == "/readyz");
-    if path != "/metrics" && path != "/healthz" && conditions.is_none() {
+    let status = status.filter(|_| path == "/readyz");
+    if path != "/metrics" && path != "/healthz" && status.is_none() {
         *response.status_mut() = StatusCode::NOT_FOUND;
     } else if method != Method::GET && method != Method::HEAD {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
@@ -86,12 +87,13 @@ fn respond(
     {
         *response.body_mut() = text;
         response.headers_mut().insert(CONTENT_TYPE, OPEN_METRICS);
-    } else if let Some(conditions) = conditions {
-        let lines = conditions.lines();
+    } else if let Some(status) = status {
+        let mut lines = status.not_ready.lines();
         if !lines.is_empty() {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-            *response.body_mut() = lines.join("\n") + "\n";
         }
+        lines.extend(status.degraded.lines());
+        *response.body_mut() = lines.into_iter().map(|line| line + "\n").collect();
     }
     response
 }

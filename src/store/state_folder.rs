@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rcgen::KeyPair;
@@ -20,11 +21,10 @@ use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
 use crate::ignition::{SpecVersion, pointer};
-pub use crate::pki::Asked;
-use crate::pki::certificate::read_key;
+use crate::pki::certificate::key_of;
 use crate::pki::{
-    Certificate, CertificateState, Host, IssueError, MOST_STEPS, Next, Policy, Step, StoredPair,
-    Write, next,
+    Asked, Attention, Certificate, CertificateState, Host, IssueError, MOST_STEPS, Next, Policy,
+    Step, StoredPair, Write, next,
 };
 use crate::user_data::{self, Assessment};
 
@@ -72,6 +72,8 @@ pub enum StateError {
 pub struct Reconciled {
     /// The steps, in their order.
     pub steps: Vec<Step>,
+    /// What is not in order, and stays as it is.
+    pub attention: Vec<Attention>,
     /// When something will be due by itself.
     pub requeue_at: OffsetDateTime,
 }
@@ -132,18 +134,18 @@ impl StateFolder {
         let mut asked = asked;
         let mut steps = Vec::new();
         for _ in 0..MOST_STEPS {
-            let state = self.observe(hosts, asked)?;
+            let state = self.observe(hosts, &asked)?;
             let next = next(&state, policy, now, generate);
             let failed = |error| StateError::Issue { path: self.path.clone(), error };
             match next.map_err(failed)? {
-                Next::Settled { until } => {
+                Next::Settled { until, attention } => {
                     self.write_chain()?;
-                    return Ok(Reconciled { steps, requeue_at: until });
+                    return Ok(Reconciled { steps, attention, requeue_at: until });
                 }
                 Next::Step { step, writes } => {
                     for write in &writes {
                         self.apply(write)?;
-                        asked = write.leaves(asked);
+                        asked = write.leaves(&asked);
                     }
                     steps.push(step);
                 }
@@ -155,7 +157,7 @@ impl StateFolder {
     /// Stores one thing.
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {
-            Write::Authority(StoredPair { certificates, key, previous }) => {
+            Write::Authority(StoredPair { certificates, key, previous, .. }) => {
                 let text = [&key[..], certificates, previous].concat();
                 files::replace(&self.authority_path(), &text, PRIVATE)?;
             }
@@ -174,11 +176,11 @@ impl StateFolder {
     }
 
     /// What there is now.
-    pub fn observe(&self, hosts: &[Host], asked: Asked) -> Result<CertificateState, StateError> {
+    pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
         let bundle = read_if_there(&self.bundle_path())?;
-        let authority = self.read_authority(bundle.as_deref())?;
-        let serving = self.read_serving()?;
         let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
+        let (authority, serving) = (self.read_authority(&trusted), self.read_serving());
+        let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
         let files = self.pointers()?;
         let pointers = files.iter().map(|PointerFile { path, text }| {
             // What is written is found by its name again.
@@ -186,7 +188,8 @@ impl StateFolder {
                 let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
                 StateError::Read { path: path.clone(), error }
             })?;
-            Ok(user_data::observe(name, text, &trusted, &[]))
+            let pointer = user_data::observe(name, text, &trusted, &known);
+            Ok(pointer.titled(&path.display().to_string()))
         });
         let pointers = pointers.collect::<Result<_, StateError>>()?;
         Ok(CertificateState {
@@ -196,7 +199,7 @@ impl StateFolder {
             root_authority: None,
             pointers,
             hosts: hosts.to_vec(),
-            asked,
+            asked: asked.clone(),
         })
     }
 
@@ -219,6 +222,15 @@ impl StateFolder {
             }
         }
         Ok(files)
+    }
+
+    /// The files with keys that others than their owner can read.
+    #[must_use]
+    pub fn open_files(&self) -> Vec<PathBuf> {
+        let is_open = |path: &PathBuf| {
+            std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+        };
+        [self.authority_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }
 
     /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`.
@@ -244,7 +256,7 @@ impl StateFolder {
         let key = read_if_there(&self.serving_path())?.unwrap_or_default();
         let chain = read_if_there(&self.chain_path())?.unwrap_or_default();
         let chain = Certificate::read_all(&chain);
-        let belongs = |leaf: &Certificate| read_key(&key).is_some_and(|key| leaf.matches(&key));
+        let belongs = |leaf: &Certificate| key_of(&key).is_some_and(|key| leaf.matches(&key));
         if Certificate::read_all(&key).is_empty() && chain.first().is_some_and(belongs) {
             let chain: String = chain.iter().map(Certificate::to_pem).collect();
             files::replace(&self.serving_path(), &[&key, chain.as_bytes()].concat(), PRIVATE)?;
@@ -262,25 +274,31 @@ impl StateFolder {
         Ok(())
     }
 
-    fn read_authority(&self, bundle: Option<&[u8]>) -> Result<Option<StoredPair>, StateError> {
-        let Some(text) = read_if_there(&self.authority_path())? else { return Ok(None) };
-        let own = Certificate::read_all(&text).into_iter().next();
+    fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
+        let text = match read_if_there(&self.authority_path()) {
+            Ok(text) => text?,
+            Err(error) => return Some(StoredPair::unreadable(error.to_string())),
+        };
         // A key alone: its certificate is in the bundle, as whoever brings a CA has it.
-        let bundled = || Certificate::read_all(bundle.unwrap_or_default()).into_iter().next();
-        let Some(own) = own.or_else(bundled) else { return Ok(None) };
+        let own = Certificate::read_all(&text).into_iter().next().or_else(|| {
+            let key = key_of(&text)?;
+            bundle.iter().find(|certificate| certificate.matches(&key)).cloned()
+        });
+        let certificates = own.map(|own| own.to_pem().into()).unwrap_or_default();
         // What belongs to whom is told by the keys.
         let previous = text.clone();
-        Ok(Some(StoredPair { certificates: own.to_pem().into(), key: text, previous }))
+        Some(StoredPair { certificates, key: text, previous, unreadable: None })
     }
 
-    fn read_serving(&self) -> Result<Option<StoredPair>, StateError> {
-        let Some(text) = read_if_there(&self.serving_path())? else { return Ok(None) };
-        let chain = if Certificate::read_all(&text).is_empty() {
-            read_if_there(&self.chain_path())?.unwrap_or_default()
-        } else {
-            text.clone()
+    fn read_serving(&self) -> Option<StoredPair> {
+        let read = || {
+            let Some(text) = read_if_there(&self.serving_path())? else { return Ok(None) };
+            let has_chain = !Certificate::read_all(&text).is_empty();
+            let chain = if has_chain { None } else { read_if_there(&self.chain_path())? };
+            let certificates = chain.unwrap_or_else(|| text.clone());
+            Ok(Some(StoredPair { certificates, key: text, ..StoredPair::default() }))
         };
-        Ok(Some(StoredPair { certificates: chain, key: text, previous: Vec::new() }))
+        read().unwrap_or_else(|error: StateError| Some(StoredPair::unreadable(error.to_string())))
     }
 
     /// Held while the folder is changed; a process that dies lets it go.

@@ -66,6 +66,11 @@ struct KindLabels {
     kind: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WhatLabels {
+    what: &'static str,
+}
+
 /// All metrics, and the registry that writes them out.
 #[derive(Debug)]
 pub struct Metrics {
@@ -81,6 +86,7 @@ pub struct Metrics {
     render_seconds: Histogram,
     render_failures: Family<PoolLabels, Counter>,
     certificate_expiry: Gauge,
+    certificates_attention: Family<WhatLabels, Gauge>,
     /// Pairs that were not taken over because they could not be read or did not match.
     pub certificate_failures: Counter,
     inputs_changed: Gauge,
@@ -111,6 +117,7 @@ impl Metrics {
             ]),
             render_failures: Family::default(),
             certificate_expiry: Gauge::default(),
+            certificates_attention: Family::default(),
             certificate_failures: Counter::default(),
             inputs_changed: Gauge::default(),
             inputs_age: Gauge::default(),
@@ -178,6 +185,12 @@ impl Metrics {
             self.inputs_age.clone(),
         );
         registry.register(
+            "certificates_attention",
+            "What is not in order with the certificates that are kept here and stays as it is: \
+             pointer configs that could not boot a machine, what was refused, what cannot be used",
+            self.certificates_attention.clone(),
+        );
+        registry.register(
             "input_problems",
             "Files or objects that cannot be read now",
             self.input_problems.clone(),
@@ -225,6 +238,13 @@ impl Metrics {
     pub fn render_failed(&self, pool: &Arc<str>) {
         let pool = PoolLabel::Known(Arc::clone(pool));
         self.render_failures.get_or_create(&PoolLabels { pool }).inc();
+    }
+
+    /// Notes how much there is of each kind of things that are not in order with the certificates.
+    pub fn certificates_attention(&self, counts: &[(&'static str, i64)]) {
+        for &(what, count) in counts {
+            self.certificates_attention.get_or_create(&WhatLabels { what }).set(count);
+        }
     }
 
     /// Notes when the certificates that are served now expire, in seconds since 1970.

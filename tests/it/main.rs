@@ -18,5 +18,5 @@ mod ignition_properties;
 mod layers;
 mod node_ca;
 mod registry_ca;
-mod rotation_model;
+mod rotation;
 mod support;

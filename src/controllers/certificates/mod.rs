@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 pub use self::infrastructure::Infrastructure;
-pub use self::names::{AUTHORITY, ROTATE, SERVING};
+pub use self::names::{AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
 pub use self::observe::Observer;
 pub use self::state::{ClusterState, Pool, UserDataDuty};
 
@@ -28,7 +28,7 @@ use self::report::Report;
 use super::ControlError;
 use super::apply::{Applied, apply};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
-use crate::pki::{Host, MOST_STEPS, Next, Policy, Step, Write, next};
+use crate::pki::{Attention, Host, MOST_STEPS, Next, Policy, Step, Write, next};
 
 /// What the controller is given.
 #[derive(Debug, Clone)]
@@ -96,7 +96,7 @@ impl CertificateController {
                 self.health.metrics.rotated("authority", reason.label(), now);
             }
             Step::Serving(reason, _) => self.health.metrics.rotated("serving", reason.label(), now),
-            Step::Bundle(_) | Step::Pointers => {}
+            Step::Store(_) | Step::Bundle(_) | Step::Pointers => {}
         }
         Ok(())
     }
@@ -153,7 +153,11 @@ impl Reconciler for CertificateController {
             let next = next(&certificates, &policy, now, &mut || policy.algorithm.generate())?;
             self.report.duties(&state.user_data_namespace, &duties).await;
             match next {
-                Next::Settled { until } => {
+                Next::Settled { until, attention } => {
+                    self.report.attention(&attention).await;
+                    self.health.metrics.attention(&attention);
+                    let summary = Attention::summary(&attention);
+                    self.health.status.degraded.set("certificates", summary);
                     self.health.metrics.observe(&certificates, state.newest_trusted());
                     let requeue = Requeue::at(until, now);
                     let next_try = self.refusals.next_try(Instant::now());

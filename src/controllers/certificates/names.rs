@@ -33,6 +33,11 @@ pub(super) const MANAGED: &str =
     "machineconfiguration.openshift.io/managed-ca-bundle-derived-from-configmap";
 /// The annotation by which an administrator asks for a rotation: any new value.
 pub const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
+/// The word in its value by which it is done even if machines are locked out.
+pub const FORCE: &str = "--force";
+/// The annotation of the CA's secret by which an administrator distrusts CAs: their fingerprints or
+/// common names, with commas between them.
+pub const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 /// The value that was done last.
 pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";

@@ -18,6 +18,7 @@ use super::names::{
     PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING, TLS_TYPE, USER_DATA,
 };
 use super::state::{ClusterState, Pool, annotation, value};
+use crate::pki::plan::renewal;
 use crate::pki::{Certificate, Host, Policy, StoredPair};
 
 type Annotations = BTreeMap<String, String>;
@@ -147,7 +148,9 @@ fn pair_write(
     Ok(ObjectWrite { object, change })
 }
 
-/// What is said of a pair for people and for the reference's controller.
+/// What is said of a pair for people and for the reference's controller. That reckons by the beginning
+/// when a pair is due, so that one which begins long before it was made says when it would begin if it
+/// did not.
 fn pair_annotations(
     object: &ObjectName,
     leaf: &Certificate,
@@ -158,7 +161,7 @@ fn pair_annotations(
             .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))
     };
     let mut annotations: Annotations = [
-        (NOT_BEFORE.to_owned(), date(leaf.not_before)?),
+        (NOT_BEFORE.to_owned(), date(leaf.not_before.max(renewal(leaf, policy) - policy.renewal))?),
         (NOT_AFTER.to_owned(), date(leaf.not_after)?),
         (ISSUER.to_owned(), leaf.issuer.clone()),
         // As Go writes a duration.
@@ -226,6 +229,7 @@ mod tests {
             certificates: certificate().to_pem().into(),
             key: b"key".to_vec(),
             previous: b"previous".to_vec(),
+            unreadable: None,
         }
     }
 

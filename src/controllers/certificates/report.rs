@@ -10,7 +10,7 @@ use super::super::events::Events;
 use super::super::write::ObjectName;
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
-use crate::pki::Step;
+use crate::pki::{Attention, Made, Step};
 use crate::user_data::LeftAlone;
 
 /// Tells, and remembers what was told.
@@ -18,11 +18,17 @@ pub(super) struct Report {
     events: Events,
     /// Secrets that are left alone, with the reason that was told.
     left_alone: BTreeMap<String, LeftAlone>,
+    /// What was told of the certificates.
+    attention: Vec<Attention>,
 }
 
 impl Report {
     pub(super) fn new(client: Client, identity: &str) -> Self {
-        Self { events: Events::new(client, identity), left_alone: BTreeMap::new() }
+        Self {
+            events: Events::new(client, identity),
+            left_alone: BTreeMap::new(),
+            attention: Vec::new(),
+        }
     }
 
     /// Says once of each secret why it is left alone.
@@ -47,6 +53,22 @@ impl Report {
         }
     }
 
+    /// Says once what is not in order and stays as it is.
+    pub(super) async fn attention(&mut self, attention: &[Attention]) {
+        let told = std::mem::replace(&mut self.attention, attention.to_vec());
+        for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
+            let note = attention.to_string();
+            tracing::error!(what = attention.label(), "{note}");
+            let name = match attention {
+                Attention::Authority(_) | Attention::ClockBehind { .. } => AUTHORITY,
+                Attention::Refused(refused) if refused.what == Made::Authority => AUTHORITY,
+                _ => SERVING,
+            };
+            let object = ObjectName::secret(NAMESPACE, name);
+            self.events.publish(EventType::Warning, attention.label(), &object, &note).await;
+        }
+    }
+
     /// Says that a step was done.
     pub(super) async fn done(&self, step: &Step) {
         let (name, reason, note) = match step {
@@ -55,6 +77,9 @@ impl Report {
             }
             Step::Serving(reason, _) => {
                 (SERVING, reason, format!("issued a new serving pair: {reason}"))
+            }
+            Step::Store(reason) => {
+                (AUTHORITY, reason, format!("stored the certificate authorities anew: {reason}"))
             }
             Step::Bundle(_) => {
                 tracing::info!("wrote the bundle of certificate authorities");

@@ -8,10 +8,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::super::write::{Malformed, ObjectName};
 use super::infrastructure::Infrastructure;
 use super::names::{
-    BUNDLE_KEY, CERTIFICATE_KEY, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE,
-    PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
+    BUNDLE_KEY, CERTIFICATE_KEY, DISTRUST, FORCE, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS,
+    PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
-use crate::pki::{Asked, Certificate, CertificateState, Host, Pointer, PointerState, StoredPair};
+use crate::pki::{
+    Asked, Certificate, CertificateState, Host, MendedPointer, Pointer, PointerState, StoredPair,
+};
 use crate::user_data;
 
 /// A pool, as the owner of its user data.
@@ -68,13 +70,18 @@ impl ClusterState {
         refused: &BTreeSet<String>,
     ) -> Result<CertificateState, Malformed> {
         let pointers = duties.iter().map(|(name, duty)| {
+            let holder = |text: &[u8]| user_data::holder(&self.user_data_title(name), text);
             let state = match duty {
                 UserDataDuty::Write(_) if refused.contains(name) => PointerState::Refused,
-                UserDataDuty::Write(text) => PointerState::Stale(text.clone()),
+                UserDataDuty::Write(text) => {
+                    let mended = MendedPointer { text: text.clone(), holder: holder(text) };
+                    PointerState::Stale(mended)
+                }
                 UserDataDuty::Nothing | UserDataDuty::LeftAlone(_) => PointerState::Kept,
             };
-            let hosts = self.user_data.get(name).map(|secret| user_data::hosts(user_data(secret)));
-            Pointer { name: name.clone(), state, hosts: hosts.unwrap_or_default() }
+            let text = self.user_data.get(name).map(user_data).unwrap_or_default();
+            let (hosts, holder) = (user_data::hosts(text), holder(text));
+            Pointer { name: name.clone(), state, hosts, holder }
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
@@ -88,8 +95,15 @@ impl ClusterState {
             asked: Asked {
                 authority: self.authority.as_ref().is_some_and(is_asked),
                 serving: self.serving.as_ref().is_some_and(is_asked),
+                force: [&self.authority, &self.serving].into_iter().flatten().any(is_forced),
+                distrust: self.authority.as_ref().map(to_distrust).unwrap_or_default(),
             },
         })
+    }
+
+    /// What messages call a secret with user data.
+    fn user_data_title(&self, name: &str) -> String {
+        ObjectName::secret(&self.user_data_namespace, name).to_string()
     }
 
     /// The bundle's authorities.
@@ -97,9 +111,12 @@ impl ClusterState {
         Ok(Certificate::read_all(self.bundle_pem()?.unwrap_or_default().as_bytes()))
     }
 
-    /// Authorities that were the machine config server's before the bundle's.
+    /// Authorities that are or were the machine config server's, whether they are in the bundle or not.
     pub(super) fn known(&self) -> Result<Vec<Certificate>, Malformed> {
-        Ok(Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes()))
+        let mut known = Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes());
+        let stored = self.authority.as_ref().map(stored_pair);
+        known.extend(stored.iter().flat_map(StoredPair::authorities));
+        Ok(known)
     }
 
     /// For each pointer config that names authorities, the newest of them, by its name.
@@ -155,7 +172,20 @@ fn stored_pair(secret: &Secret) -> StoredPair {
         certificates: bytes(CERTIFICATE_KEY),
         key: bytes(PRIVATE_KEY),
         previous: previous.unwrap_or_default().to_vec(),
+        unreadable: None,
     }
+}
+
+/// Whether a request says that it is to be done even if machines are locked out.
+fn is_forced(secret: &Secret) -> bool {
+    annotation(secret, ROTATE).is_some_and(|value| value.split_whitespace().any(|it| it == FORCE))
+}
+
+/// The CAs that an administrator distrusts.
+fn to_distrust(secret: &Secret) -> Vec<String> {
+    let listed = annotation(secret, DISTRUST).unwrap_or_default();
+    let named = listed.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());
+    named.map(str::to_owned).collect()
 }
 
 /// Whether an administrator asked for a rotation: by a new value of one annotation, or by removing
@@ -252,17 +282,17 @@ mod tests {
         let pair = |certificates: &str, key: &str| StoredPair {
             certificates: certificates.into(),
             key: key.into(),
-            previous: Vec::new(),
+            ..StoredPair::default()
         };
         assert_eq!(seen.authority, Some(pair("c", "k")));
         assert_eq!(seen.serving, Some(pair("s", "")));
         assert_eq!(seen.bundle.as_deref(), Some(&b"b"[..]));
         assert_eq!(seen.root_authority.as_deref(), Some(&b"r"[..]));
-        assert_eq!(seen.asked, Asked { authority: true, serving: false });
+        assert_eq!(seen.asked, Asked { authority: true, ..Asked::default() });
         let hosts: Vec<_> = seen.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["a.example.com", "b.example.com"], "the cluster's first, each once");
         let states: Vec<_> = seen.pointers.into_iter().map(|pointer| pointer.state).collect();
-        let due = PointerState::Stale(b"new".to_vec());
+        let due = PointerState::Stale(MendedPointer { text: b"new".to_vec(), holder: None });
         assert_eq!(states, [due, PointerState::Kept, PointerState::Kept, PointerState::Refused]);
         let seen = ClusterState::default().certificates(&BTreeMap::new(), &BTreeSet::new());
         let seen = seen.unwrap();

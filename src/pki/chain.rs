@@ -1,0 +1,160 @@
+//! Which certificates are sent after the leaf.
+//!
+//! Whoever trusts the CA that signed the leaf needs none. For all others there has to be a way from
+//! it to the CA that they trust: cross-certificates, each one CA's name and key signed by another.
+//! The verifiers that count are Go's, Ignition's own, which tries every way; and OpenSSL's, curl's,
+//! which takes the first certificate of an issuer's name that it meets and never turns back. So all
+//! CAs lie on one way, that with the longest left to live next to the leaf's own, and each is sent
+//! once. A chain grows by one certificate a rotation, and never beyond [`MOST_BYTES`].
+//!
+//! What is sent begins with the oldest CA that it leads to, not when it was issued: a machine whose
+//! clock is behind boots after a rotation as it did before.
+
+use time::{Duration, OffsetDateTime};
+
+use super::issue::{BACKDATED, cross_sign};
+use super::kept::{Ca, Kept};
+use super::lockout::handshake_bytes;
+use super::{Certificate, Holder, IssueError, locked_out};
+
+/// What a handshake may hold of certificates.
+pub const MOST_BYTES: usize = 16 * 1024;
+
+/// What chains are put together from.
+pub(super) struct Links<'a> {
+    pub(super) kept: &'a Kept,
+    /// Certificates that are known beside those that are kept: what is sent now, and the bundle.
+    pub(super) known: &'a [Certificate],
+    pub(super) now: OffsetDateTime,
+    /// The end of a pair that was replaced and that nobody here can issue again.
+    pub(super) irreplaceable_until: Option<OffsetDateTime>,
+}
+
+impl Links<'_> {
+    /// When what `signer` signs begins.
+    ///
+    /// A pair that cannot be issued again is needed when the clock, that was ahead, comes back: what
+    /// has replaced it does not reach into its time, but for a while.
+    pub(super) fn begin(&self, signer: &Certificate) -> OffsetDateTime {
+        let followed = self.followed(signer);
+        let begins = followed.iter().map(|ca| ca.certificate.not_before);
+        let begin = begins.fold(signer.not_before, Ord::min);
+        match self.irreplaceable_until {
+            Some(end) => begin.max(end - CLOCKS_BEHIND).min(self.now - BACKDATED),
+            None => begin,
+        }
+    }
+
+    /// The CAs that a way is looked for to, in the order in which they lie on it.
+    fn followed(&self, signer: &Certificate) -> Vec<&Ca> {
+        let is_followed =
+            |ca: &&Ca| ca.certificate.is_valid_at(self.now) && !ca.certificate.is_same_ca(signer);
+        let mut followed: Vec<_> = self.kept.cas.iter().filter(is_followed).collect();
+        followed.sort_by_key(|ca| {
+            std::cmp::Reverse((ca.certificate.not_after, ca.certificate.not_before))
+        });
+        followed
+    }
+
+    /// The leaf that `signer` issued, with all that leads from it to the other CAs.
+    pub(super) fn chain(
+        &self,
+        leaf: &Certificate,
+        signer: &Certificate,
+    ) -> Result<Vec<Certificate>, IssueError> {
+        let begin = self.begin(signer);
+        let mut sent = vec![leaf.clone()];
+        // The last CA on the way, from which the next one is looked for.
+        let mut last = signer;
+        let mut left = self.followed(signer);
+        // What others signed, and nobody here can sign again, may lead from any CA to any other.
+        let mut has_grown = true;
+        while has_grown {
+            has_grown = false;
+            let mut unreached = Vec::new();
+            for ca in left {
+                if self.reaches(&sent, &ca.certificate) {
+                    continue;
+                }
+                if let Some(link) = self.link(&sent, [last, signer], ca, begin)? {
+                    sent.push(link);
+                    has_grown = true;
+                    if ca.key.is_some() {
+                        last = &ca.certificate;
+                    }
+                } else {
+                    unreached.push(ca);
+                }
+            }
+            left = unreached;
+        }
+        self.add_ways_up(&mut sent);
+        Ok(sent)
+    }
+
+    /// A certificate by which `ca` vouches for what is on the way already.
+    fn link(
+        &self,
+        sent: &[Certificate],
+        from: [&Certificate; 2],
+        ca: &Ca,
+        begin: OffsetDateTime,
+    ) -> Result<Option<Certificate>, IssueError> {
+        let leads = |link: &Certificate| {
+            let longer = [sent, std::slice::from_ref(link)].concat();
+            handshake_bytes(&longer) <= MOST_BYTES && self.reaches(&longer, &ca.certificate)
+        };
+        let issued = self.all().filter(|other| other.is_issued_by(&ca.certificate));
+        let issued: Vec<_> = issued.collect();
+        for from in from {
+            let is_good = |link: &&&Certificate| link.is_same_ca(from) && link.not_before <= begin;
+            if let Some(link) = issued.iter().filter(is_good).find(|link| leads(link)) {
+                return Ok(Some((*link).clone()));
+            }
+            if let Some(signer) = ca.signer() {
+                let link = cross_sign(from, signer, begin)?;
+                if leads(&link) {
+                    return Ok(Some(link));
+                }
+            }
+        }
+        Ok(issued.into_iter().find(|link| leads(link)).cloned())
+    }
+
+    /// Adds what leads to CAs that are known by their certificate alone, or by nobody here.
+    fn add_ways_up(&self, sent: &mut Vec<Certificate>) {
+        for _ in 0..MOST_WAYS_UP {
+            let next = self.all().find(|other| {
+                other.subject_name != other.issuer_name
+                    && other.is_valid_at(self.now)
+                    && !sent.contains(other)
+                    && sent.iter().any(|it| it.is_issued_by(other))
+                    && !sent.iter().any(|it| it.is_same_ca(other))
+                    && !self.kept.is_tainted(other)
+            });
+            let Some(next) = next else { return };
+            sent.push(next.clone());
+            if handshake_bytes(sent) > MOST_BYTES {
+                sent.pop();
+                return;
+            }
+        }
+    }
+
+    /// All certificates that might be sent.
+    fn all(&self) -> impl Iterator<Item = &Certificate> {
+        let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
+        kept.chain(&self.kept.cross_certificates).chain(self.known)
+    }
+
+    fn reaches(&self, sent: &[Certificate], ca: &Certificate) -> bool {
+        let holder = Holder::of_one(ca);
+        locked_out(sent, std::slice::from_ref(&holder), self.now).is_empty()
+    }
+}
+
+/// How far machines' clocks are behind, at the most that is provided for in this case.
+const CLOCKS_BEHIND: Duration = Duration::days(30);
+
+/// Intermediates that one CA hangs on.
+const MOST_WAYS_UP: usize = 8;

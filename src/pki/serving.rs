@@ -1,0 +1,155 @@
+//! Which pair is served: every one that could be is put together and judged, and the first of those
+//! that lock out the fewest is taken.
+
+use rcgen::KeyPair;
+use time::OffsetDateTime;
+
+use super::certificate::key_of;
+use super::issue::{Validity, issue_serving};
+use super::kept::Ca;
+use super::view::{Serving, View};
+use super::{
+    Asked, Certificate, Host, IssueError, Lockout, Made, Policy, Reason, Refusal, Refused,
+    StoredPair,
+};
+
+/// A pair that could be served.
+struct Candidate {
+    pair: StoredPair,
+    chain: Vec<Certificate>,
+}
+
+/// The pair to be served for this reason, or why there is none.
+pub(super) fn choose(
+    view: &View<'_>,
+    policy: &Policy,
+    reason: &Reason,
+    hosts: &[Host],
+    generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+) -> Result<Result<StoredPair, Refused>, IssueError> {
+    let refused = |refusal| Refused { what: Made::Serving, because: reason.clone(), refusal };
+    let mut failure = None;
+    let candidates = match reason {
+        Reason::Restored => restored(view),
+        Reason::Chain => rechained(view)?.into_iter().collect(),
+        _ => {
+            let key = generate()?;
+            let mut candidates = Vec::new();
+            for signer in signers(view, reason) {
+                match issued(view, policy, signer, hosts, &key) {
+                    Ok(candidate) => candidates.push(candidate),
+                    Err(error) => failure = Some(error.to_string()),
+                }
+            }
+            candidates
+        }
+    };
+    let is_forced = is_forced(&view.state.asked, reason);
+    let before = view.lockouts_now();
+    let must_mend = matches!(reason, Reason::Restored | Reason::Chain);
+    let mut best: Option<(usize, Candidate)> = None;
+    let mut locked_out: Vec<Lockout> = Vec::new();
+    for candidate in candidates {
+        let new = view.newly_locked_out(&candidate.chain);
+        if !new.is_empty() && !is_forced {
+            if locked_out.is_empty() {
+                locked_out = new;
+            }
+            continue;
+        }
+        let count = view.lockouts_by(&candidate.chain, !must_mend);
+        let is_better = best.as_ref().is_none_or(|(least, _)| count < *least);
+        let is_shorter = candidate.chain.len() < view.chain.len() && *reason == Reason::Chain;
+        if is_better && (!must_mend || count < before || (count == before && is_shorter)) {
+            best = Some((count, candidate));
+        }
+        // What is forced is the newest, whoever pays for it.
+        if is_forced || count == 0 {
+            break;
+        }
+    }
+    Ok(match (best, failure) {
+        (Some((_, candidate)), _) => Ok(candidate.pair),
+        (None, _) if !locked_out.is_empty() => Err(refused(Refusal::LocksOut(locked_out))),
+        (None, failure) => {
+            let failure = failure.unwrap_or_else(|| IssueError::NoSigner.to_string());
+            Err(refused(Refusal::Issue(failure)))
+        }
+    })
+}
+
+/// Whether machines may be locked out for it, because somebody said so.
+fn is_forced(asked: &Asked, reason: &Reason) -> bool {
+    *reason == Reason::Distrusted
+        || asked.force && matches!(reason, Reason::Asked | Reason::NewerAuthority)
+}
+
+/// The CAs that may issue it, the newest first.
+fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
+    let mut signers = view.kept.signers();
+    signers.retain(|ca| ca.certificate.is_valid_at(view.now));
+    if *reason == Reason::NewerAuthority
+        && let Serving::Ours(leaf) = &view.serving
+        && let Some(issuer) = view.kept.issuer_of(leaf)
+    {
+        let made = issuer.certificate.made_at();
+        signers.retain(|ca| ca.certificate.made_at() > made);
+    }
+    signers
+}
+
+fn issued(
+    view: &View<'_>,
+    policy: &Policy,
+    ca: &Ca,
+    hosts: &[Host],
+    key: &KeyPair,
+) -> Result<Candidate, IssueError> {
+    let signer = ca.signer().ok_or(IssueError::NoSigner)?;
+    let links = view.links();
+    let begin = links.begin(&ca.certificate);
+    let validity = Validity { begin, end: view.now + policy.validity };
+    let leaf = issue_serving(key, hosts, signer, validity)?;
+    let chain = links.chain(&leaf, &ca.certificate)?;
+    Ok(Candidate::new(chain, key.serialize_pem().into()))
+}
+
+/// The pair that is served, with the certificates that should be sent with it.
+fn rechained(view: &View<'_>) -> Result<Option<Candidate>, IssueError> {
+    let (Serving::Ours(leaf), Some(present)) = (&view.serving, &view.state.serving) else {
+        return Ok(None);
+    };
+    let Some(issuer) = view.kept.issuer_of(leaf) else { return Ok(None) };
+    let chain = view.links().chain(leaf, &issuer.certificate)?;
+    Ok(Some(Candidate::new(chain, own_key_text(&present.key))))
+}
+
+/// The pairs that were replaced once.
+fn restored(view: &View<'_>) -> Vec<Candidate> {
+    let is_valid = |leaf: &Certificate, now: OffsetDateTime| leaf.is_valid_at(now);
+    view.kept
+        .pairs()
+        .filter_map(|pair| {
+            let chain = Certificate::read_all(&pair.certificates);
+            let leaf = chain.first().filter(|leaf| is_valid(leaf, view.now))?;
+            let key = key_of(&pair.key)?;
+            let is_whole = leaf.matches(&key) && !view.kept.is_tainted(leaf);
+            is_whole.then(|| Candidate::new(chain, own_key_text(&pair.key)))
+        })
+        .collect()
+}
+
+impl Candidate {
+    fn new(chain: Vec<Certificate>, key: Vec<u8>) -> Self {
+        let certificates: String = chain.iter().map(Certificate::to_pem).collect();
+        let pair = StoredPair { certificates: certificates.into(), key, ..StoredPair::default() };
+        Self { pair, chain }
+    }
+}
+
+/// The text of the keys alone, of one that may have certificates in it.
+fn own_key_text(text: &[u8]) -> Vec<u8> {
+    let blocks = pem::parse_many(text).unwrap_or_default();
+    let keys = blocks.iter().filter(|block| block.tag().contains("PRIVATE KEY"));
+    keys.map(super::certificate::pem_text).collect::<String>().into()
+}

@@ -1,0 +1,272 @@
+//! What is stored, read once: what a plan decides on.
+
+use time::OffsetDateTime;
+
+use super::certificate::key_of;
+use super::chain::Links;
+use super::kept::Kept;
+use super::lockout::refusals;
+use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, StoredPair, Unusable};
+
+/// The state, and what it comes to.
+pub(super) struct View<'a> {
+    pub(super) state: &'a CertificateState,
+    pub(super) now: OffsetDateTime,
+    pub(super) kept: Kept,
+    /// Why the CA that the store names cannot be used.
+    pub(super) fault: Option<Unusable>,
+    pub(super) bundle: Vec<Certificate>,
+    pub(super) chain: Vec<Certificate>,
+    pub(super) serving: Serving,
+    /// The CA of an older installation, whose key was never kept.
+    roots: Vec<Certificate>,
+    /// Certificates that are known beside those that are kept.
+    known: Vec<Certificate>,
+    holders: Vec<Known>,
+    before: Vec<Option<LockoutReason>>,
+}
+
+/// Whose the serving pair is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Serving {
+    Missing,
+    /// It cannot be served. One that may be somebody's own is left alone.
+    Unusable {
+        fault: Unusable,
+        is_foreign: bool,
+    },
+    /// A CA that is distrusted has issued it, or it is itself.
+    Distrusted,
+    /// A CA whose key is kept issued it: it can be issued again.
+    Ours(Certificate),
+    /// Somebody else issued it.
+    Foreign {
+        leaf: Certificate,
+        /// Whether any of those who are known trusts its issuer.
+        is_known: bool,
+    },
+}
+
+/// Somebody who may be locked out.
+struct Known {
+    holder: Holder,
+    /// Whether it is there, and no machine that may be somewhere.
+    is_present: bool,
+    /// Whether its lockout is told: it is known to be there, or can be helped.
+    is_told: bool,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(state: &'a CertificateState, now: OffsetDateTime) -> Self {
+        let (kept, fault) = match &state.authority {
+            Some(stored) => Kept::read(stored),
+            None => (Kept::default(), None),
+        };
+        let bundle = state.trusted();
+        let chain = state.chain();
+        let roots = Certificate::read_all(state.root_authority.as_deref().unwrap_or_default());
+        let known = [&chain[..], &bundle, &roots].concat();
+        let mut view = Self {
+            state,
+            now,
+            kept,
+            fault,
+            bundle,
+            chain,
+            serving: Serving::Missing,
+            roots,
+            known,
+            holders: Vec::new(),
+            before: Vec::new(),
+        };
+        view.serving = view.read_serving();
+        view.holders = view.find_holders();
+        view.before = view.judge(&view.chain, &view.holders());
+        view
+    }
+
+    /// What chains are put together from.
+    pub(super) fn links(&self) -> Links<'_> {
+        let foreign = match &self.serving {
+            Serving::Foreign { leaf, .. } => Some(leaf.not_after),
+            _ => None,
+        };
+        let kept = self.kept.pairs().filter_map(|pair| Some(pair.leaf()?.not_after));
+        Links {
+            kept: &self.kept,
+            known: &self.known,
+            now: self.now,
+            irreplaceable_until: kept.chain(foreign).max(),
+        }
+    }
+
+    /// The CAs that somebody may trust, each once.
+    pub(super) fn anchors(&self) -> Vec<&Certificate> {
+        let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
+        let pointers = self.state.pointers.iter().filter_map(|pointer| pointer.holder.as_ref());
+        let trusted = pointers.flat_map(|holder| &holder.trusted);
+        let mut anchors: Vec<&Certificate> = Vec::new();
+        for ca in kept.chain(&self.bundle).chain(&self.roots).chain(trusted) {
+            if !anchors.contains(&ca) && !self.kept.is_distrusted(ca) {
+                anchors.push(ca);
+            }
+        }
+        anchors
+    }
+
+    /// The certificate at the top of what is served: nobody else's signature is known above it.
+    pub(super) fn top(&self) -> Option<&Certificate> {
+        let mut top = self.chain.first()?;
+        for _ in &self.chain {
+            let above = self.chain.iter().find(|it| *it != top && top.is_issued_by(it));
+            match above {
+                Some(above) => top = above,
+                None => break,
+            }
+        }
+        Some(top)
+    }
+
+    /// Whether a machine that trusts this CA alone boots from what is served.
+    pub(super) fn vouches(&self, ca: &Certificate) -> bool {
+        let holder = Holder::of_one(ca);
+        self.judge(&self.chain, std::slice::from_ref(&holder)) == [None]
+    }
+
+    /// Those who could boot, and could not if this were served.
+    pub(super) fn newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
+        let holders = self.holders.iter().map(|known| &known.holder);
+        let after = self.judge(chain, &self.holders()).into_iter();
+        after
+            .zip(&self.before)
+            .zip(holders)
+            .filter_map(|((after, before), holder)| {
+                let reason = after.filter(|_| before.is_none())?;
+                Some(Lockout { holder: holder.name.clone(), reason })
+            })
+            .collect()
+    }
+
+    /// Whether a pointer config boots, and would not as this one from what is served.
+    pub(super) fn would_lock_out(&self, present: &Holder, mended: &Holder) -> bool {
+        let both = [present.clone(), mended.clone()];
+        matches!(self.judge(&self.chain, &both)[..], [None, Some(_)])
+    }
+
+    /// Who could not boot from a chain, of all that are known, in numbers: the fewer the better. Or
+    /// only of those that are known to be there.
+    pub(super) fn lockouts_by(&self, chain: &[Certificate], only_present: bool) -> usize {
+        let judged = self.judge(chain, &self.holders()).into_iter().zip(&self.holders);
+        let is_counted = |known: &Known| known.is_present || !only_present;
+        judged.filter(|(reason, known)| reason.is_some() && is_counted(known)).count()
+    }
+
+    pub(super) fn lockouts_now(&self) -> usize {
+        self.before.iter().flatten().count()
+    }
+
+    /// Those who cannot boot now, as far as an administrator should know. Nobody where nothing is
+    /// served.
+    pub(super) fn told_lockouts(&self) -> Vec<Lockout> {
+        if self.chain.is_empty() {
+            return Vec::new();
+        }
+        let told = self.holders.iter().zip(&self.before).filter(|(known, _)| known.is_told);
+        told.filter_map(|(known, reason)| {
+            Some(Lockout { holder: known.holder.name.clone(), reason: reason.clone()? })
+        })
+        .collect()
+    }
+
+    /// Those whose lockout is told.
+    pub(super) fn told_holders(&self) -> Vec<Holder> {
+        let told = self.holders.iter().filter(|known| known.is_told);
+        told.map(|known| known.holder.clone()).collect()
+    }
+
+    fn judge(&self, chain: &[Certificate], holders: &[Holder]) -> Vec<Option<LockoutReason>> {
+        refusals(chain, holders, self.now)
+    }
+
+    fn holders(&self) -> Vec<Holder> {
+        self.holders.iter().map(|known| known.holder.clone()).collect()
+    }
+
+    fn find_holders(&self) -> Vec<Known> {
+        let pointers = self.state.pointers.iter().filter_map(|pointer| pointer.holder.clone());
+        let bundle =
+            Holder { name: BUNDLE.to_owned(), trusted: self.bundle.clone(), hosts: Vec::new() };
+        let mut known: Vec<_> = pointers
+            .chain([bundle])
+            .map(|holder| Known { holder, is_present: true, is_told: true })
+            .collect();
+        // Nobody trusts a CA alone that has not signed what is served yet.
+        let issuer = match &self.serving {
+            Serving::Ours(leaf) => self.kept.issuer_of(leaf).map(|ca| ca.certificate.made_at()),
+            _ => None,
+        };
+        let is_told = |ca: &Certificate| {
+            issuer.is_some_and(|made| ca.made_at() <= made)
+                && self.kept.cas.iter().any(|kept| kept.certificate == *ca)
+        };
+        let top = self.top().filter(|_| matches!(self.serving, Serving::Foreign { .. }));
+        known.extend(
+            self.anchors().into_iter().chain(top).filter(|ca| ca.is_valid_at(self.now)).map(|ca| {
+                Known { holder: Holder::of_one(ca), is_present: false, is_told: is_told(ca) }
+            }),
+        );
+        for Known { holder, .. } in &mut known {
+            holder.trusted.retain(|ca| !self.kept.is_distrusted(ca));
+        }
+        known.retain(|known| !known.holder.trusted.is_empty());
+        known
+    }
+
+    fn read_serving(&self) -> Serving {
+        let Some(stored) = &self.state.serving else { return Serving::Missing };
+        if let Some(reason) = &stored.unreadable {
+            let fault = Unusable::Unreadable(reason.clone());
+            return Serving::Unusable { fault, is_foreign: true };
+        }
+        let is_encrypted = holds_encrypted_key(stored);
+        let Some(leaf) = self.chain.first() else {
+            let fault = if is_encrypted { Unusable::Encrypted } else { Unusable::NoCertificate };
+            return Serving::Unusable { fault, is_foreign: is_encrypted };
+        };
+        if self.kept.is_tainted(leaf) {
+            return Serving::Distrusted;
+        }
+        let is_foreign = self.kept.issuer_of(leaf).is_none();
+        if leaf.signing_fault().is_none() {
+            return Serving::Unusable { fault: Unusable::Ca, is_foreign: true };
+        }
+        let fault = match key_of(&stored.key) {
+            Some(key) if leaf.matches(&key) => None,
+            Some(_) => Some(Unusable::ForeignKey),
+            None if is_encrypted => Some(Unusable::Encrypted),
+            None if stored.key.trim_ascii().is_empty() => Some(Unusable::NoKey),
+            None => Some(Unusable::UnsupportedKey),
+        };
+        match fault {
+            Some(fault) => Serving::Unusable { fault, is_foreign },
+            None if is_foreign => {
+                let top = self.top().unwrap_or(leaf);
+                let is_known =
+                    self.anchors().into_iter().any(|ca| ca == top || top.is_issued_by(ca));
+                Serving::Foreign { leaf: leaf.clone(), is_known }
+            }
+            None => Serving::Ours(leaf.clone()),
+        }
+    }
+}
+
+const BUNDLE: &str = "the bundle";
+
+/// Whether a key is there that needs a passphrase (RFC 5958's form, or RFC 1421's header).
+fn holds_encrypted_key(stored: &StoredPair) -> bool {
+    let blocks = pem::parse_many(&stored.key).unwrap_or_default();
+    blocks.iter().any(|block| {
+        block.tag() == "ENCRYPTED PRIVATE KEY"
+            || block.headers().iter().any(|(name, _)| name == "Proc-Type")
+    })
+}

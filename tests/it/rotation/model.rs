@@ -1,0 +1,234 @@
+//! A model of decades in which everything happens that administrators, clocks and disks do to
+//! certificates, at random; and the process is stopped after every single write. After each, nobody
+//! is locked out that was not before.
+
+use machine_config_server::pki::{Asked, Certificate, StoredPair};
+use rcgen::{BasicConstraints, GeneralSubtree, IsCa, NameConstraints};
+use time::Duration;
+
+use super::world::{OwnCa, START, World, YEAR, host, pointer_config};
+
+/// Random numbers that are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        // Marsaglia's xorshift64.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn days(&mut self, most: u64) -> Duration {
+        Duration::days(i64::try_from(self.below(most)).expect("some days"))
+    }
+
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).expect("an index")
+    }
+}
+
+/// Some states of worlds that begin with `seed`.
+fn run(seed: u64, states: u64, happen: fn(&mut World, &mut Random)) -> u64 {
+    let mut random = Random(seed);
+    let mut seen = 0;
+    while seen < states {
+        let mut world = match random.below(4) {
+            0 => World::with_root(START).0,
+            1 => {
+                // Adopted in the middle of a rotation.
+                let mut world = World::settled(START - 5 * YEAR);
+                world.stored.asked.authority = true;
+                world.now = START;
+                for _ in 0..random.below(4) {
+                    world.advance(1);
+                }
+                world.stored.asked = Asked::default();
+                world
+            }
+            _ => World::fresh(START),
+        };
+        let end = START + 40 * YEAR;
+        while world.now < end && seen + world.states < states {
+            world.settle();
+            world.now += Duration::DAY + random.days(900);
+            happen(&mut world, &mut random);
+            // Some pools come, each with a pointer config of its own.
+            if world.pointers.len() < 4 && random.below(3) == 0 {
+                let copy = world.pointers[0].clone();
+                world.pointers.push(copy);
+            }
+            // Stopped after some writes, and gone on with later.
+            for _ in 0..random.below(5) {
+                world.advance(1 + random.index(3));
+                world.now += random.days(20);
+            }
+            world.stored.asked = Asked::default();
+        }
+        seen += world.states;
+    }
+    seen
+}
+
+/// What administrators ask for, and what time does.
+fn ask(world: &mut World, random: &mut Random) {
+    match random.below(6) {
+        0 => world.stored.asked.authority = true,
+        1 => world.stored.asked.serving = true,
+        2 => {
+            // In a burst.
+            for _ in 0..random.below(6) {
+                world.rotate(true, false);
+                world.now += Duration::minutes(i64::try_from(random.below(90)).expect("minutes"));
+            }
+        }
+        3 => {
+            let address = format!("192.0.2.{}", 1 + random.below(200));
+            world.stored.hosts.push(address.parse().expect("an address"));
+        }
+        4 => world.stored.hosts.truncate(1),
+        _ => {}
+    }
+}
+
+/// The clock jumps and comes back, with all that is due in between.
+fn jump(world: &mut World, random: &mut Random) {
+    ask(world, random);
+    world.settle();
+    let (now, handed) = (world.now, world.handed.len());
+    let locked_out = |world: &World| {
+        // Who is handed a pointer config while the clock is wrong has what that clock says.
+        let mut world = world.clone();
+        world.handed.truncate(handed);
+        world.locked_out_holders()
+    };
+    let before = locked_out(world);
+    world.now = world.now - 12 * YEAR + random.days(30 * 365);
+    let there = world.now;
+    for _ in 0..random.below(8) {
+        world.advance(1 + random.index(3));
+    }
+    world.now = now;
+    world.settle();
+    let after = locked_out(world);
+    let new: Vec<_> = after.difference(&before).collect();
+    assert!(
+        new.is_empty(),
+        "the clock was at {there}, it is {now}: {new:?} of {:?} by {:?}",
+        world.locked_out(),
+        world.chain(),
+    );
+}
+
+/// Administrators bring what is theirs, and take it away.
+fn bring(world: &mut World, random: &mut Random) {
+    ask(world, random);
+    let now = world.now;
+    match random.below(8) {
+        0 => own_pair(world, OwnCa::with(now, |_| {}), true),
+        1 => own_pair(world, OwnCa::with(now, |_| {}), false),
+        2 => own_ca(world, OwnCa::with(now, |_| {})),
+        3 => {
+            let most = u8::try_from(random.below(2)).expect("a length");
+            own_ca(
+                world,
+                OwnCa::with(now, |params| {
+                    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most));
+                }),
+            );
+        }
+        4 => own_ca(
+            world,
+            OwnCa::with(now, |params| {
+                let permitted = GeneralSubtree::DnsName("example.com".to_owned());
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: vec![permitted],
+                    excluded_subtrees: Vec::new(),
+                });
+            }),
+        ),
+        5 => own_ca(world, OwnCa::with(now, |params| params.is_ca = IsCa::ExplicitNoCa)),
+        6 => {
+            if let Some(ca) = world.bundle().first().cloned() {
+                world.settle();
+                world.distrust(&ca);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A pair by somebody else's CA, which machines were told to trust.
+fn own_pair(world: &mut World, ca: OwnCa, is_known: bool) {
+    world.settle();
+    world.stored.serving = Some(ca.pair(&[host()], world.now, YEAR));
+    world.handed.clear();
+    if is_known {
+        let trusted = [world.bundle(), vec![ca.certificate]].concat();
+        world.stored.bundle =
+            Some(trusted.iter().map(Certificate::to_pem).collect::<String>().into());
+        world.pointers = vec![pointer_config(&trusted)];
+        world.hand_out();
+    } else {
+        world.pointers.push(pointer_config(&[ca.certificate]));
+        world.hand_out();
+        world.pointers.pop();
+    }
+}
+
+/// A CA in place of the one that is there, with a pair and pointer configs.
+fn own_ca(world: &mut World, ca: OwnCa) {
+    world.stored.authority = Some(ca.stored());
+    world.stored.serving = Some(ca.pair(&[host()], world.now, 2 * YEAR));
+    world.stored.bundle = Some(ca.certificate.to_pem().into());
+    world.handed.clear();
+    world.pointers = vec![pointer_config(&[ca.certificate])];
+    world.hand_out();
+}
+
+/// What is stored is stripped, swapped, cut short or lost.
+fn spoil(world: &mut World, random: &mut Random) {
+    bring(world, random);
+    let mut cut = |text: &mut Vec<u8>| text.truncate(random.index(text.len().max(1)));
+    let stored = &mut world.stored;
+    match Random(world.states + 1).below(12) {
+        0 => {
+            let leaf = stored.chain().first().map(Certificate::to_pem);
+            if let (Some(pair), Some(leaf)) = (&mut stored.serving, leaf) {
+                pair.certificates = leaf.into();
+            }
+        }
+        1 => stored.authority.iter_mut().for_each(|pair| pair.previous.clear()),
+        2 => stored.authority.iter_mut().for_each(|pair| cut(&mut pair.previous)),
+        3 => stored.authority.iter_mut().for_each(|pair| cut(&mut pair.key)),
+        4 => stored.authority.iter_mut().for_each(|pair| cut(&mut pair.certificates)),
+        5 => stored.serving.iter_mut().for_each(|pair| cut(&mut pair.certificates)),
+        6 => stored.serving.iter_mut().for_each(|pair| cut(&mut pair.key)),
+        7 => std::mem::swap(&mut stored.authority, &mut stored.serving),
+        8 => stored.authority = None,
+        9 => stored.serving = None,
+        10 => stored.bundle = None,
+        _ => stored.authority = Some(StoredPair::unreadable("no permission".to_owned())),
+    }
+}
+
+#[test]
+fn nobody_is_locked_out_by_requests_and_renewal_in_forty_years() {
+    assert!(run(0x9e37_79b9_7f4a_7c15, 15_000, ask) >= 15_000);
+}
+
+#[test]
+fn nobody_is_locked_out_by_a_clock_that_jumps() {
+    assert!(run(0x2545_f491_4f6c_dd1d, 15_000, jump) >= 15_000);
+}
+
+#[test]
+fn nobody_is_locked_out_by_what_administrators_bring() {
+    assert!(run(0xd134_2543_de82_ef95, 15_000, bring) >= 15_000);
+}
+
+#[test]
+fn nobody_is_locked_out_after_what_is_stored_was_spoilt() {
+    assert!(run(0xaf25_1af3_b0f0_25b5, 15_000, spoil) >= 15_000);
+}

@@ -1,0 +1,205 @@
+//! When and why certificates are made anew, and what they are.
+
+use std::process::Command;
+
+use machine_config_server::pki::plan::renewal;
+use machine_config_server::pki::{
+    Certificate, Host, KeyAlgorithm, Reason, Step, StoredPair, Unusable,
+};
+use time::{Duration, OffsetDateTime};
+
+use super::world::{HOST, START, World, YEAR, host, key};
+
+#[test]
+fn renewal_and_expiry_are_kept_to_the_second() {
+    let mut world = World::settled(START);
+    let policy = world.policy;
+    let old = world.bundle()[0].clone();
+    let due = renewal(&world.chain()[0], &policy);
+    assert_eq!(due, START + 8 * YEAR);
+    let step = |world: &World, now: OffsetDateTime| World { now, ..world.clone() }.step();
+    assert_eq!(step(&world, due - Duration::SECOND), None);
+    assert_eq!(step(&world, due), Some(Step::Authority(Reason::Renewal)));
+    let end = world.chain()[0].not_after;
+    assert_eq!(end, START + 10 * YEAR);
+    assert_eq!(step(&world, end), Some(Step::Authority(Reason::Renewal)));
+    assert_eq!(step(&world, end + Duration::SECOND), Some(Step::Authority(Reason::Expired)));
+    assert_eq!(
+        step(&world, START - 2 * Duration::DAY),
+        None,
+        "its time has not come: a clock is wrong"
+    );
+
+    // The old authority leaves the bundle in the second after its end.
+    world.now = due;
+    world.settle();
+    assert!(world.bundle().contains(&old));
+    assert_eq!(step(&world, old.not_after), None);
+    let Some(Step::Bundle(_)) = step(&world, old.not_after + Duration::SECOND) else {
+        panic!("it stays in the bundle")
+    };
+}
+
+#[test]
+fn each_reason_is_told() {
+    let mut world = World::fresh(START);
+    assert_eq!(world.step(), Some(Step::Authority(Reason::Missing)));
+    world.settle();
+    let settled = world;
+    let serving = |reason| Some(Step::Serving(reason, vec![host()]));
+    let with = |change: &dyn Fn(&mut World)| {
+        let mut world = settled.clone();
+        change(&mut world);
+        world.step()
+    };
+    assert_eq!(with(&|_| {}), None, "it is in order");
+    assert_eq!(with(&|world| world.stored.serving = None), serving(Reason::Missing));
+    let pair = |world: &mut World, change: &dyn Fn(&mut StoredPair)| {
+        change(world.stored.serving.as_mut().expect("one"));
+    };
+    assert_eq!(
+        with(&|world| pair(world, &|pair| pair.certificates = b"x".to_vec())),
+        serving(Reason::Unreadable)
+    );
+    assert_eq!(
+        with(&|world| pair(world, &|pair| pair.key = Vec::new())),
+        serving(Reason::Unusable(Unusable::NoKey))
+    );
+    assert_eq!(
+        with(&|world| pair(world, &|pair| pair.key = key().serialize_pem().into())),
+        serving(Reason::Unusable(Unusable::ForeignKey))
+    );
+    let other: Host = "192.0.2.1".parse().expect("an address");
+    assert_eq!(
+        with(&|world| world.stored.hosts.push("192.0.2.1".parse().expect("an address"))),
+        Some(Step::Serving(Reason::Host(other.clone()), vec![host(), other.clone()]))
+    );
+    assert_eq!(with(&|world| world.stored.asked.serving = true), serving(Reason::Asked));
+    let asked = Some(Step::Authority(Reason::Asked));
+    assert_eq!(with(&|world| world.stored.asked.authority = true), asked);
+}
+
+#[test]
+fn a_leaf_does_not_outlive_its_authority_and_is_renewed_in_time() {
+    let mut world = World::settled(START);
+    world.now = START + 7 * YEAR;
+    world.rotate(false, false);
+    let (leaf, authority) = (world.chain()[0].clone(), world.bundle()[0].clone());
+    assert_eq!(leaf.not_after, authority.not_after);
+    let due = renewal(&leaf, &world.policy);
+    assert!(due < leaf.not_after && due > world.now, "{due}");
+}
+
+#[test]
+fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
+    let (mut world, root) = World::with_root(START);
+    world.settle();
+    assert!(world.chain()[0].is_issued_by(&root), "the old pair stays");
+    assert_eq!(world.bundle().len(), 2, "new machines trust both");
+    assert_eq!(world.bundle()[0], root, "those that read the first alone boot");
+    assert_eq!(world.attention, []);
+    // Its renewal would lock out who trusts it alone, so that it is told, and stays.
+    world.now = renewal(&world.chain()[0], &world.policy);
+    world.settle();
+    assert!(world.chain()[0].is_issued_by(&root), "{:?}", world.attention);
+    assert_eq!(world.attention.len(), 1, "{:?}", world.attention);
+    world.now = root.not_after + Duration::SECOND;
+    world.settle();
+    assert!(!world.chain()[0].is_issued_by(&root), "its time was over");
+}
+
+/// Writes PEM files and has OpenSSL verify the chain by one authority.
+fn openssl_verifies(chain: &[Certificate], trusted: &Certificate, now: OffsetDateTime) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pem = |certificates: &[Certificate]| -> String {
+        certificates.iter().map(Certificate::to_pem).collect()
+    };
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a writable folder");
+        path
+    };
+    let leaf = write("leaf", pem(&chain[..1]));
+    let others = write("others", pem(&chain[1..]));
+    let root = write("root", trusted.to_pem());
+    let mut command = Command::new("openssl");
+    command.args(["verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", HOST]);
+    command.arg("-attime").arg(now.unix_timestamp().to_string());
+    command.arg("-CAfile").arg(root);
+    if chain.len() > 1 {
+        command.arg("-untrusted").arg(others);
+    }
+    let output = command.arg(leaf).output().expect("openssl");
+    let text = [output.stdout, output.stderr].concat();
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn openssl_follows_a_dozen_rotations_strictly() {
+    let mut world = World::settled(START);
+    let mut all = world.bundle();
+    for month in 1..=12 {
+        world.now = START + Duration::days(30 * month);
+        world.rotate(true, false);
+        all.push(world.bundle()[0].clone());
+    }
+    let chain = world.chain();
+    assert_eq!(chain.len(), 1 + 12, "one certificate leads to each older authority");
+    for authority in &all {
+        let verified = openssl_verifies(&chain, authority, world.now);
+        assert!(verified.contains(": OK"), "{verified}");
+    }
+}
+
+#[test]
+fn certificates_are_as_rfc_5280_asks() {
+    for (name, algorithm) in KeyAlgorithm::ALL {
+        let mut world = World::fresh(START);
+        world.stored.hosts.push("192.0.2.1".parse().expect("an address"));
+        world.stored.hosts.push("2001:db8::1".parse().expect("an address"));
+        world.policy.algorithm = algorithm;
+        world.settle();
+        let authority = world.bundle().remove(0);
+        let chain = world.chain();
+        let verified = openssl_verifies(&chain, &authority, START);
+        assert!(verified.contains(": OK"), "{name}: {verified}");
+        let text = openssl_text(&chain[0]);
+        for wanted in [
+            "CA:FALSE",
+            "Digital Signature",
+            "TLS Web Server Authentication",
+            "X509v3 Subject Key Identifier",
+            "X509v3 Authority Key Identifier",
+            "DNS:api-int.example.com, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1",
+        ] {
+            assert!(text.contains(wanted), "{name}: {wanted} in {text}");
+        }
+        for (flag, name) in
+            [("-checkhost", HOST), ("-checkip", "192.0.2.1"), ("-checkip", "2001:db8::1")]
+        {
+            let checked = openssl_x509(&chain[0], &["-noout", flag, name]);
+            assert!(checked.contains("does match certificate"), "{flag} {name}: {checked}");
+        }
+        let text = openssl_text(&authority);
+        for wanted in ["CA:TRUE", "Certificate Sign, CRL Sign", "X509v3 Subject Key Identifier"] {
+            assert!(text.contains(wanted), "{name}: {wanted} in {text}");
+        }
+    }
+}
+
+fn openssl_text(certificate: &Certificate) -> String {
+    openssl_x509(certificate, &["-noout", "-text"])
+}
+
+fn openssl_x509(certificate: &Certificate, arguments: &[&str]) -> String {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), certificate.to_pem()).expect("a writable file");
+    let output = Command::new("openssl")
+        .arg("x509")
+        .args(arguments)
+        .arg("-in")
+        .arg(file.path())
+        .output()
+        .expect("openssl");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

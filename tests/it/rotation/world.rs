@@ -1,0 +1,302 @@
+//! Everything that a rotation depends on, in memory, changed one write at a time; and the machines
+//! that were handed pointer configs, for ever.
+
+use std::collections::BTreeSet;
+
+use machine_config_server::ignition::{SpecVersion, pointer};
+use machine_config_server::pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use machine_config_server::pki::{
+    Asked, Attention, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MOST_BYTES,
+    MOST_STEPS, Next, Policy, Reason, Step, StoredPair, Write, locked_out, next,
+};
+use machine_config_server::user_data;
+use time::{Duration, OffsetDateTime};
+
+pub(super) const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
+pub(super) const HOST: &str = "api-int.example.com";
+pub(super) const YEAR: Duration = Duration::days(365);
+
+/// All that is stored, changed one write at a time.
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) stored: CertificateState,
+    pub(super) pointers: Vec<Vec<u8>>,
+    /// The pointer configs that machines hold, each once.
+    pub(super) handed: Vec<Holder>,
+    pub(super) now: OffsetDateTime,
+    pub(super) policy: Policy,
+    /// How many states there were, one after each write.
+    pub(super) states: u64,
+    /// What was told when all that is due was done.
+    pub(super) attention: Vec<Attention>,
+    /// The CAs that nobody should trust any more.
+    pub(super) distrusted: Vec<Certificate>,
+}
+
+pub(super) fn host() -> Host {
+    HOST.parse().expect("a host")
+}
+
+pub(super) fn key() -> rcgen::KeyPair {
+    KeyAlgorithm::P256.generate().expect("a key")
+}
+
+/// A CA with its key.
+pub(super) struct OwnCa {
+    pub(super) certificate: Certificate,
+    pub(super) key: rcgen::KeyPair,
+}
+
+impl OwnCa {
+    pub(super) fn new(now: OffsetDateTime) -> Self {
+        let key = key();
+        let certificate = issue_authority(&key, 10 * YEAR, now).expect("an authority");
+        Self { certificate, key }
+    }
+
+    /// A CA of somebody's own making.
+    pub(super) fn with(
+        now: OffsetDateTime,
+        change: impl FnOnce(&mut rcgen::CertificateParams),
+    ) -> Self {
+        let key = key();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let serial = now.unix_timestamp().to_string();
+        params.distinguished_name.push(rcgen::DnType::OrganizationName, "Example");
+        params.distinguished_name.push(rcgen::DnType::CommonName, format!("own CA {serial}"));
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_before = now - YEAR;
+        params.not_after = now + 20 * YEAR;
+        change(&mut params);
+        let issued = params.self_signed(&key).expect("an authority");
+        let certificate = Certificate::from_der(issued.der()).expect("a certificate");
+        Self { certificate, key }
+    }
+
+    pub(super) fn stored(&self) -> StoredPair {
+        StoredPair {
+            certificates: self.certificate.to_pem().into(),
+            key: self.key.serialize_pem().into(),
+            ..StoredPair::default()
+        }
+    }
+
+    /// A serving pair for these hosts, valid a while from `now` on.
+    pub(super) fn pair(&self, hosts: &[Host], now: OffsetDateTime, valid: Duration) -> StoredPair {
+        let own = key();
+        let validity = Validity { begin: now - Duration::DAY, end: now + valid };
+        let signer = Signer { certificate: &self.certificate, key: &self.key };
+        let leaf = issue_serving(&own, hosts, signer, validity).expect("a pair");
+        StoredPair {
+            certificates: leaf.to_pem().into(),
+            key: own.serialize_pem().into(),
+            ..StoredPair::default()
+        }
+    }
+}
+
+impl World {
+    pub(super) fn fresh(now: OffsetDateTime) -> Self {
+        Self {
+            stored: CertificateState { hosts: vec![host()], ..CertificateState::default() },
+            pointers: Vec::new(),
+            handed: Vec::new(),
+            now,
+            policy: Policy::default(),
+            states: 0,
+            attention: Vec::new(),
+            distrusted: Vec::new(),
+        }
+    }
+
+    /// An installation whose authority is known by its certificate alone.
+    pub(super) fn with_root(now: OffsetDateTime) -> (Self, Certificate) {
+        let mut world = Self::fresh(now);
+        let root = OwnCa::new(now - YEAR);
+        world.stored.root_authority = Some(root.certificate.to_pem().into());
+        world.stored.serving = Some(root.pair(&[host()], now - YEAR, 10 * YEAR));
+        world.pointers = vec![pointer_config(std::slice::from_ref(&root.certificate))];
+        world.hand_out();
+        (world, root.certificate)
+    }
+
+    /// One that has been brought in order.
+    pub(super) fn settled(now: OffsetDateTime) -> Self {
+        let mut world = Self::fresh(now);
+        world.settle();
+        world
+    }
+
+    pub(super) fn bundle(&self) -> Vec<Certificate> {
+        Certificate::read_all(self.stored.bundle.as_deref().unwrap_or_default())
+    }
+
+    pub(super) fn chain(&self) -> Vec<Certificate> {
+        self.stored.chain()
+    }
+
+    fn known(&self) -> Vec<Certificate> {
+        let roots = self.stored.root_authority.as_deref().unwrap_or_default();
+        let stored = self.stored.authority.iter().flat_map(StoredPair::authorities);
+        Certificate::read_all(roots).into_iter().chain(stored).collect()
+    }
+
+    /// What the next plan sees: all of it is stored, nothing is remembered.
+    pub(super) fn observe(&mut self) {
+        let (bundle, known) = (self.bundle(), self.known());
+        let pointers = self.pointers.iter().enumerate();
+        self.stored.pointers = pointers
+            .map(|(index, text)| user_data::observe(&index.to_string(), text, &bundle, &known))
+            .collect();
+    }
+
+    /// What comes next, with nothing done.
+    pub(super) fn next(&mut self) -> Next {
+        self.observe();
+        let algorithm = self.policy.algorithm;
+        next(&self.stored, &self.policy, self.now, &mut || algorithm.generate())
+            .expect("certificates that can be issued")
+    }
+
+    /// The step that comes next.
+    pub(super) fn step(&mut self) -> Option<Step> {
+        match self.next() {
+            Next::Step { step, .. } => Some(step),
+            Next::Settled { .. } => None,
+        }
+    }
+
+    /// At most so many writes of the next step, as a process makes them that dies after the last.
+    /// Returns the step, `None` when all is in order.
+    pub(super) fn advance(&mut self, most: usize) -> Option<Step> {
+        match self.next() {
+            Next::Settled { until, attention } => {
+                assert!(until > self.now, "a look that is due at once, with nothing to do");
+                self.attention = attention;
+                None
+            }
+            Next::Step { step, writes } => {
+                assert!(!writes.is_empty(), "{step:?}");
+                for write in writes.iter().take(most) {
+                    self.apply(&step, write);
+                }
+                Some(step)
+            }
+        }
+    }
+
+    fn apply(&mut self, step: &Step, write: &Write) {
+        let before = self.chain();
+        let mut is_spoilt = None;
+        match write.clone() {
+            Write::Authority(pair) => self.stored.authority = Some(pair),
+            Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
+            Write::Pointer { name, text } => {
+                let pointer = &mut self.pointers[name.parse::<usize>().expect("an index")];
+                let holders = [&*pointer, &text].map(|text| user_data::holder("", text));
+                if let [Some(old), Some(new)] = holders {
+                    let fails = |holder| !locked_out(&before, &[holder], self.now).is_empty();
+                    is_spoilt = (!fails(old) && fails(new)).then_some(name);
+                }
+                *pointer = text;
+            }
+            Write::Serving(pair) => self.stored.serving = Some(pair),
+        }
+        self.stored.asked = write.leaves(&self.stored.asked);
+        self.states += 1;
+        self.hand_out();
+        assert_eq!(is_spoilt, None, "a pointer config that booted, and does not as it was written");
+        let is_forced =
+            self.stored.asked.force || matches!(step, Step::Serving(Reason::Distrusted, _));
+        let holders = self.holders();
+        let before = locked_out(&before, &holders, self.now);
+        let before = before.into_iter().map(|lockout| lockout.holder).collect();
+        let after = self.locked_out_holders();
+        let new: Vec<_> = after.difference(&before).collect();
+        assert!(
+            new.is_empty() || is_forced,
+            "at {}, {} writes in, {step:?} locks out {:?} by {:?}",
+            self.now,
+            self.states,
+            self.locked_out(),
+            self.chain(),
+        );
+        let bytes: usize = self.chain().iter().map(|it| it.der().len() + 5).sum();
+        let is_ours = matches!(write, Write::Serving(_));
+        assert!(!is_ours || bytes < MOST_BYTES, "{bytes} bytes are sent");
+    }
+
+    /// Machines take what pointer configs there are.
+    pub(super) fn hand_out(&mut self) {
+        for text in &self.pointers {
+            let Some(mut holder) = user_data::holder("", text) else { continue };
+            holder.name = format!("pointer config {}", self.handed.len());
+            let is_known =
+                |known: &Holder| known.trusted == holder.trusted && known.hosts == holder.hosts;
+            if !self.handed.iter().any(is_known) {
+                self.handed.push(holder);
+            }
+        }
+    }
+
+    /// Those of whom nobody says that they should not be trusted, and whose time is not over.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        let is_distrusted = |ca: &Certificate| self.distrusted.contains(ca);
+        let holders = self.handed.iter().cloned().map(|mut holder| {
+            holder.trusted.retain(|ca| !is_distrusted(ca));
+            holder
+        });
+        holders.filter(|holder| holder.trusted.iter().any(|ca| ca.is_valid_at(self.now))).collect()
+    }
+
+    /// The machines that could not boot now, by their names.
+    pub(super) fn locked_out(&self) -> BTreeSet<String> {
+        let lockouts = locked_out(&self.chain(), &self.holders(), self.now);
+        lockouts.into_iter().map(|lockout| lockout.to_string()).collect()
+    }
+
+    /// The same, by what they are called.
+    pub(super) fn locked_out_holders(&self) -> BTreeSet<String> {
+        let lockouts = locked_out(&self.chain(), &self.holders(), self.now);
+        lockouts.into_iter().map(|lockout| lockout.holder).collect()
+    }
+
+    pub(super) fn settle(&mut self) {
+        let mut steps = Vec::new();
+        for _ in 0..MOST_STEPS {
+            let step = self.advance(usize::MAX);
+            let is_last = step.is_none();
+            steps.extend(step);
+            if is_last {
+                if self.pointers.is_empty() && !self.bundle().is_empty() {
+                    // The first pool's is made when there is something to trust.
+                    self.pointers.push(pointer_config(&self.bundle()));
+                    self.hand_out();
+                }
+                return;
+            }
+        }
+        panic!("no end at {}: {:?}", self.now, &steps[MOST_STEPS - 4..]);
+    }
+
+    /// A rotation that somebody asks for, to its end.
+    pub(super) fn rotate(&mut self, authority: bool, force: bool) {
+        self.stored.asked = Asked { authority, serving: true, force, distrust: Vec::new() };
+        self.settle();
+        self.stored.asked = Asked::default();
+    }
+
+    pub(super) fn distrust(&mut self, ca: &Certificate) {
+        self.distrusted.push(ca.clone());
+        self.stored.asked.distrust = vec![ca.fingerprint()];
+        self.settle();
+        self.stored.asked = Asked::default();
+    }
+}
+
+pub(super) fn pointer_config(trusted: &[Certificate]) -> Vec<u8> {
+    let url = format!("https://{HOST}:22623/config/worker");
+    let pem: String = trusted.iter().map(Certificate::to_pem).collect();
+    pointer(&url, pem.as_bytes(), SpecVersion::V3_1).to_string().into_bytes()
+}
