@@ -9,6 +9,7 @@
 mod bad_input;
 mod certificates;
 mod changes;
+mod check_pointer;
 mod cluster;
 mod conformance;
 mod faults;
