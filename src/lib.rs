@@ -15,7 +15,7 @@
 //! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
 //!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
 //!   [`registry_ca`] which authorities of image registries a machine trusts, [`user_data`] how
-//!   pointer configs come to trust others. One executor turns a rotation's steps into writes for
+//!   pointer configs come to trust others, [`pointer_check`] whether a machine would boot from one. One executor turns a rotation's steps into writes for
 //!   whoever stores them.
 //! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
 //!   **[`render`]**, a pure function from it, a pool and an Ignition spec version to JSON.
@@ -46,6 +46,7 @@ pub mod node_ca;
 pub mod objects;
 mod parallel;
 pub mod pki;
+pub mod pointer_check;
 pub mod registry_ca;
 pub mod render;
 pub mod server;

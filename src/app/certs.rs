@@ -285,6 +285,12 @@ pub fn log_step(step: &Step) {
     }
 }
 
+/// What a place is called, and what is to be served there, leaf first; empty without a serving pair.
+pub(super) fn served(place: &Place) -> anyhow::Result<(String, Vec<Certificate>)> {
+    let seen = see(place)?;
+    Ok((seen.place, seen.observed.chain()))
+}
+
 fn see(place: &Place) -> anyhow::Result<Seen> {
     match place {
         Place::Folder(folder) => see_folder(folder),

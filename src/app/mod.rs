@@ -4,8 +4,10 @@
 
 pub mod bootstrap;
 pub mod certs;
+pub mod check_pointer;
 pub mod controller;
 pub mod node_ca;
+pub mod probe;
 mod publish;
 pub mod serve;
 pub mod server;

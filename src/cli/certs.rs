@@ -7,6 +7,8 @@ use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;
 
 use crate::app::certs::{self, Place};
+use crate::app::check_pointer::{Against, check_pointer};
+use crate::app::probe::Address;
 use crate::pki::{KeyAlgorithm, Policy};
 
 #[derive(Debug, ClapArgs)]
@@ -19,8 +21,9 @@ pub(super) struct Args {
 enum Command {
     /// Print what there is.
     Show(PlaceFlags),
-    /// Tell whether something needs to be done; exit with 1 if so.
-    Check(PlaceFlags),
+    /// Tell whether something needs to be done; exit with 1 if so. With --pointer, tell whether a
+    /// machine would boot from this file.
+    Check(CheckFlags),
     /// Make a new serving pair, or with --ca a new certificate authority first. Machines that hold
     /// older pointer configs go on booting.
     Rotate {
@@ -50,6 +53,32 @@ enum Command {
         #[command(flatten)]
         certificates: CertificateFlags,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+struct CheckFlags {
+    #[command(flatten)]
+    place: PlaceFlags,
+    /// Judge this pointer config instead: trust, names, size and spec
+    #[arg(long, value_name = "FILE")]
+    pointer: Option<PathBuf>,
+    /// Judge it by the server that listens there, not by what is kept to be served
+    #[arg(long, value_name = "HOST:PORT", requires = "pointer",
+        conflicts_with_all = ["state_dir", "kubeconfig", "in_cluster"])]
+    connect: Option<Address>,
+}
+
+impl CheckFlags {
+    fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+        let Some(file) = &self.pointer else {
+            return certs::check(&self.place.place(), &Policy::default(), now);
+        };
+        let against = match &self.connect {
+            Some(address) => Against::Server(address.clone()),
+            None => Against::Place(self.place.place()),
+        };
+        check_pointer(file, &against, now)
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -107,7 +136,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     match &args.command {
         Command::Show(place) => certs::show(&place.place(), now),
-        Command::Check(place) => certs::check(&place.place(), &Policy::default(), now),
+        Command::Check(flags) => flags.run(now),
         Command::Rotate { place, ca, force, certificates } => {
             certs::rotate(&place.place(), *ca, *force, &certificates.policy(), now)
         }

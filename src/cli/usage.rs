@@ -29,7 +29,14 @@ pub fn one_line(error: &clap::Error) -> String {
             let source = std::error::Error::source(error).map(ToString::to_string);
             format!("{argument}: {value:?}: {}", source.unwrap_or_else(|| "invalid value".into()))
         }
-        ErrorKind::ArgumentConflict => format!("{argument} may be given once"),
+        ErrorKind::ArgumentConflict => {
+            let other = context(ContextKind::PriorArg);
+            if other.is_empty() || other == argument {
+                format!("{argument} may be given once")
+            } else {
+                format!("{argument} does not go with {other}")
+            }
+        }
         _ => first_line(&error.to_string()),
     };
     format!("{message}; see --help")

@@ -22,6 +22,8 @@
 //! - The message with the certificates has 65,536 bytes at most: Go's `crypto/tls` took no longer one
 //!   for years, and those releases are what Ignition is built with. Newer ones take 262,144.
 //!
+//! The tests ask Go itself about thousands of generated chains (`tests/it/go_verifier.rs`).
+//!
 //! Not looked at: policies, constraints of mail addresses and URIs, RSA keys of less than 2048 bits
 //! (taken for no key, though Go still takes 1024), and whether a client parses every certificate.
 

@@ -3,16 +3,19 @@
 //!
 //! Each module is about one thing that a user sees. Those in [`cluster`] need a kube-apiserver and
 //! etcd, which `tests/run` provides: `--skip cluster::` leaves them out, `cluster::` takes only them.
+//! Those in [`go_verifier`] need a program that it builds with Go.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod bad_input;
 mod certificates;
 mod changes;
+mod check_pointer;
 mod cluster;
 mod conformance;
 mod faults;
 mod first_boot;
 mod fixtures_index;
+mod go_verifier;
 mod http_contract;
 mod ignition_properties;
 mod layers;

@@ -5,6 +5,7 @@
 pub(crate) mod cluster;
 pub(crate) mod contract;
 pub(crate) mod events;
+pub(crate) mod go;
 pub(crate) mod http;
 pub(crate) mod ignition_equal;
 pub(crate) mod machine;

@@ -1,0 +1,136 @@
+//! Whether a machine would boot from a pointer config: by the certificates of a state directory or
+//! a cluster, or by a server that runs.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, bail};
+use time::OffsetDateTime;
+
+use super::certs::{self, Place};
+use super::print_line;
+use super::probe::{self, Address};
+use crate::pki::Lockout;
+use crate::pointer_check::{self, Fetch, PointerConfig};
+
+/// Much more than any platform takes as user data.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What a pointer config is judged by.
+#[derive(Debug, Clone)]
+pub enum Against {
+    /// By what is kept there to be served.
+    Place(Place),
+    /// By what is served there.
+    Server(Address),
+}
+
+/// Tells what is wrong with `file`, or that a machine boots from it, one line each.
+///
+/// # Errors
+/// The file cannot be read, there is nothing to judge it by, or no machine would boot from it.
+pub fn check_pointer(file: &Path, against: &Against, now: OffsetDateTime) -> anyhow::Result<()> {
+    let name = file.display().to_string();
+    let text = read(file).with_context(|| format!("--pointer {name}"))?;
+    let reading = pointer_check::read(&text);
+    for warning in &reading.warnings {
+        print_line(&format!("{name}: warning: {warning}"));
+    }
+    for fault in &reading.faults {
+        print_line(&format!("{name}: {fault}"));
+    }
+    let Some(config) = reading.config else {
+        bail!("{name}: no machine would boot from it: faults: {}", reading.faults.len());
+    };
+    let faults = match against {
+        Against::Place(place) => by_place(&name, &config, place, now)?,
+        Against::Server(address) => by_server(&name, &config, address, now)?,
+    };
+    match faults {
+        0 => Ok(()),
+        many => bail!("{name}: no machine would boot from it: faults: {many}"),
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        bail!("it has more than {MOST_BYTES} bytes, which no platform takes as user data");
+    }
+    Ok(text)
+}
+
+/// Returns the number of faults, all of which it has told.
+fn by_place(
+    name: &str,
+    config: &PointerConfig,
+    place: &Place,
+    now: OffsetDateTime,
+) -> anyhow::Result<usize> {
+    const ELSE: &str = "--connect HOST:PORT asks a server that runs";
+    let (place, chain) = certs::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+    if chain.is_empty() {
+        bail!("{place}: there is no serving pair; {ELSE}");
+    }
+    let refusals = pointer_check::refusals(name, config, &config.fetches, &chain, now);
+    tell(&refusals);
+    if refusals.is_empty() {
+        for fetch in &config.fetches {
+            print_line(&format!(
+                "{name}: boots from {}, by the certificates of {place}",
+                fetch.url
+            ));
+        }
+    }
+    Ok(refusals.len())
+}
+
+/// Returns the number of faults, all of which it has told.
+fn by_server(
+    name: &str,
+    config: &PointerConfig,
+    address: &Address,
+    now: OffsetDateTime,
+) -> anyhow::Result<usize> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut told: Vec<Lockout> = Vec::new();
+    let mut faults = 0;
+    for fetch in &config.fetches {
+        let judge = |chain: &_| {
+            pointer_check::refusals(name, config, std::slice::from_ref(fetch), chain, now)
+        };
+        let accept = pointer_check::accept(config.spec);
+        let asked = probe::ask(address, fetch, &accept, |chain| judge(chain).is_empty());
+        let probe = runtime.block_on(asked).with_context(|| format!("--connect {address}"))?;
+        let mut refusals = judge(&probe.chain);
+        refusals.retain(|refusal| !told.contains(refusal));
+        tell(&refusals);
+        faults += refusals.len();
+        told.extend(refusals);
+        if let Some(status) = probe.status {
+            faults += usize::from(status != http::StatusCode::OK);
+            print_line(&format!("{name}: {}", answer(fetch, address, status)));
+        }
+    }
+    Ok(faults)
+}
+
+fn tell(refusals: &[Lockout]) {
+    for refusal in refusals {
+        print_line(&refusal.to_string());
+    }
+}
+
+/// What a machine makes of a status.
+fn answer(fetch: &Fetch, address: &Address, status: http::StatusCode) -> String {
+    let (url, code) = (&fetch.url, status.as_u16());
+    if status == http::StatusCode::OK {
+        format!("boots from {url}, as {address} answers")
+    } else if status.is_server_error() {
+        format!("{address} answers {code} for {url}: a machine asks again until that is 200")
+    } else {
+        format!("{address} answers {code} for {url}: a machine gives up")
+    }
+}

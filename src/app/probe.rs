@@ -1,0 +1,190 @@
+//! What a running server shows to a machine that asks for its config: the certificates, and the
+//! status of the answer.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use http::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::pki::{Certificate, Host};
+use crate::pointer_check::Fetch;
+
+/// As long as Ignition waits for the head of an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    host: Host,
+    port: u16,
+}
+
+impl FromStr for Address {
+    type Err = &'static str;
+
+    /// Reads `HOST:PORT`, with an IPv6 address in brackets.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str = "expected HOST:PORT, with an IPv6 address in brackets";
+        let (host, port) = text.rsplit_once(':').ok_or(EXPECTED)?;
+        if host.contains(':') && !host.starts_with('[') {
+            return Err(EXPECTED);
+        }
+        let host = host.parse().map_err(|_| EXPECTED)?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or(EXPECTED)?;
+        Ok(Self { host, port })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// What a server showed.
+#[derive(Debug)]
+pub struct Probe {
+    /// All certificates that it sent, the leaf first.
+    pub chain: Vec<Certificate>,
+    /// Of the answer to HEAD for the config; `None` if it was not asked.
+    pub status: Option<StatusCode>,
+}
+
+/// Connects to `address` as a machine would for `fetch`, takes whatever certificates there are, and
+/// asks for the config where `is_trusted` says that a machine would: what is sent along is for a
+/// server that is trusted.
+pub async fn ask(
+    address: &Address,
+    fetch: &Fetch,
+    accept: &str,
+    is_trusted: impl Fn(&[Certificate]) -> bool,
+) -> anyhow::Result<Probe> {
+    let asked = async {
+        let stream = connect(address, &fetch.host).await?;
+        let sent = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let read = |der: &CertificateDer<'_>| {
+            Certificate::from_der(der).context("it sends a certificate that is none")
+        };
+        let chain = sent.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let status =
+            if is_trusted(&chain) { Some(head(stream, fetch, accept).await?) } else { None };
+        Ok(Probe { chain, status })
+    };
+    let timed_out = || anyhow!("no answer within {} s", TIMEOUT.as_secs());
+    tokio::time::timeout(TIMEOUT, asked).await.map_err(|_| timed_out())?
+}
+
+async fn connect(address: &Address, host: &Host) -> anyhow::Result<TlsStream<TcpStream>> {
+    let name = match &address.host {
+        Host::Name(name) => name.clone(),
+        Host::Address(address) => address.to_string(),
+    };
+    let socket = TcpStream::connect((name, address.port)).await?;
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+        .with_no_client_auth();
+    let name = match host {
+        Host::Name(name) => ServerName::try_from(name.clone())?,
+        Host::Address(address) => ServerName::from(*address),
+    };
+    TlsConnector::from(Arc::new(config)).connect(name, socket).await.context("TLS")
+}
+
+async fn head(
+    stream: TlsStream<TcpStream>,
+    fetch: &Fetch,
+    accept: &str,
+) -> anyhow::Result<StatusCode> {
+    let host = fetch.url.authority().map_or("", http::uri::Authority::as_str);
+    let target = fetch.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let mut request = Request::builder()
+        .method(Method::HEAD)
+        .uri(target)
+        .header(header::HOST, host)
+        .header(header::ACCEPT, accept)
+        .header(header::ACCEPT_ENCODING, "identity")
+        .header(header::USER_AGENT, "machine-config-server")
+        .header(header::CONNECTION, "close");
+    for (name, value) in &fetch.headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(String::new())?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // The connection is driven by whoever waits, and closed by the answer: what it says after that
+    // is of no interest.
+    let answer = async move { sender.send_request(request).await };
+    let (answer, _) = tokio::join!(answer, connection);
+    Ok(answer?.status())
+}
+
+/// Takes every certificate: who would trust it is judged afterwards. The server still has to hold
+/// its key.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _leaf: &CertificateDer<'_>,
+        _others: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, leaf, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        for text in ["localhost:22623", "192.0.2.1:1", "[2001:db8::1]:65535"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in ["", "localhost", ":1", "a:", "a:0", "a:65536", "::1", "2001:db8::1:1", "a b:1"]
+        {
+            assert!(text.parse::<Address>().is_err(), "{text:?}");
+        }
+    }
+}

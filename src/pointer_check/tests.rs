@@ -1,0 +1,294 @@
+//! Files as people have them, and what is said of each.
+
+use super::*;
+use crate::ignition::pointer;
+use crate::pki::KeyAlgorithm;
+use crate::pki::VALIDITY;
+use crate::pki::issue::{Signer, issue_authority, issue_serving};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde_json::json;
+use sha2::{Digest as _, Sha512};
+use time::Duration;
+
+const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
+const URL: &str = "https://api-int.example.com:22623/config/worker";
+
+/// A CA, and a chain for these hosts.
+fn issued(hosts: &[&str]) -> (Certificate, Vec<Certificate>) {
+    let key = KeyAlgorithm::P256.generate().unwrap();
+    let ca = issue_authority(&key, VALIDITY, NOW).unwrap();
+    let signer = Signer { certificate: &ca, key: &key };
+    let hosts: Vec<Host> = hosts.iter().map(|host| host.parse().unwrap()).collect();
+    let leaf =
+        issue_serving(&KeyAlgorithm::P256.generate().unwrap(), &hosts, &signer, VALIDITY, NOW);
+    (ca.clone(), vec![leaf.unwrap()])
+}
+
+fn ca() -> Certificate {
+    issued(&["localhost"]).0
+}
+
+fn data(contents: &[u8]) -> String {
+    format!("data:,{}", percent_encode(contents, NON_ALPHANUMERIC))
+}
+
+/// A sound config, changed.
+fn changed(version: SpecVersion, change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let mut config = pointer(URL, ca().to_pem().as_bytes(), version);
+    change(&mut config);
+    config.to_string().into_bytes()
+}
+
+fn with_authority(version: SpecVersion, entry: &Value) -> Vec<u8> {
+    changed(version, |config| {
+        config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([entry]);
+    })
+}
+
+fn with_config(section: Value) -> Vec<u8> {
+    changed(SpecVersion::V3_1, |config| config["ignition"]["config"] = section)
+}
+
+fn lines<T: ToString>(findings: &[T]) -> Vec<String> {
+    findings.iter().map(ToString::to_string).collect()
+}
+
+/// The only fault.
+fn fault(user_data: &[u8]) -> String {
+    let reading = read(user_data);
+    assert_eq!(reading.config, None);
+    assert_eq!(reading.faults.len(), 1, "{:?}", reading.faults);
+    reading.faults[0].to_string()
+}
+
+/// The config of a file without faults, and what is told all the same.
+fn sound(user_data: &[u8]) -> (PointerConfig, Vec<String>) {
+    let Reading { config, faults, warnings } = read(user_data);
+    assert!(faults.is_empty(), "{faults:?}");
+    (config.unwrap(), lines(&warnings))
+}
+
+#[test]
+fn a_pointer_of_every_spec_is_read() {
+    for version in SpecVersion::ALL {
+        let (config, warnings) = sound(&changed(version, |_| {}));
+        assert_eq!(warnings, [""; 0]);
+        assert_eq!(config.spec, version);
+        assert_eq!(config.fetches[0].url, URL);
+        assert_eq!(config.fetches[0].host, "api-int.example.com".parse().unwrap());
+        assert_eq!(config.trusted.len(), 1);
+    }
+}
+
+#[test]
+fn what_is_no_ignition_config_is_told_by_what_it_is() {
+    let config = changed(SpecVersion::V3_1, |_| {});
+    let encoded = BASE64.encode(&config);
+    let wrapped = format!("{}\n{}\n", &encoded[..76], &encoded[76..]);
+    for (file, expected) in [
+        (&b""[..], "it is empty"),
+        (b" \n", "it is empty"),
+        (b"#!/bin/sh\n", "it is no Ignition config, but a script or another tool's user data"),
+        (b"#cloud-config\n", "it is no Ignition config, but a script or another tool's user data"),
+        (b"<powershell>", "it is no Ignition config, but a script or another tool's user data"),
+        (
+            b"\x1f\x8b\x08\x00",
+            "it is compressed with gzip, which Ignition does not unpack: give it as it is",
+        ),
+        (
+            wrapped.as_bytes(),
+            "it is encoded in base64, as in a Secret: decode it first (base64 -d)",
+        ),
+        (b"\xff\xfe{", "it is no text"),
+        (b"variant: fcos\n", "not JSON: expected value at line 1 column 1"),
+        (b"{", "not JSON: EOF while parsing an object at line 1 column 1"),
+        (
+            b"{\"kind\": \"Secret\"}",
+            "ignition.version: \"\" is not a known Ignition spec \
+             (known are 2.0.0 to 2.2.0 and 3.0.0 to 3.6.0)",
+        ),
+    ] {
+        assert_eq!(fault(file), expected, "{}", file.escape_ascii());
+    }
+    for version in ["1.0.0", "2.3.0", "3.7.0", "3.5.0-experimental"] {
+        let file =
+            changed(SpecVersion::V3_1, |config| config["ignition"]["version"] = version.into());
+        assert!(fault(&file).starts_with(&format!("ignition.version: \"{version}\" is not")));
+    }
+}
+
+#[test]
+fn a_config_has_to_lead_to_a_pool_over_tls() {
+    let nowhere = "it is no pointer config: neither ignition.config.merge nor \
+                   ignition.config.replace has https://HOST:22623/config/POOL";
+    for (section, expected) in [
+        (json!({}), nowhere),
+        (json!({"append": [{"source": URL}]}), nowhere),
+        (
+            json!({"merge": [{"source": "http://192.0.2.1:22624/config/worker"}]}),
+            "http://192.0.2.1:22624/config/worker has no TLS: whoever is on the way reads the \
+             machine's secrets, and can change it",
+        ),
+        (
+            json!({"merge": [{"source": "https://h:22623/config/"}]}),
+            "https://h:22623/config/ names no pool: it has to end in /config/POOL",
+        ),
+        (
+            json!({"merge": [{"source": "https://h:22623/config/a/b"}]}),
+            "https://h:22623/config/a/b names no pool: it has to end in /config/POOL",
+        ),
+        (
+            json!({"replace": {"source": "https://1.2.3:22623/config/worker"}}),
+            "https://1.2.3:22623/config/worker has a host that no certificate can name",
+        ),
+    ] {
+        assert_eq!(fault(&with_config(section.clone())), expected, "{section}");
+    }
+    let spec_2 = changed(SpecVersion::V2_2, |config| {
+        config["ignition"]["config"] = json!({"merge": [{"source": URL}]});
+    });
+    assert!(fault(&spec_2).contains("ignition.config.append"), "spec 2 does not merge");
+
+    // What replaces the config is all that is fetched.
+    let other = "https://[2001:db8::1]:22623/config/master/";
+    let (config, _) = sound(&with_config(json!({
+        "merge": [{"source": URL}],
+        "replace": {"source": other},
+    })));
+    assert_eq!(config.fetches.len(), 1);
+    assert_eq!(config.fetches[0].host, "2001:db8::1".parse().unwrap());
+    // Several are all fetched, with what is to be sent.
+    let headers = json!([{"name": "Authorization", "value": "Bearer x"}, {"name": "X"}]);
+    let (config, warnings) = sound(&with_config(json!({"merge": [
+        {"source": URL, "httpHeaders": headers},
+        {"source": other, "verification": {"hash": format!("sha256-{}", "0".repeat(64))}},
+        {"source": format!("data:,{}", "x".repeat(100))},
+    ]})));
+    assert_eq!(config.fetches.len(), 2);
+    assert_eq!(config.fetches[0].headers, [("Authorization".into(), "Bearer x".into())]);
+    assert_eq!(
+        warnings,
+        [
+            format!("{other} is compared with a hash, which fails once the pool has changed"),
+            format!("data:,{}… is fetched too, and not looked at", "x".repeat(54)),
+        ]
+    );
+}
+
+#[test]
+fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
+    use std::io::Write as _;
+    let pem = ca().to_pem();
+    let gzip = {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(pem.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let hash = |text: &str| {
+        let sum = data_encoding::HEXLOWER.encode(&Sha512::digest(text));
+        json!({"hash": format!("sha512-{sum}")})
+    };
+    let key = KeyAlgorithm::P256.generate().unwrap().serialize_pem();
+    let plain = |contents: &str| json!({"source": data(contents.as_bytes())});
+    for (entry, expected) in [
+        (plain(&pem), None),
+        (plain(&pem.replace('\n', "\r\n")), None),
+        (plain(pem.trim_end()), None),
+        (plain(&format!("a comment\n{pem}another\n{pem}")), None),
+        (json!({"source": data(&gzip), "compression": "gzip", "verification": hash(&pem)}), None),
+        (
+            json!({"source": data(pem.as_bytes()), "verification": hash("other")}),
+            Some(AuthorityFault::Hash),
+        ),
+        (
+            json!({"source": data(pem.as_bytes()), "compression": "gzip"}),
+            Some(AuthorityFault::NotGzip),
+        ),
+        (json!({"source": data(&gzip)}), Some(AuthorityFault::NoPem)),
+        (json!({"source": data(ca().der())}), Some(AuthorityFault::NoPem)),
+        (plain(""), Some(AuthorityFault::NoPem)),
+        (plain(&pem[..200]), Some(AuthorityFault::BrokenPem)),
+        (plain(&format!("{pem}{key}")), Some(AuthorityFault::NoCertificate)),
+        (plain(&key.replace("PRIVATE KEY", "CERTIFICATE")), Some(AuthorityFault::NoCertificate)),
+        (plain(&format!("{pem}\n")), Some(AuthorityFault::Trailing)),
+        (plain(&format!("{pem}a comment\n")), Some(AuthorityFault::Trailing)),
+    ] {
+        let file = with_authority(SpecVersion::V3_1, &entry);
+        match expected {
+            None => drop(sound(&file)),
+            Some(reason) => assert_eq!(
+                fault(&file),
+                format!("ignition.security.tls.certificateAuthorities[0] {reason}"),
+                "{entry}"
+            ),
+        }
+    }
+
+    // Spec 3.0 has no compression, so that Ignition leaves it as it is.
+    let entry = json!({"source": data(&gzip), "compression": "gzip"});
+    assert!(fault(&with_authority(SpecVersion::V3_0, &entry)).ends_with("no certificate in PEM"));
+    // Spec 2 reads the first certificate, whatever follows.
+    let (first, second) = (ca(), ca());
+    let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
+    let (config, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
+    assert_eq!(config.trusted, [first]);
+    let told = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
+                first in spec 2";
+    assert_eq!(warnings, [told]);
+
+    let none = changed(SpecVersion::V3_1, |config| {
+        config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([]);
+    });
+    assert!(fault(&none).starts_with("it names no certificate authorities"));
+    let remote = json!({"source": "https://example.com/ca.pem"});
+    let (config, warnings) = sound(&with_authority(SpecVersion::V3_1, &remote));
+    assert!(config.trusted.is_empty());
+    assert_eq!(warnings, ["certificateAuthorities[0] is fetched itself, and not looked at"]);
+}
+
+#[test]
+fn the_size_is_told_before_a_platform_refuses_it() {
+    let of_size = |size: usize| {
+        let mut file = changed(SpecVersion::V3_1, |_| {});
+        file.resize(size, b' ');
+        sound(&file).1
+    };
+    assert_eq!(of_size(14 * 1024 - 1), [""; 0]);
+    assert_eq!(of_size(14 * 1024), ["it has 14336 bytes, of 16384 that EC2 takes of user data"]);
+    assert_eq!(of_size(16 * 1024), ["it has 16384 bytes, of 16384 that EC2 takes of user data"]);
+    assert_eq!(of_size(16 * 1024 + 1), ["it has 16385 bytes, and EC2 takes 16384 of user data"]);
+}
+
+#[test]
+fn each_reason_not_to_boot_is_told_once() {
+    let (ca, chain) = issued(&["api-int.example.com"]);
+    let url = |host: &str| json!({"source": format!("https://{host}:22623/config/worker")});
+    let of_ca = |ca: &Certificate, hosts: &[&str]| {
+        let file = changed(SpecVersion::V3_1, |config| {
+            *config = pointer(URL, ca.to_pem().as_bytes(), SpecVersion::V3_1);
+            config["ignition"]["config"]["merge"] = hosts.iter().map(|host| url(host)).collect();
+        });
+        let (config, _) = sound(&file);
+        lines(&refusals("worker.ign", &config, &config.fetches, &chain, NOW))
+    };
+    assert_eq!(of_ca(&ca, &["api-int.example.com"]), [""; 0]);
+    assert_eq!(
+        of_ca(&ca, &["192.0.2.1", "api-int.example.com", "a.example.com"]),
+        ["192.0.2.1", "a.example.com"].map(|host| format!(
+            "worker.ign could not boot a machine: the serving certificate does not name {host}"
+        ))
+    );
+    let stranger = of_ca(&self::ca(), &["api-int.example.com", "API-INT.example.com"]);
+    assert_eq!(stranger.len(), 1, "{stranger:?}");
+    let later = NOW + VALIDITY + Duration::DAY;
+    let (config, _) = sound(&changed(SpecVersion::V3_1, |_| {}));
+    let late = refusals("worker.ign", &config, &config.fetches, &chain, later);
+    assert!(late[0].to_string().contains("expired at"), "{late:?}");
+}
+
+#[test]
+fn the_accept_header_is_answered_in_the_spec_of_the_file() {
+    for version in SpecVersion::ALL {
+        assert_eq!(ignition::negotiate(Some(&accept(version))), Ok(version));
+    }
+}

@@ -1,0 +1,365 @@
+//! `certs check --pointer`: what is told of a file before a machine gets it, by a state directory
+//! and by a server that runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::in_repository;
+use crate::support::machine::Machine;
+use crate::support::openssl::openssl;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// What a command said, and how it ended.
+struct Said {
+    status: i32,
+    lines: Vec<String>,
+    error: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        let status = output.status.code().expect("an exit code");
+        let lines = text(output.stdout).lines().map(str::to_owned).collect();
+        Self { status, lines, error: text(output.stderr) }
+    }
+}
+
+fn check(file: &Path, more: &[&str]) -> Said {
+    let mut command = binary();
+    command.args(["certs", "check", "--pointer"]).arg(file).args(more);
+    command.output().expect("the built binary").into()
+}
+
+/// A server, and the pointer config that it has made for its workers.
+struct Served {
+    server: Server,
+    folder: TempDir,
+    state: String,
+    address: String,
+}
+
+impl Served {
+    fn start() -> Self {
+        let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        let state = server.state().to_str().expect("text").to_owned();
+        let address = format!("localhost:{}", server.secure().port());
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let made = Self { server, folder, state, address };
+        wait_for("the pointer config", || made.own().exists().then_some(()));
+        made
+    }
+
+    fn own(&self) -> PathBuf {
+        self.server.state().join("user-data/worker.ign")
+    }
+
+    fn config(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.own()).expect("a file")).expect("JSON")
+    }
+
+    /// A file for which the machine's config is changed.
+    fn with(&self, change: impl FnOnce(&mut Value)) -> PathBuf {
+        let mut config = self.config();
+        change(&mut config);
+        self.file(config.to_string().as_bytes())
+    }
+
+    fn file(&self, contents: &[u8]) -> PathBuf {
+        let file = self.folder.path().join("other.ign");
+        fs::write(&file, contents).expect("a writable folder");
+        file
+    }
+
+    fn by_state(&self, file: &Path) -> Said {
+        check(file, &["--state-dir", &self.state])
+    }
+
+    fn by_server(&self, file: &Path) -> Said {
+        check(file, &["--connect", &self.address])
+    }
+
+    /// By both. Each names the same faults, which `expected` are parts of.
+    fn assert_refused(&self, file: &Path, expected: &[&str]) {
+        for said in [self.by_state(file), self.by_server(file)] {
+            let Said { status, lines, error } = said;
+            assert_eq!(status, 1, "{lines:?}");
+            assert_eq!(lines.len(), expected.len(), "{lines:?}");
+            for (line, part) in lines.iter().zip(expected) {
+                assert!(line.starts_with(&file.display().to_string()), "{line}");
+                assert!(line.contains(part), "{part} in {line}");
+            }
+            assert_eq!(error, one_error(file, expected.len()));
+        }
+    }
+}
+
+fn one_error(file: &Path, faults: usize) -> String {
+    let file = file.display();
+    format!("machine-config-server: {file}: no machine would boot from it: faults: {faults}\n")
+}
+
+/// The entry of the only authorities.
+fn authority(config: &mut Value) -> &mut Value {
+    &mut config["ignition"]["security"]["tls"]["certificateAuthorities"][0]
+}
+
+fn pem(config: &mut Value) -> String {
+    let source = authority(config)["source"].as_str().expect("a source");
+    let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
+    String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM")
+}
+
+fn set_pem(config: &mut Value, pem: &str) {
+    authority(config)["source"] = format!("data:;base64,{}", BASE64.encode(pem)).into();
+}
+
+#[test]
+fn a_pointer_config_boots_by_what_is_kept_and_by_what_is_served_before_and_after_a_rotation() {
+    let served = Served::start();
+    let oldest = served.with(|_| {});
+    let url = served.config()["ignition"]["config"]["merge"][0]["source"].clone();
+    let url = url.as_str().expect("a URL");
+    let mut rotate = binary();
+    rotate.args(["certs", "rotate", "--ca", "--state-dir", &served.state]);
+    for round in 0..2 {
+        for file in [&oldest, &served.own()] {
+            let name = file.display();
+            let Said { status, lines, error } = served.by_state(file);
+            assert_eq!((status, &error[..]), (0, ""), "{round}: {lines:?}");
+            let by = format!("by the certificates of {}", served.state);
+            assert_eq!(lines, [format!("{name}: boots from {url}, {by}")]);
+            let Said { status, lines, error } = served.by_server(file);
+            assert_eq!((status, &error[..]), (0, ""), "{round}: {lines:?}");
+            let as_it = format!("as {} answers", served.address);
+            assert_eq!(lines, [format!("{name}: boots from {url}, {as_it}")]);
+        }
+        let before = served.server.tls().shown_certificate().expect("a certificate");
+        assert!(rotate.output().expect("the built binary").status.success());
+        wait_for("the new pair", || {
+            let shown = served.server.tls().shown_certificate().expect("a certificate");
+            (shown != before).then_some(())
+        });
+    }
+}
+
+#[test]
+fn whom_the_certificates_lock_out_is_told() {
+    let served = Served::start();
+    let elsewhere = served.with(|config| {
+        let source = |host: &str| json!({"source": format!("https://{host}:22623/config/worker")});
+        config["ignition"]["config"]["merge"] =
+            [source("localhost"), source("192.0.2.1"), source("mcs.example.com")].into();
+    });
+    let unnamed = "could not boot a machine: the serving certificate does not name ";
+    let Said { status, lines, error } = served.by_state(&elsewhere);
+    assert_eq!((status, lines.len()), (1, 2), "{lines:?}");
+    assert!(lines[0].ends_with(&format!("{unnamed}192.0.2.1")), "{lines:?}");
+    assert!(lines[1].ends_with(&format!("{unnamed}mcs.example.com")), "{lines:?}");
+    assert_eq!(error, one_error(&elsewhere, 2));
+    // The server says the same, and that the first one would be answered.
+    let Said { status, lines, error } = served.by_server(&elsewhere);
+    assert_eq!((status, lines.len()), (1, 3), "{lines:?}");
+    assert!(lines[0].contains("boots from https://localhost:22623/config/worker"), "{lines:?}");
+    assert_eq!(error, one_error(&elsewhere, 2));
+
+    let folder = served.folder.path();
+    let request =
+        ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
+    let names = ["-subj", "/CN=stranger", "-keyout", "key", "-out", "stranger.pem"];
+    openssl(folder, &[&request[..], &names].concat());
+    let stranger = fs::read_to_string(folder.join("stranger.pem")).expect("a certificate");
+    let foreign = served.with(|config| set_pem(config, &stranger));
+    served.assert_refused(&foreign, &["among the CAs that it trusts"]);
+
+    // A machine of spec 2 reads the first one only.
+    let both = |config: &mut Value| {
+        let own = pem(config);
+        set_pem(config, &format!("{stranger}{own}"));
+    };
+    assert_eq!(served.by_server(&served.with(both)).status, 0);
+    let spec_2 = served.with(|config| {
+        both(config);
+        config["ignition"]["version"] = "2.2.0".into();
+        let merge = config["ignition"]["config"]["merge"].take();
+        config["ignition"]["config"] = json!({"append": merge});
+    });
+    for said in [served.by_state(&spec_2), served.by_server(&spec_2)] {
+        assert_eq!((said.status, said.lines.len()), (1, 2), "{:?}", said.lines);
+        assert!(said.lines[0].contains("reads only the first in spec 2"), "{:?}", said.lines);
+        assert!(said.lines[1].contains("among the CAs that it trusts"), "{:?}", said.lines);
+    }
+}
+
+#[test]
+fn a_clock_that_is_far_off_is_judged_by() {
+    let served = Served::start();
+    let at = |date: &str| -> Said {
+        let mut command = Command::new("faketime");
+        command.arg(date).arg(env!("CARGO_BIN_EXE_machine-config-server"));
+        command.args(["certs", "check", "--state-dir", &served.state, "--pointer"]);
+        command.arg(served.own()).output().expect("faketime").into()
+    };
+    let Said { status, lines, .. } = at("2060-01-01");
+    assert_eq!(status, 1);
+    assert!(
+        lines[0].contains("could not boot a machine: ") && lines[0].contains("expired at 20"),
+        "{lines:?}"
+    );
+    let Said { status, lines, .. } = at("2020-01-01");
+    assert_eq!(status, 1);
+    assert!(lines[0].contains("is not valid before 20"), "{lines:?}");
+}
+
+#[test]
+fn what_a_server_answers_is_what_a_machine_makes_of_it() {
+    let mut served = Served::start();
+    let url = "https://localhost:22623/config/nobody";
+    let unknown =
+        served.with(|config| config["ignition"]["config"]["merge"][0]["source"] = url.into());
+    let Said { status, lines, error } = served.by_server(&unknown);
+    let (name, address) = (unknown.display(), &served.address);
+    let told =
+        format!("{name}: {address} answers 503 for {url}: a machine asks again until that is 200");
+    assert_eq!((status, lines), (1, vec![told]));
+    assert_eq!(error, one_error(&unknown, 1));
+
+    // No TLS there.
+    let plain = served.server.insecure().to_string();
+    let Said { status, lines, error } = check(&served.own(), &["--connect", &plain]);
+    assert_eq!((status, lines.len()), (1, 0), "{lines:?}");
+    assert!(
+        error.starts_with(&format!("machine-config-server: --connect {plain}: TLS: ")),
+        "{error}"
+    );
+
+    // Nobody there.
+    served.server.terminate();
+    served.server.ended();
+    let Said { status, lines, error } = served.by_server(&served.own());
+    assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
+    assert!(
+        error.contains(&format!("--connect {}: Connection refused", served.address)),
+        "{error}"
+    );
+    assert_eq!(served.by_state(&served.own()).status, 0, "what is kept is judged as before");
+}
+
+#[test]
+fn files_from_which_no_machine_boots_are_told_by_their_fault() {
+    let served = Served::start();
+    let config = served.config().to_string();
+    for (contents, expected) in [
+        (&b""[..], "it is empty"),
+        (b"#!/bin/sh\necho hello\n", "it is no Ignition config, but a script"),
+        (b"{\"ignition\": ", "not JSON: "),
+        (BASE64.encode(&config).as_bytes(), "it is encoded in base64"),
+        (b"{\"ignition\": {\"version\": \"3.9.0\"}}", "\"3.9.0\" is not a known Ignition spec"),
+    ] {
+        served.assert_refused(&served.file(contents), &[expected]);
+    }
+    let no_ca = served.with(|config| config["ignition"]["security"] = json!({}));
+    served.assert_refused(&no_ca, &["it names no certificate authorities"]);
+    let no_tls = served.with(|config| {
+        config["ignition"]["config"]["merge"][0]["source"] =
+            "http://localhost:22624/config/worker".into();
+        set_pem(config, "no PEM");
+    });
+    served
+        .assert_refused(&no_tls, &["has no TLS", "certificateAuthorities[0] holds no certificate"]);
+
+    let missing = served.folder.path().join("missing");
+    let large = served.file(&vec![b' '; 2 << 20]);
+    for (file, expected) in [
+        (missing.as_path(), "No such file or directory"),
+        (served.folder.path(), "Is a directory"),
+        (&large, "it has more than 1048576 bytes, which no platform takes as user data"),
+        (Path::new("/dev/zero"), "it has more than 1048576 bytes"),
+    ] {
+        let Said { status, lines, error } = served.by_state(file);
+        assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
+        let file = file.display();
+        assert!(
+            error.starts_with(&format!("machine-config-server: --pointer {file}: ")),
+            "{error}"
+        );
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_warning_keeps_nobody_from_booting() {
+    let served = Served::start();
+    let large = served.with(|config| config["x"] = "x".repeat(16 * 1024).into());
+    for said in [served.by_state(&large), served.by_server(&large)] {
+        assert_eq!((said.status, said.lines.len()), (0, 2), "{:?}", said.lines);
+        let start = format!("{}: warning: it has ", large.display());
+        assert!(said.lines[0].starts_with(&start), "{:?}", said.lines);
+        assert!(said.lines[0].ends_with(" bytes, and EC2 takes 16384 of user data"));
+        assert!(said.lines[1].contains(": boots from https://"), "{:?}", said.lines);
+    }
+}
+
+#[test]
+fn there_has_to_be_something_to_judge_by() {
+    let served = Served::start();
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    let missing = empty.path().join("missing");
+    for (state, expected) in [
+        (missing.as_path(), "there is no such directory"),
+        (empty.path(), "there is no serving pair"),
+    ] {
+        let said = check(&served.own(), &["--state-dir", state.to_str().expect("text")]);
+        assert_eq!((said.status, said.error.lines().count()), (1, 1), "{}", said.error);
+        assert!(said.error.contains(expected), "{}", said.error);
+        assert!(said.error.ends_with("; --connect HOST:PORT asks a server that runs\n"));
+    }
+    let usage = |arguments: &[&str]| -> String {
+        let mut command = binary();
+        let output = command.args(["certs", "check"]).args(arguments).output();
+        let said = Said::from(output.expect("the built binary"));
+        assert_eq!(said.status, 1);
+        said.error
+    };
+    for (arguments, expected) in [
+        (&["--connect", "localhost:1"][..], "missing --pointer <FILE>"),
+        (&["--pointer", "x", "--connect", "localhost"], "expected HOST:PORT"),
+        (&["--pointer", "x", "--connect", "a:1", "--state-dir", "y"], "does not go with"),
+    ] {
+        let error = usage(arguments);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
+    let served = Served::start();
+    let whole = {
+        let mut config = served.config();
+        pem(&mut config)
+    };
+    let hash = format!("sha512-{}", "0".repeat(128));
+    let faults: [&dyn Fn(&mut Value); 4] = [
+        &|config| set_pem(config, &format!("{whole}\n")),
+        &|config| set_pem(config, &whole[..200]),
+        &|config| authority(config)["verification"] = json!({"hash": hash}),
+        &|config| authority(config)["compression"] = "gzip".into(),
+    ];
+    for fault in faults {
+        let file = served.with(fault);
+        served.assert_refused(&file, &["certificateAuthorities[0] "]);
+        let machine = Machine::new();
+        let pointer = fs::read_to_string(&file).expect("a file");
+        let mut stage = machine.start("fetch", &pointer);
+        assert!(!stage.ended().success(), "{pointer}\n{}", stage.log());
+        let log = stage.log();
+        assert!(log.contains("Unable to") && log.contains(" CA ("), "{log}");
+    }
+}
