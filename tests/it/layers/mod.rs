@@ -53,7 +53,7 @@ const RULES: Rules = Rules {
         "source/cluster/configs.rs",
         "source/cluster/view.rs",
         "source/manifest.rs",
-        "user_data.rs",
+        "user_data/",
     ],
     // Makes keys.
     impure: &["pki/keys.rs"],
