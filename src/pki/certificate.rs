@@ -92,13 +92,20 @@ impl Certificate {
     /// The certificate as PEM, with a newline at its end.
     #[must_use]
     pub fn to_pem(&self) -> String {
-        pem("CERTIFICATE", &self.der)
+        certificate_pem(&self.der)
     }
 
     /// The certificate as DER.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
+    }
+
+    /// Whether both are for the same public key, as a renewed certificate and the one before it
+    /// are, or a cross-certificate and the CA's own.
+    #[must_use]
+    pub fn has_key_of(&self, other: &Self) -> bool {
+        self.key_info == other.key_info
     }
 
     /// Whether `now` lies within its validity.
@@ -200,10 +207,12 @@ pub fn read_key(pem: &[u8]) -> Option<KeyPair> {
     read_keys(pem).next()
 }
 
-fn pem(label: &str, der: &[u8]) -> String {
+/// A certificate's DER as PEM, with a newline at its end.
+#[must_use]
+pub fn certificate_pem(der: &[u8]) -> String {
     // Lines of 64 characters that end in a line feed: what openssl and Go write (RFC 7468).
     let lines = EncodeConfig::new().set_line_wrap(64).set_line_ending(LineEnding::LF);
-    pem::encode_config(&Pem::new(label, der), lines)
+    pem::encode_config(&Pem::new("CERTIFICATE", der), lines)
 }
 
 fn hosts(certificate: &X509Certificate<'_>) -> BTreeSet<Host> {
@@ -242,7 +251,7 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::pem;
+    use super::certificate_pem;
 
     /// Files and secrets are compared byte for byte before they are written: another wrapping would
     /// rewrite every cluster's certificates.
@@ -256,7 +265,7 @@ mod tests {
         ];
         for (length, body) in cases {
             assert_eq!(
-                pem("CERTIFICATE", &vec![0; length]),
+                certificate_pem(&vec![0; length]),
                 format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"),
                 "{length} bytes"
             );

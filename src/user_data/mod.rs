@@ -3,13 +3,22 @@
 //!
 //! A machine's user data may be anything: another tool's, a script, an Ignition config of any spec
 //! with more in it than a pointer. Only what is understood is touched, and in it only the entry of
-//! the machine config server's authorities.
+//! the machine config server's authorities: every byte around it stays.
+//!
+//! An authority is the machine config server's if its certificate or its key is. A name proves
+//! nothing: an administrator's CA may be called `root-ca` too.
+
+mod json_text;
 
 use std::io::Read as _;
 
-use serde_json::{Map, Value, json};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::Value;
 
+use self::json_text::{document, elements, find, members, place, spliced, string};
 use crate::ignition::{authority_source, data_url};
+use crate::pki::certificate::certificate_pem;
 use crate::pki::{Certificate, Holder, Host, Pointer, PointerState};
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
@@ -38,11 +47,18 @@ pub enum LeftAlone {
     /// None of the authorities that it names has to do with the machine config server.
     #[error("it trusts only other authorities than the machine config server's")]
     Foreign,
+    /// One of them is called like the machine config server's, which is no proof.
+    #[error(
+        "it trusts a CA that is named like the machine config server's, but neither its \
+         certificate nor its key is known here"
+    )]
+    NameOnly,
 }
 
 impl LeftAlone {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::NoIgnition, Self::NoAuthorities, Self::Foreign];
+    pub const ALL: [Self; 4] =
+        [Self::NoIgnition, Self::NoAuthorities, Self::Foreign, Self::NameOnly];
 
     /// How metrics and events name it.
     #[must_use]
@@ -51,6 +67,7 @@ impl LeftAlone {
             Self::NoIgnition => "no-ignition",
             Self::NoAuthorities => "no-authorities",
             Self::Foreign => "foreign",
+            Self::NameOnly => "name-only",
         }
     }
 }
@@ -59,50 +76,43 @@ impl LeftAlone {
 /// the machine config server's once.
 #[must_use]
 pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -> Assessment {
-    let Some(mut config) = ignition_config(user_data) else {
+    let Some(config) = Config::read(user_data) else {
         return Assessment::LeftAlone(LeftAlone::NoIgnition);
     };
-    let entries = config.pointer_mut("/ignition/security/tls/certificateAuthorities");
-    let Some(Value::Array(entries)) = entries else {
-        return Assessment::LeftAlone(LeftAlone::NoAuthorities);
-    };
-    if entries.is_empty() {
+    let texts = config.authorities();
+    if texts.is_empty() {
         return Assessment::LeftAlone(LeftAlone::NoAuthorities);
     }
+    // A renewed certificate and a cross-certificate have the key of the one that is known.
     let is_ours = |certificate: &Certificate| {
-        bundle.contains(certificate) || known.contains(certificate) || is_ours_by_name(certificate)
+        bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
     };
-    let mut trusted = Vec::new();
-    let mut own_entries = Vec::new();
-    let mut foreign = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        let certificates = certificates(entry).unwrap_or_default();
-        if certificates.iter().any(is_ours) {
-            own_entries.push(index);
-            let (ours, others): (Vec<_>, Vec<_>) = certificates.into_iter().partition(is_ours);
-            trusted.extend(ours);
-            foreign.extend(others);
-        }
-    }
-    let Some((&first, rest)) = own_entries.split_first() else {
-        return Assessment::LeftAlone(LeftAlone::Foreign);
+    let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, is_ours)).collect();
+    let own: Vec<_> = (0..entries.len()).filter(|&index| !entries[index].ours.is_empty()).collect();
+    let Some((&first, rest)) = own.split_first() else {
+        let is_named = entries.iter().any(|entry| entry.others.iter().any(is_named_like_ours));
+        let reason = if is_named { LeftAlone::NameOnly } else { LeftAlone::Foreign };
+        return Assessment::LeftAlone(reason);
     };
-    let is_current = bundle.iter().all(|wanted| trusted.contains(wanted))
-        && trusted.iter().all(|present| bundle.contains(present));
+    let trusted = || own.iter().flat_map(|&index| &entries[index].ours);
+    let is_current = bundle.iter().all(|wanted| trusted().any(|present| present == wanted))
+        && trusted().all(|present| bundle.contains(present));
     if is_current {
         return Assessment::Current;
     }
-    let pem: String = bundle.iter().chain(&foreign).map(Certificate::to_pem).collect();
-    if let Some(Value::Object(entry)) = entries.get_mut(first) {
-        // What was said of the contents before holds no more.
-        entry.remove("verification");
-        entry.remove("compression");
-        entry.insert("source".to_owned(), authority_source(pem.as_bytes()).into());
-    }
-    for index in rest.iter().rev() {
-        entries.remove(*index);
-    }
-    Assessment::Stale(config.to_string().into_bytes())
+    let others = own.iter().flat_map(|&index| &entries[index].others);
+    let pem: String = bundle
+        .iter()
+        .map(Certificate::to_pem)
+        .chain(others.map(|other| certificate_pem(other)))
+        .collect();
+    let place = |index: usize| place(config.text, texts[index]);
+    let mut changes =
+        vec![(place(first), with_source(texts[first], &authority_source(pem.as_bytes())))];
+    // With the comma before each, which the first one that stays makes sure of.
+    changes
+        .extend(rest.iter().map(|&index| (place(index - 1).end..place(index).end, String::new())));
+    Assessment::Stale(spliced(config.text, &changes).into_bytes())
 }
 
 /// A text of user data as a rotation sees it: the pointer config `name`, judged as [`assess`] does.
@@ -123,78 +133,131 @@ pub fn observe(
 /// All authorities that a pointer config trusts, ours or not.
 #[must_use]
 pub fn authorities(user_data: &[u8]) -> Vec<Certificate> {
-    let config = ignition_config(user_data).unwrap_or_default();
-    let entries = config.pointer("/ignition/security/tls/certificateAuthorities");
-    let entries = entries.and_then(Value::as_array);
-    entries.into_iter().flatten().filter_map(certificates).flatten().collect()
+    let Some(config) = Config::read(user_data) else { return Vec::new() };
+    let ders = config.authorities().into_iter().flat_map(certificates);
+    ders.filter_map(|der| Certificate::from_der(&der)).collect()
 }
 
 /// Whether a pointer config fetches from `url`.
 #[must_use]
 pub fn fetches(user_data: &[u8], url: &str) -> bool {
-    ignition_config(user_data).is_some_and(|config| sources(&config).any(|source| source == url))
+    Config::read(user_data).is_some_and(|config| config.sources().any(|source| source == url))
 }
 
 /// The hosts that a pointer config fetches from, in their order.
 #[must_use]
 pub fn hosts(user_data: &[u8]) -> Vec<Host> {
-    let Some(config) = ignition_config(user_data) else { return Vec::new() };
-    config_urls(&config).filter_map(|url| url.host()?.parse().ok()).collect()
+    let Some(config) = Config::read(user_data) else { return Vec::new() };
+    config.urls().filter_map(|url| url.host()?.parse().ok()).collect()
 }
 
 /// The pointer config `name` as somebody who may be locked out. `None` if no certificate matters to
 /// it: it fetches nothing over TLS, or names no authorities that are understood.
 #[must_use]
 pub fn holder(name: &str, user_data: &[u8]) -> Option<Holder> {
-    let config = ignition_config(user_data)?;
-    let urls = config_urls(&config).filter(|url| url.scheme() == Some(&http::uri::Scheme::HTTPS));
+    let config = Config::read(user_data)?;
+    let urls = config.urls().filter(|url| url.scheme() == Some(&http::uri::Scheme::HTTPS));
     let hosts: Vec<Host> = urls.filter_map(|url| url.host()?.parse().ok()).collect();
     let trusted = authorities(user_data);
     let matters = !hosts.is_empty() && !trusted.is_empty();
     matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
 }
 
-/// The configs that a config fetches from a machine config server.
-fn config_urls(config: &Value) -> impl Iterator<Item = http::Uri> {
-    let urls = sources(config).filter_map(|source| source.parse::<http::Uri>().ok());
-    urls.filter(|url| url.path().starts_with("/config/"))
+/// An Ignition config, as far as it is needed here.
+struct Config<'a> {
+    text: &'a str,
+    /// Its section `ignition`.
+    section: &'a str,
 }
 
-/// Where a config fetches others from.
-fn sources(config: &Value) -> impl Iterator<Item = &str> {
-    let section = &config["ignition"]["config"];
-    let lists = ["merge", "append"].iter().filter_map(|key| section[key].as_array());
-    let resources = lists.flatten().chain([&section["replace"]]);
-    resources.filter_map(|resource| resource["source"].as_str())
+impl<'a> Config<'a> {
+    fn read(user_data: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(user_data).ok()?;
+        let section = find(document(text)?, &["ignition"])?;
+        members(section)?;
+        Some(Self { text, section })
+    }
+
+    /// The entries of its authorities.
+    fn authorities(&self) -> Vec<&'a str> {
+        let list = find(self.section, &["security", "tls", "certificateAuthorities"]);
+        list.and_then(elements).unwrap_or_default()
+    }
+
+    /// Where it fetches other configs from.
+    fn sources(&self) -> impl Iterator<Item = String> {
+        let section = find(self.section, &["config"]).unwrap_or("{}");
+        let lists = ["merge", "append"].into_iter().filter_map(|verb| find(section, &[verb]));
+        let resources = lists.filter_map(elements).flatten().chain(find(section, &["replace"]));
+        resources.filter_map(|resource| string(find(resource, &["source"])?))
+    }
+
+    /// The configs that it fetches from a machine config server.
+    fn urls(&self) -> impl Iterator<Item = http::Uri> {
+        let urls = self.sources().filter_map(|source| source.parse::<http::Uri>().ok());
+        urls.filter(|url| url.path().starts_with("/config/"))
+    }
 }
 
-fn ignition_config(user_data: &[u8]) -> Option<Value> {
-    let config: Value = serde_json::from_slice(user_data).ok()?;
-    config.get("ignition").is_some_and(Value::is_object).then_some(config)
+/// One entry of the authorities.
+struct Entry {
+    /// The machine config server's.
+    ours: Vec<Certificate>,
+    /// The others, whatever they are, as DER.
+    others: Vec<CertificateDer<'static>>,
 }
 
-/// The certificates of one entry, `None` if it is no data URL that is understood.
-fn certificates(entry: &Value) -> Option<Vec<Certificate>> {
-    let entry: &Map<String, Value> = entry.as_object()?;
-    let bytes = data_url::decode(entry.get("source")?.as_str()?).ok()?;
-    let is_gzip = entry.get("compression").is_some_and(|kind| kind == &json!("gzip"));
-    let pem = if is_gzip {
-        let mut pem = Vec::new();
-        let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
-        decoder.take(MAX_PEM).read_to_end(&mut pem).ok()?;
-        pem
-    } else {
-        bytes
-    };
-    Some(Certificate::read_all(&pem))
+impl Entry {
+    fn read(text: &str, is_ours: impl Fn(&Certificate) -> bool) -> Self {
+        let mut entry = Self { ours: Vec::new(), others: Vec::new() };
+        for der in certificates(text) {
+            match Certificate::from_der(&der).filter(&is_ours) {
+                Some(own) => entry.ours.push(own),
+                None => entry.others.push(der),
+            }
+        }
+        entry
+    }
+}
+
+/// The certificates of one entry, as DER. None if it is no data URL that is understood.
+fn certificates(entry: &str) -> Vec<CertificateDer<'static>> {
+    let pem = pem(entry).unwrap_or_default();
+    CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok).collect()
+}
+
+fn pem(entry: &str) -> Option<Vec<u8>> {
+    let bytes = data_url::decode(&string(find(entry, &["source"])?)?).ok()?;
+    let compression = find(entry, &["compression"]).and_then(string);
+    if compression.as_deref() != Some("gzip") {
+        return Some(bytes);
+    }
+    let mut pem = Vec::new();
+    let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
+    let read = decoder.take(MAX_PEM).read_to_end(&mut pem).ok()?;
+    // One that may go on is not understood: what is beyond would be lost.
+    (u64::try_from(read).ok()? < MAX_PEM).then_some(pem)
+}
+
+/// An entry with another source. What was said of the contents before holds no more.
+fn with_source(entry: &str, source: &str) -> String {
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut fields = vec![format!("\"source\":{}", quoted(source))];
+    for (name, value) in members(entry).unwrap_or_default() {
+        if !["source", "verification", "compression"].contains(&name.as_str()) {
+            fields.push(format!("{}:{value}", quoted(&name)));
+        }
+    }
+    format!("{{{}}}", fields.join(","))
 }
 
 /// Whether a certificate has a name that the machine config server's authorities have: this
-/// server's own, those of OpenShift's controller, and those of its installer. One that has expired
-/// and left the bundle is recognised by this alone.
-fn is_ours_by_name(certificate: &Certificate) -> bool {
-    certificate.common_name == "root-ca"
-        || certificate.common_name.contains("machine-config-server-ca@")
+/// server's own, those of OpenShift's controller, and those of its installer.
+fn is_named_like_ours(der: &CertificateDer<'_>) -> bool {
+    Certificate::from_der(der).is_some_and(|certificate| {
+        certificate.common_name == "root-ca"
+            || certificate.common_name.contains("machine-config-server-ca@")
+    })
 }
 
 #[cfg(test)]

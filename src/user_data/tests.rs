@@ -2,8 +2,11 @@ use super::*;
 use crate::pki::KeyAlgorithm;
 use crate::pki::VALIDITY;
 use crate::pki::issue::issue_authority;
+use crate::pki::issue::{Signer, cross_sign};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::KeyPair;
+use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
@@ -13,12 +16,22 @@ fn authority(age: i64) -> Certificate {
     issue_authority(&key, VALIDITY, NOW - Duration::days(age)).unwrap()
 }
 
+/// A self-signed certificate of this name for a key.
+fn named(name: &str, key: &KeyPair) -> Certificate {
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    Certificate::from_der(params.self_signed(key).unwrap().der()).unwrap()
+}
+
 /// One that has nothing to do with the machine config server.
 fn stranger() -> Certificate {
-    let key = KeyAlgorithm::P256.generate().unwrap();
-    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-    params.distinguished_name.push(rcgen::DnType::CommonName, "stranger");
-    Certificate::from_der(params.self_signed(&key).unwrap().der()).unwrap()
+    named("stranger", &KeyAlgorithm::P256.generate().unwrap())
+}
+
+/// The certificates of an entry that are understood.
+fn understood(entry: &Value) -> Vec<Certificate> {
+    let ders = certificates(&entry.to_string());
+    ders.iter().filter_map(|der| Certificate::from_der(der)).collect()
 }
 
 fn plain(certificates: &[&Certificate]) -> Value {
@@ -77,7 +90,7 @@ fn only_the_authorities_change_in_every_spec_and_encoding() {
             assert_eq!(after, rest);
             assert_eq!(authorities.as_array().unwrap().len(), 1);
             assert_eq!(authorities[0].as_object().unwrap().len(), 1, "no stale hash is left");
-            assert_eq!(certificates(&authorities[0]).unwrap(), bundle);
+            assert_eq!(understood(&authorities[0]), bundle);
         }
     }
 }
@@ -98,32 +111,206 @@ fn what_means_the_same_is_left_as_it_is() {
 #[test]
 fn strangers_stay_where_they_are() {
     let (old, new, stranger) = (authority(100), authority(0), stranger());
-    let bundle = [new.clone()];
+    let bundle = [new.clone(), old.clone()];
     let other = json!({"source": "https://example.com/ca.pem"});
     let after =
         patched(&config("3.1.0", &[plain(&[&stranger]), other.clone(), plain(&[&old])]), &bundle);
     let entries = &after["ignition"]["security"]["tls"]["certificateAuthorities"];
     assert_eq!(entries[0], plain(&[&stranger]));
     assert_eq!(entries[1], other);
-    assert_eq!(certificates(&entries[2]).unwrap(), bundle);
+    assert_eq!(understood(&entries[2]), bundle);
     // In one text with ours, it stays too.
     let after = patched(&config("3.1.0", &[plain(&[&stranger, &old])]), &bundle);
     let entries = &after["ignition"]["security"]["tls"]["certificateAuthorities"];
-    assert_eq!(certificates(&entries[0]).unwrap(), [new, stranger.clone()]);
+    assert_eq!(understood(&entries[0]), [new, old, stranger.clone()]);
 
     let alone = assessed(&config("3.1.0", &[plain(&[&stranger])]), &bundle);
     assert_eq!(alone, Assessment::LeftAlone(LeftAlone::Foreign));
 }
 
+/// What becomes of an authority in a pointer config, whose only other one it may be.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// The bundle stands in its place.
+    Replaced,
+    /// It stays beside the bundle, which stands in the place of what is ours.
+    Kept,
+    /// The whole text stays.
+    LeftAlone(LeftAlone),
+}
+
 #[test]
-fn an_authority_without_a_name_of_ours_is_recognised_when_it_is_known() {
-    let (known, new) = (stranger(), authority(0));
-    let text = config("3.1.0", &[plain(&[&known])]).to_string();
-    let Assessment::Stale(text) = assess(text.as_bytes(), std::slice::from_ref(&new), &[known])
-    else {
-        panic!("not stale")
-    };
-    assert_eq!(assess(&text, &[new], &[]), Assessment::Current);
+fn an_authority_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
+    let key = || KeyAlgorithm::P256.generate().unwrap();
+    let (own_key, old_key) = (key(), key());
+    let own = issue_authority(&own_key, VALIDITY, NOW).unwrap();
+    let old = named("root-ca", &old_key);
+    let renewed = named("root-ca", &old_key);
+    let renamed = named("corporate CA", &old_key);
+    let cross = cross_sign(
+        &Signer { certificate: &own, key: &own_key },
+        &Signer { certificate: &old, key: &old_key },
+        NOW,
+    );
+    let cross = cross.unwrap();
+    let name = LeftAlone::NameOnly;
+    let none: &[Certificate] = &[];
+    let known = std::slice::from_ref(&old);
+    let ours = |certificate| (certificate, Fate::Replaced, Fate::Replaced);
+    let other = |certificate, alone| (certificate, Fate::LeftAlone(alone), Fate::Kept);
+    // What is known beside the bundle, the authority, and its fate alone and beside one of ours.
+    let cases = [
+        ("the old root-ca", known, ours(old.clone())),
+        ("the same, renewed", known, ours(renewed.clone())),
+        ("its key under another name", known, ours(renamed)),
+        ("a cross-certificate", none, ours(cross)),
+        ("the old root-ca, not known any more", none, other(old.clone(), name)),
+        ("a corporate root-ca", known, other(named("root-ca", &key()), name)),
+        (
+            "an authority of another cluster's server",
+            known,
+            other(named("ns_machine-config-server-ca@1700000000", &key()), name),
+        ),
+        ("its own server's", known, other(authority(50), name)),
+        ("another", known, other(named("corporate CA", &key()), LeftAlone::Foreign)),
+        (
+            "a name that only begins alike",
+            none,
+            other(named("root-ca-2", &key()), LeftAlone::Foreign),
+        ),
+    ];
+    let bundle = std::slice::from_ref(&own);
+    for (case, known, (certificate, alone, beside)) in cases {
+        let fate = |entries: &[Value]| {
+            let text = config("3.1.0", entries).to_string();
+            let text = match assess(text.as_bytes(), bundle, known) {
+                Assessment::Stale(text) => text,
+                Assessment::LeftAlone(reason) => return Fate::LeftAlone(reason),
+                // It trusts the bundle, and the other one besides.
+                Assessment::Current => text.into_bytes(),
+            };
+            assert_eq!(assess(&text, bundle, known), Assessment::Current, "{case}: once is enough");
+            let trusted = authorities(&text);
+            assert!(trusted.contains(&own), "{case}");
+            if trusted.contains(&certificate) { Fate::Kept } else { Fate::Replaced }
+        };
+        assert_eq!(fate(&[plain(&[&certificate])]), alone, "{case}");
+        for entries in [
+            vec![plain(&[&certificate]), plain(&[&own])],
+            vec![plain(&[&own]), plain(&[&certificate])],
+            vec![plain(&[&own, &certificate])],
+            vec![plain(&[&certificate, &own])],
+        ] {
+            assert_eq!(fate(&entries), beside, "{case}: {entries:?}");
+        }
+    }
+}
+
+#[test]
+fn a_corporate_ca_of_an_old_name_stays_through_a_rotation() {
+    let corporate = named("root-ca", &KeyAlgorithm::P256.generate().unwrap());
+    let (old, new) = (authority(100), authority(0));
+    for entries in [vec![plain(&[&corporate]), plain(&[&old])], vec![plain(&[&old, &corporate])]] {
+        let text = config("3.1.0", &entries).to_string();
+        let Assessment::Stale(text) =
+            assess(text.as_bytes(), std::slice::from_ref(&new), std::slice::from_ref(&old))
+        else {
+            panic!("not stale")
+        };
+        let trusted = authorities(&text);
+        assert_eq!(trusted.len(), 2, "{trusted:?}");
+        assert!(trusted.contains(&corporate) && trusted.contains(&new));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_beside_ours_stays() {
+    let (old, new) = (authority(100), authority(0));
+    let unreadable = certificate_pem(b"a certificate of a kind that is yet to come");
+    let source = |text: &str| json!({"source": format!("data:;base64,{}", BASE64.encode(text))});
+    let before = source(&(unreadable.clone() + &old.to_pem()));
+    let after = patched(&config("3.1.0", &[before]), &[new.clone(), old.clone()]);
+    let entry = &after["ignition"]["security"]["tls"]["certificateAuthorities"][0];
+    let pem = pem(&entry.to_string()).unwrap();
+    assert_eq!(pem, (new.to_pem() + &old.to_pem() + &unreadable).into_bytes());
+}
+
+#[test]
+fn every_byte_around_the_authorities_stays() {
+    let (old, new) = (authority(100), authority(0));
+    let bundle = [new, old.clone()];
+    let pem: String = bundle.iter().map(Certificate::to_pem).collect();
+    let written = format!("{{\"source\":\"{}\"}}", authority_source(pem.as_bytes()));
+    let own = plain(&[&old]).to_string();
+    let spaced = own.replacen('{', "{ ", 1).replacen(':', " :\n", 1);
+    let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+    // What stands before the list and after it.
+    let around = [
+        (r#"{"ignition":{"security":{"tls":{"certificateAuthorities":["#, "]}}}}"),
+        (
+            " \n{\"ignition\" : {\"security\":\t{\"tls\":{\"certificateAuthorities\": [\n",
+            " ] }}}}\n\n",
+        ),
+        (
+            r#"{"a":1e400,"b":12345678901234567890123,"c":1.10,"d":-0.0,"e":1E+2,"ignition":{"version":"3.1.0","timeouts":{"httpTotal":1.0},"security":{"x":1e-999,"tls":{"y":0.1000,"certificateAuthorities":["#,
+            r#"],"z":9007199254740993}}},"a":2,"f":"\u0041\/\u2028","g":{"z":1,"a":2}}"#,
+        ),
+        (
+            &format!(
+                r#"{{"deep":{deep},"ignition":{{"security":{{"tls":{{"certificateAuthorities":["#
+            ),
+            &format!(r#"]}}}}}},"deeper":{{"a":{deep}}}}}"#),
+        ),
+    ];
+    let stranger = plain(&[&stranger()]).to_string().replacen('{', r#"{"x":1.10, "#, 1);
+    // The list before, and after.
+    let lists = [
+        (own.clone(), written.clone()),
+        (spaced.clone(), written.clone()),
+        (format!("{own} , {spaced}"), written.clone()),
+        (format!("{stranger} ,\n{own}"), format!("{stranger} ,\n{written}")),
+        (format!("{own},{stranger} ,{own}"), format!("{written},{stranger}")),
+        (format!("{own},{own} ,{stranger}"), format!("{written} ,{stranger}")),
+        (format!("null,{own},1.10 , {own},{own} , []"), format!("null,{written},1.10 , []")),
+        (
+            own.replacen('{', r#"{"httpHeaders":[{"name":"a","value":1.10}],"#, 1),
+            written.replacen('}', r#","httpHeaders":[{"name":"a","value":1.10}]}"#, 1),
+        ),
+    ];
+    for (head, tail) in around {
+        for (list, expected) in &lists {
+            let text = format!("{head}{list}{tail}");
+            let Assessment::Stale(patched) = assess(text.as_bytes(), &bundle, &[]) else {
+                panic!("not stale: {text}")
+            };
+            let patched = String::from_utf8(patched).unwrap();
+            assert_eq!(patched, format!("{head}{expected}{tail}"), "{text}");
+            assert_eq!(assess(patched.as_bytes(), &bundle, &[]), Assessment::Current);
+        }
+    }
+}
+
+#[test]
+fn numbers_that_no_machine_holds_hide_nothing() {
+    let text = config("3.1.0", &[plain(&[&authority(0)])]).to_string();
+    let text = text.replacen('{', "{\"x\": 1e400, ", 1);
+    assert_eq!(hosts(text.as_bytes()), ["api-int.example.com".parse().unwrap()]);
+    assert_eq!(authorities(text.as_bytes()).len(), 1);
+    assert!(holder("worker.ign", text.as_bytes()).is_some());
+    assert!(fetches(text.as_bytes(), "https://api-int.example.com:22623/config/worker"));
+}
+
+#[test]
+fn what_unpacks_to_more_than_any_bundle_is_not_understood() {
+    use std::io::Write as _;
+    let own = authority(0);
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(own.to_pem().as_bytes()).unwrap();
+    encoder.write_all(&vec![b'\n'; usize::try_from(MAX_PEM).unwrap()]).unwrap();
+    let source = format!("data:;base64,{}", BASE64.encode(encoder.finish().unwrap()));
+    let entry = json!({"source": source, "compression": "gzip"});
+    let left_alone = Assessment::LeftAlone(LeftAlone::Foreign);
+    assert_eq!(assessed(&config("3.1.0", &[entry]), &[own]), left_alone);
 }
 
 #[test]
