@@ -161,8 +161,7 @@ impl StateFolder {
             }
             Write::Bundle(pem) => files::replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
-                let text = [&text[..], b"\n"].concat();
-                files::replace(&self.pointers_path().join(name), &text, PUBLIC)?;
+                files::replace(&self.pointers_path().join(name), text, PUBLIC)?;
             }
             Write::Serving(StoredPair { certificates, key, .. }) => {
                 let text = [&key[..], certificates].concat();
