@@ -22,7 +22,7 @@ use crate::pki::{
     locked_out, plan,
 };
 use crate::store::state_folder::{Asked, StateFolder};
-use crate::user_data;
+use crate::user_data::{self, Assessment, LeftAlone, assess};
 
 /// Where certificates are kept.
 #[derive(Debug, Clone)]
@@ -63,11 +63,27 @@ impl Seen {
         }
         locked_out(&chain, &holders, now)
     }
+
+    /// Why a pointer config that names authorities trusts none that is known to be the server's.
+    fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
+        let authority = self.observed.authority.as_ref();
+        let mut known =
+            authority.map(|pair| Certificate::read_all(&pair.previous)).unwrap_or_default();
+        let root = self.observed.root_authority.as_deref();
+        known.extend(Certificate::read_all(root.unwrap_or_default()));
+        match assess(pointer, &self.observed.trusted(), &known) {
+            Assessment::LeftAlone(reason @ (LeftAlone::Foreign | LeftAlone::NameOnly)) => {
+                Some(reason)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Prints what there is.
 pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
-    let Seen { observed, pointers, .. } = see(place)?;
+    let seen = see(place)?;
+    let Seen { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
     let signer: Vec<_> = observed.authority.iter().filter_map(StoredPair::leaf).collect();
@@ -102,7 +118,11 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     }
 
     for (name, text) in pointers {
-        let trusted = user_data::authorities(&text);
+        if let Some(reason) = seen.stranger(text) {
+            print_line(&format!("{name}: left alone: {reason}"));
+            continue;
+        }
+        let trusted = user_data::authorities(text);
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
         print_line(&match (trusts_signer, valid, trusted.is_empty()) {
@@ -134,6 +154,11 @@ pub fn check(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
         }
         Some(Step::Serving(reason, _)) => Some(format!("the serving pair: {reason}")),
     };
+    for (name, text) in &seen.pointers {
+        if let Some(reason @ LeftAlone::NameOnly) = seen.stranger(text) {
+            print_line(&format!("{name}: left alone: {reason}"));
+        }
+    }
     let lockouts = seen.lockouts(now);
     for lockout in &lockouts {
         print_line(&lockout.to_string());

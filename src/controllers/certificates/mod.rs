@@ -152,6 +152,9 @@ impl Reconciler for CertificateController {
             let (policy, now) = (self.policy, OffsetDateTime::now_utc());
             let next = next(&certificates, &policy, now, &mut || policy.algorithm.generate())?;
             self.report.duties(&state.user_data_namespace, &duties).await;
+            self.health
+                .metrics
+                .user_data_left_alone(duties.values().filter_map(UserDataDuty::left_alone));
             match next {
                 Next::Settled { until } => {
                     self.health.metrics.observe(&certificates, state.newest_trusted());

@@ -31,10 +31,8 @@ impl Report {
         namespace: &str,
         duties: &BTreeMap<String, UserDataDuty>,
     ) {
-        let left_alone = duties.iter().filter_map(|(name, duty)| match duty {
-            UserDataDuty::LeftAlone(reason) => Some((name.clone(), *reason)),
-            UserDataDuty::Nothing | UserDataDuty::Write(_) => None,
-        });
+        let left_alone =
+            duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
         let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
         for (name, reason) in &self.left_alone {
             if told.get(name) == Some(reason) {

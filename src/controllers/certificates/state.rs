@@ -59,6 +59,17 @@ pub enum UserDataDuty {
     Write(Vec<u8>),
 }
 
+impl UserDataDuty {
+    /// Why the secret is left alone, if it is.
+    #[must_use]
+    pub fn left_alone(&self) -> Option<user_data::LeftAlone> {
+        match self {
+            Self::LeftAlone(reason) => Some(*reason),
+            Self::Nothing | Self::Write(_) => None,
+        }
+    }
+}
+
 impl ClusterState {
     /// What the plan depends on. `duties` is what has to be done about user data, and `refused` are
     /// the secrets whose writing failed a moment ago.
