@@ -210,9 +210,9 @@ impl Watched {
     }
 }
 
-/// A kind of a group in version `v1`.
-pub(super) fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
+/// A kind of a group, in one of its versions.
+pub(super) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
 /// What an administrator is told about how the controllers get on: log, metrics, readiness.

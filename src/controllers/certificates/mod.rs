@@ -4,10 +4,13 @@
 //! `apply` makes the writes that `objects` puts together: one step, then everything is read again.
 
 mod apply;
+#[cfg(test)]
+mod beside_reference;
 mod infrastructure;
 mod names;
 mod objects;
 mod observe;
+mod reference_names;
 mod report;
 mod retype;
 mod state;
@@ -21,6 +24,7 @@ use tokio::time::Instant;
 pub use self::infrastructure::Infrastructure;
 pub use self::names::{AUTHORITY, ROTATE, SERVING};
 pub use self::observe::Observer;
+pub use self::reference_names::ReferenceNames;
 pub use self::state::{ClusterState, Pool, UserDataDuty};
 
 use self::apply::{Refusals, apply_pointers, apply_write};

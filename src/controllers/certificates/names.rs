@@ -38,5 +38,10 @@ pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certi
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
 pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";
+/// The names that the reference's controller would put into the serving pair: it makes one anew that
+/// says others.
 pub(super) const HOSTNAMES: &str = "auth.openshift.io/certificate-hostnames";
+/// The SHA-256 of the certificate that was issued here. Another one in its place was issued by
+/// somebody else.
+pub(super) const ISSUED: &str = "machineconfiguration.openshift.io/issued-certificate-sha256";
 pub(super) const REFRESH: &str = "certificates.openshift.io/refresh-period";

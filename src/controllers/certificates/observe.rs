@@ -14,6 +14,7 @@ use super::super::write::{Malformed, ObjectName};
 use super::super::{ControlError, NAMESPACE};
 use super::infrastructure::Infrastructure;
 use super::names::{AUTHORITY, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY};
+use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
 use super::user_data::is_user_data;
 use crate::pki::Host;
@@ -75,14 +76,25 @@ impl Observer {
     }
 
     async fn infrastructure(&self) -> Result<Infrastructure, ControlError> {
-        let object = Infrastructure::object();
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &infrastructures());
-        match api.get(&object.name).await {
-            Ok(found) => Ok(Infrastructure::read(&found.data)?),
-            // A cluster need not have the object, nor its kind.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Infrastructure::default()),
-            Err(error) => Err(api_error(&object)(error)),
-        }
+        let Some(found) = self.of_cluster(&Infrastructure::object(), &infrastructures()).await?
+        else {
+            return Ok(Infrastructure::default());
+        };
+        let aro = match is_azure(&found.data) {
+            true => self.of_cluster(&aro_cluster(), &aro_clusters()).await?,
+            false => None,
+        };
+        Ok(Infrastructure::read(&found.data, aro.as_ref().map(|aro| &aro.data))?)
+    }
+
+    /// An object of the whole cluster, which need not have it, nor its kind.
+    async fn of_cluster(
+        &self,
+        object: &ObjectName,
+        kind: &ApiResource,
+    ) -> Result<Option<DynamicObject>, ControlError> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);
+        api.get_opt(&object.name).await.map_err(api_error(object))
     }
 
     async fn user_data(&self) -> Result<BTreeMap<String, Secret>, ControlError> {
@@ -131,9 +143,18 @@ fn all_pools() -> ObjectName {
 }
 
 fn pools() -> ApiResource {
-    resource("machineconfiguration.openshift.io", "MachineConfigPool", "machineconfigpools")
+    resource("machineconfiguration.openshift.io", "v1", "MachineConfigPool", "machineconfigpools")
 }
 
 fn infrastructures() -> ApiResource {
-    resource("config.openshift.io", "Infrastructure", "infrastructures")
+    resource("config.openshift.io", "v1", "Infrastructure", "infrastructures")
+}
+
+fn aro_cluster() -> ObjectName {
+    ObjectName::new("Cluster", "", "cluster")
+}
+
+/// Azure Red Hat OpenShift's own kind.
+fn aro_clusters() -> ApiResource {
+    resource("aro.openshift.io", "v1alpha1", "Cluster", "clusters")
 }

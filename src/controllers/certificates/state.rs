@@ -246,7 +246,7 @@ mod tests {
             root: Some(map("root", &[(ROOT_KEY, "r")])),
             infrastructure: Infrastructure {
                 hosts: vec!["a.example.com".parse().unwrap()],
-                pointer_host: None,
+                ..Infrastructure::default()
             },
             hosts: vec!["b.example.com".parse().unwrap(), "a.example.com".parse().unwrap()],
             ..ClusterState::default()

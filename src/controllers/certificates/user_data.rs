@@ -128,8 +128,8 @@ mod tests {
         ClusterState {
             bundle: Some(map(BUNDLE_KEY, trusted)),
             infrastructure: Infrastructure {
-                hosts: Vec::new(),
                 pointer_host: host.map(|host| host.parse().unwrap()),
+                ..Infrastructure::default()
             },
             pools: vec![Pool { name: "worker".to_owned(), uid: "u".to_owned() }],
             ..ClusterState::default()

@@ -36,6 +36,7 @@ const RULES: Rules = Rules {
         "controllers/certificates/infrastructure.rs",
         "controllers/certificates/names.rs",
         "controllers/certificates/objects.rs",
+        "controllers/certificates/reference_names.rs",
         "controllers/certificates/retype.rs",
         "controllers/certificates/state.rs",
         "controllers/certificates/user_data.rs",
