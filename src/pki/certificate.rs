@@ -114,16 +114,11 @@ impl Certificate {
         self.not_before <= now && now <= self.not_after
     }
 
-    /// Whether the holder of `authority`'s key signed this certificate, by that name.
+    /// Whether the holder of `authority`'s key signed this certificate, by that name, and by an
+    /// algorithm that TLS clients accept.
     #[must_use]
     pub fn is_issued_by(&self, authority: &Self) -> bool {
-        let (Ok((_, own)), Ok((_, other))) =
-            (X509Certificate::from_der(&self.der), X509Certificate::from_der(&authority.der))
-        else {
-            return false;
-        };
-        own.issuer().as_raw() == other.subject().as_raw()
-            && own.verify_signature(Some(other.public_key())).is_ok()
+        self.issuer_name == authority.subject_name && self.is_signed_by(authority)
     }
 
     /// Whether the key of `authority` made this certificate's signature, whatever the names are, by
@@ -243,6 +238,8 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
         Ok(PublicKey::EC(point)) => match point.key_size() {
             256 => "ECDSA P-256".to_owned(),
             384 => "ECDSA P-384".to_owned(),
+            // Its coordinates fill 66 bytes.
+            528 => "ECDSA P-521".to_owned(),
             size => format!("EC {size}"),
         },
         _ => "other".to_owned(),
