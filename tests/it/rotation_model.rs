@@ -40,6 +40,8 @@ struct World {
     crash_points: u64,
     /// Machines of an installation whose authority's key was never kept.
     root: Option<Certificate>,
+    /// Every authority that there ever was.
+    authorities: Vec<Certificate>,
 }
 
 fn host() -> Host {
@@ -60,6 +62,7 @@ impl World {
             policy: Policy::default(),
             crash_points: 0,
             root: None,
+            authorities: Vec::new(),
         }
     }
 
@@ -88,7 +91,7 @@ impl World {
     }
 
     fn known(&self) -> Vec<Certificate> {
-        self.root.iter().cloned().collect()
+        self.root.iter().chain(&self.authorities).cloned().collect()
     }
 
     /// What the next plan sees: all of it is stored, nothing is remembered.
@@ -123,7 +126,10 @@ impl World {
 
     fn apply(&mut self, write: &Write) {
         match write.clone() {
-            Write::Authority(pair) => self.observed.authority = Some(pair),
+            Write::Authority(pair) => {
+                self.authorities.extend(pair.leaf());
+                self.observed.authority = Some(pair);
+            }
             Write::Bundle(pem) => self.observed.bundle = Some(pem.into()),
             Write::Pointer { name, text } => {
                 self.pointers[name.parse::<usize>().expect("an index")] = text;
