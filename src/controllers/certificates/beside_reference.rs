@@ -266,14 +266,14 @@ fn is_past(begin: OffsetDateTime, end: OffsetDateTime, now: OffsetDateTime) -> b
 /// Puts a pair into a secret, with what the reference's controller says of it.
 fn put_pair(secret: &mut Secret, certificate: &Certificate, chain: &str, key: &str) {
     let data = secret.data.get_or_insert_default();
-    for (name, text) in [(CERTIFICATE_KEY, chain), (PRIVATE_KEY, key)] {
-        data.insert(name.to_owned(), ByteString(text.as_bytes().to_vec()));
+    for (name, pem) in [(CERTIFICATE_KEY, chain), (PRIVATE_KEY, key)] {
+        data.insert(name.to_owned(), ByteString(pem.as_bytes().to_vec()));
     }
-    let date = |time: OffsetDateTime| time.format(&Rfc3339).unwrap();
+    let text = |time: OffsetDateTime| time.format(&Rfc3339).unwrap();
     let annotations = secret.metadata.annotations.get_or_insert_default();
     annotations.extend(BTreeMap::from([
-        (NOT_BEFORE.to_owned(), date(certificate.not_before)),
-        (NOT_AFTER.to_owned(), date(certificate.not_after)),
+        (NOT_BEFORE.to_owned(), text(certificate.not_before)),
+        (NOT_AFTER.to_owned(), text(certificate.not_after)),
         (ISSUER.to_owned(), certificate.issuer.clone()),
     ]));
 }

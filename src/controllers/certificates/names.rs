@@ -6,6 +6,8 @@ pub const AUTHORITY: &str = "machine-config-server-ca";
 pub const SERVING: &str = "machine-config-server-tls";
 /// A copy of the serving pair while its secret is made anew with another type.
 pub(super) const SERVING_COPY: &str = "machine-config-server-tls-retype";
+/// The secret of the pair that the internal release image is served with.
+pub(super) const RELEASE_IMAGE_PAIR: &str = "internal-release-image-tls";
 /// The type that the serving pair's secret has to have.
 pub(super) const TLS_TYPE: &str = "kubernetes.io/tls";
 /// Where older installations have their authority's certificate, without its key.

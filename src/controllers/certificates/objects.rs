@@ -137,7 +137,7 @@ pub(super) fn user_data_write(
     Ok(ObjectWrite { object, change })
 }
 
-fn pair_data(pair: &StoredPair) -> SecretData {
+pub(super) fn pair_data(pair: &StoredPair) -> SecretData {
     let bytes = |bytes: &[u8]| Some(ByteString(bytes.to_vec()));
     [(CERTIFICATE_KEY, bytes(&pair.certificates)), (PRIVATE_KEY, bytes(&pair.key))].into()
 }

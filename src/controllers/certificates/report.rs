@@ -8,6 +8,7 @@ use kube::runtime::events::EventType;
 use super::super::NAMESPACE;
 use super::super::events::Events;
 use super::super::write::ObjectName;
+use super::internal_release_image::{self, Because, Decision, Waits};
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
 use crate::pki::Step;
@@ -18,11 +19,13 @@ pub(super) struct Report {
     events: Events,
     /// Secrets that are left alone, with the reason that was told.
     left_alone: BTreeMap<String, LeftAlone>,
+    /// Why the internal release image's pair is not signed, as it was told.
+    waits: Option<Waits>,
 }
 
 impl Report {
     pub(super) fn new(client: Client, identity: &str) -> Self {
-        Self { events: Events::new(client, identity), left_alone: BTreeMap::new() }
+        Self { events: Events::new(client, identity), left_alone: BTreeMap::new(), waits: None }
     }
 
     /// Says once of each secret why it is left alone.
@@ -64,6 +67,29 @@ impl Report {
         tracing::info!(name, reason = reason.label(), "{note}");
         let object = ObjectName::secret(NAMESPACE, name);
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
+    }
+
+    /// Says once why the internal release image's pair is not signed.
+    pub(super) fn release_image(&mut self, decision: &Decision) {
+        let waits = match decision {
+            Decision::Waits(waits) => Some(*waits),
+            Decision::Absent | Decision::Current { .. } | Decision::Sign(_) => None,
+        };
+        if let Some(reason) = waits
+            && self.waits != waits
+        {
+            let object = internal_release_image::object();
+            tracing::warn!(%object, %reason, "the internal release image's pair is not kept");
+        }
+        self.waits = waits;
+    }
+
+    /// Says that the internal release image's pair was signed.
+    pub(super) async fn release_image_signed(&self, because: Because) {
+        let object = internal_release_image::object();
+        let note = format!("signed a new serving pair of the internal release image: {because}");
+        tracing::info!(%object, reason = because.label(), "{note}");
+        self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
     /// Says that user data was written.

@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
 use super::super::write::{Malformed, ObjectName};
 use super::infrastructure::Infrastructure;
+use super::key_algorithms::KeyAlgorithms;
 use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE,
     PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
-use crate::pki::{Asked, Certificate, CertificateState, Host, Pointer, PointerState, StoredPair};
+use crate::pki::{
+    Asked, Certificate, CertificateState, Host, KeyAlgorithm, Pointer, PointerState, StoredPair,
+};
 use crate::user_data;
 
 /// A pool, as the owner of its user data.
@@ -42,6 +46,12 @@ pub struct ClusterState {
     pub user_data: BTreeMap<String, Secret>,
     /// Where those are.
     pub user_data_namespace: String,
+    /// Whether there is an internal release image.
+    pub has_release_image: bool,
+    /// The secret of the pair that it is served with.
+    pub release_image_pair: Option<Secret>,
+    /// What the administrator wants of new keys, without its metadata.
+    pub pki: Option<Value>,
     /// The pools.
     pub pools: Vec<Pool>,
     /// Names given by flags.
@@ -113,6 +123,12 @@ impl ClusterState {
         Ok(Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes()))
     }
 
+    /// What kinds of keys are to be made, `unmanaged` where nobody says.
+    pub fn key_algorithms(&self, unmanaged: KeyAlgorithm) -> Result<KeyAlgorithms, Malformed> {
+        let unmanaged = KeyAlgorithms::all(unmanaged);
+        self.pki.as_ref().map_or(Ok(unmanaged), |pki| KeyAlgorithms::read(pki, unmanaged))
+    }
+
     /// For each pointer config that names authorities, the newest of them, by its name.
     #[must_use]
     pub fn newest_trusted(&self) -> Vec<String> {
@@ -159,7 +175,7 @@ pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
     secret.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-fn stored_pair(secret: &Secret) -> StoredPair {
+pub(super) fn stored_pair(secret: &Secret) -> StoredPair {
     let bytes = |key| value(secret, key).unwrap_or_default().to_vec();
     let previous = value(secret, PREVIOUS).or_else(|| value(secret, PREVIOUS_BEFORE));
     StoredPair {

@@ -34,6 +34,8 @@ const RULES: Rules = Rules {
     pure: &[
         "conditions.rs",
         "controllers/certificates/infrastructure.rs",
+        "controllers/certificates/internal_release_image.rs",
+        "controllers/certificates/key_algorithms.rs",
         "controllers/certificates/names.rs",
         "controllers/certificates/objects.rs",
         "controllers/certificates/reference_names.rs",
