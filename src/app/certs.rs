@@ -22,7 +22,7 @@ use crate::pki::{
     next, told_lockouts,
 };
 use crate::store::state_folder::StateFolder;
-use crate::user_data;
+use crate::user_data::{self, Assessment, LeftAlone, assess};
 
 /// Where certificates are kept.
 #[derive(Debug, Clone)]
@@ -49,9 +49,25 @@ struct Seen {
     distrusted: Vec<String>,
 }
 
+impl Seen {
+    /// Why a pointer config that names authorities trusts none that is known to be the server's.
+    fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
+        let stored = self.observed.authority.iter().flat_map(StoredPair::authorities);
+        let root = self.observed.root_authority.as_deref().unwrap_or_default();
+        let known: Vec<_> = stored.chain(Certificate::read_all(root)).collect();
+        match assess(pointer, &self.observed.trusted(), &known) {
+            Assessment::LeftAlone(reason @ (LeftAlone::Foreign | LeftAlone::NameOnly)) => {
+                Some(reason)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Prints what there is.
 pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
-    let Seen { observed, pointers, .. } = see(place)?;
+    let seen = see(place)?;
+    let Seen { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
     let signer: Vec<_> = observed.authority.iter().filter_map(StoredPair::leaf).collect();
@@ -86,7 +102,11 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     }
 
     for (name, text) in pointers {
-        let trusted = user_data::authorities(&text);
+        if let Some(reason) = seen.stranger(text) {
+            print_line(&format!("{name}: left alone: {reason}"));
+            continue;
+        }
+        let trusted = user_data::authorities(text);
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
         print_line(&match (trusts_signer, valid, trusted.is_empty()) {
@@ -105,8 +125,8 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
 /// What needs to be done, if something does, or how much is out of order.
 pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<()> {
     let seen = see(place)?;
-    let next = next(&seen.observed, policy, now, &mut || policy.algorithm.generate())?;
-    let open_files = seen.open_files.into_iter();
+    let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
+    let open_files = seen.open_files.iter();
     let mut told: Vec<String> =
         open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
     let verdict = match next {
@@ -139,6 +159,11 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
             None
         }
     };
+    for (name, text) in &seen.pointers {
+        if let Some(reason @ LeftAlone::NameOnly) = seen.stranger(text) {
+            print_line(&format!("{name}: left alone: {reason}"));
+        }
+    }
     told.iter().for_each(|line| print_line(line));
     match verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),
@@ -181,7 +206,7 @@ pub fn rotate(
         bail!("{}: there is no serving certificate yet: run `serve` first", folder.display());
     }
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
-    let done = state.reconcile(&hosts, asked, policy, now, &mut || policy.algorithm.generate())?;
+    let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
     print_steps(&state, &done.steps);
     refuse(folder, done.attention)
 }
@@ -221,7 +246,7 @@ pub fn distrust(
     let asked =
         Asked { distrust: cas.iter().map(Certificate::fingerprint).collect(), ..Asked::default() };
     let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
-    let foreseen = pki::foresee(&state, policy, now, &mut || policy.algorithm.generate())?;
+    let foreseen = pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
     for ca in &cas {
         print_line(&format!("{} ({})", ca.common_name, ca.fingerprint()));
     }
@@ -237,7 +262,7 @@ pub fn distrust(
     match place {
         Place::Folder(folder) => {
             let (state, hosts) = (open(folder)?, present_hosts(&open(folder)?)?);
-            let generate = &mut || policy.algorithm.generate();
+            let generate = &mut |_| policy.algorithm.generate();
             let done = state.reconcile(&hosts, asked, policy, now, generate)?;
             print_steps(&state, &done.steps);
             refuse(folder, done.attention)

@@ -98,7 +98,7 @@ struct Renewal {
 impl Renewal {
     /// Does what is due, tells what cannot be done, and when something will be due again.
     fn reconcile(&mut self) -> OffsetDateTime {
-        let generate = &mut || self.policy.algorithm.generate();
+        let generate = &mut |_| self.policy.algorithm.generate();
         let now = OffsetDateTime::now_utc();
         let asked = Asked::default();
         match self.state.reconcile(&self.hosts, asked, &self.policy, now, generate) {

@@ -113,7 +113,7 @@ impl PlaceFlags {
 #[derive(Debug, ClapArgs)]
 #[command(next_help_heading = "Certificates")]
 pub(super) struct CertificateFlags {
-    /// Kind of new keys: p256, p384, rsa2048, rsa3072, rsa4096
+    /// Kind of new keys: p256, p384, p521, rsa2048, rsa3072, rsa4096
     #[arg(long, value_name = "KIND", default_value = "p256", value_parser = key_algorithm)]
     key_algorithm: KeyAlgorithm,
 }

@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
 use crate::pki::{Attention, CertificateState, StoredPair};
+use crate::user_data::LeftAlone;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {
@@ -55,6 +56,7 @@ pub struct ControllerMetrics {
     watch_failures: Family<Kind, Counter>,
     attention: Family<What, Gauge>,
     refused: Family<Refusal, Gauge>,
+    left_alone: Family<Refusal, Gauge>,
 }
 
 impl ControllerMetrics {
@@ -122,6 +124,11 @@ impl ControllerMetrics {
             "Entries of registry CA config maps that are refused now, by reason",
             self.refused.clone(),
         );
+        registry.register(
+            "user_data_left_alone",
+            "Secrets whose user data is left alone now, by reason",
+            self.left_alone.clone(),
+        );
     }
 
     /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
@@ -149,6 +156,17 @@ impl ControllerMetrics {
         self.refused.clear();
         for (&reason, &count) in counts {
             self.refused.get_or_create(&Refusal { reason }).set(count);
+        }
+    }
+
+    /// Notes why user data is left alone, one reason a secret.
+    pub(super) fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
+        let refusal = |reason: LeftAlone| Refusal { reason: reason.label() };
+        for reason in LeftAlone::ALL {
+            self.left_alone.get_or_create(&refusal(reason)).set(0);
+        }
+        for reason in reasons {
+            self.left_alone.get_or_create(&refusal(reason)).inc();
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::error::api_reason;
-use super::write::ObjectName;
+use super::write::{Malformed, ObjectName};
 use super::{ControlError, ControllerMetrics};
 use crate::backoff::Backoff;
 use crate::conditions::Status;
@@ -210,9 +210,9 @@ impl Watched {
     }
 }
 
-/// A kind of a group in version `v1`.
-pub(super) fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1", kind), plural)
+/// A kind of a group, in one of its versions.
+pub(super) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
 /// What an administrator is told about how the controllers get on: log, metrics, readiness.
@@ -236,6 +236,20 @@ impl Health {
         let error = error.to_string();
         if self.status.not_ready.set(keeps, Some(error.clone())) {
             tracing::error!(error, "the {keeps} are not in order; trying again");
+        }
+    }
+
+    /// Notes why the object that says what `thing` should be cannot be followed, or with `None`
+    /// that it can.
+    pub(super) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
+        let reason = error.map(ToString::to_string);
+        if !self.status.not_ready.set(thing, reason.clone()) {
+            return;
+        }
+        if let Some(reason) = reason {
+            tracing::error!(reason, "the {thing} cannot be as they should");
+        } else {
+            tracing::info!("the {thing} can be as they should again");
         }
     }
 

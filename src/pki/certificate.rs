@@ -94,13 +94,20 @@ impl Certificate {
     /// The certificate as PEM, with a newline at its end.
     #[must_use]
     pub fn to_pem(&self) -> String {
-        pem_text(&Pem::new("CERTIFICATE", self.der.clone()))
+        certificate_pem(&self.der)
     }
 
     /// The certificate as DER.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
+    }
+
+    /// Whether both are for the same public key, as a renewed certificate and the one before it
+    /// are, or a cross-certificate and the CA's own.
+    #[must_use]
+    pub fn has_key_of(&self, other: &Self) -> bool {
+        self.key_info == other.key_info
     }
 
     /// Whether `now` lies within its validity.
@@ -134,14 +141,9 @@ impl Certificate {
         digits == self.fingerprint() || (!text.is_empty() && text == self.common_name)
     }
 
-    /// Whether both are for one key.
-    pub(super) fn is_key_of(&self, other: &Self) -> bool {
-        self.key_info == other.key_info
-    }
-
     /// Whether both are for one CA: its name and its key.
     pub(super) fn is_same_ca(&self, other: &Self) -> bool {
-        self.subject_name == other.subject_name && self.is_key_of(other)
+        self.subject_name == other.subject_name && self.has_key_of(other)
     }
 
     /// Why no certificate can be issued in its name, whatever key is at hand.
@@ -156,7 +158,8 @@ impl Certificate {
         extensions.unknown_critical.clone().map(Unusable::CriticalExtension)
     }
 
-    /// Whether the holder of `authority`'s key signed this certificate, by that name.
+    /// Whether the holder of `authority`'s key signed this certificate, by that name, and by an
+    /// algorithm that TLS clients accept.
     #[must_use]
     pub fn is_issued_by(&self, authority: &Self) -> bool {
         self.issuer_name == authority.subject_name && self.is_signed_by(authority)
@@ -238,6 +241,12 @@ pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
     blocks.filter_map(|der| KeyPair::try_from(&der).ok()).next()
 }
 
+/// A certificate's DER as PEM, with a newline at its end.
+#[must_use]
+pub fn certificate_pem(der: &[u8]) -> String {
+    pem_text(&Pem::new("CERTIFICATE", der))
+}
+
 /// A block as text, with lines of 64 characters that end in a line feed: what openssl and Go write
 /// (RFC 7468).
 pub(super) fn pem_text(block: &Pem) -> String {
@@ -273,6 +282,8 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
         Ok(PublicKey::EC(point)) => match point.key_size() {
             256 => "ECDSA P-256".to_owned(),
             384 => "ECDSA P-384".to_owned(),
+            // Its coordinates fill 66 bytes.
+            528 => "ECDSA P-521".to_owned(),
             size => format!("EC {size}"),
         },
         _ => "other".to_owned(),
@@ -281,7 +292,7 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pem, pem_text};
+    use super::certificate_pem;
 
     /// Files and secrets are compared byte for byte before they are written: another wrapping would
     /// rewrite every cluster's certificates.
@@ -295,7 +306,7 @@ mod tests {
         ];
         for (length, body) in cases {
             assert_eq!(
-                pem_text(&Pem::new("CERTIFICATE", vec![0; length])),
+                certificate_pem(&vec![0; length]),
                 format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"),
                 "{length} bytes"
             );

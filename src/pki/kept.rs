@@ -241,7 +241,7 @@ impl Kept {
     }
 
     pub(super) fn is_distrusted(&self, certificate: &Certificate) -> bool {
-        self.distrusted.iter().any(|distrusted| distrusted.is_key_of(certificate))
+        self.distrusted.iter().any(|distrusted| distrusted.has_key_of(certificate))
     }
 
     /// Whether its key or whoever signed it is distrusted.
@@ -267,7 +267,7 @@ impl Kept {
             self.distrusted.push(certificate.clone());
         }
         let distrusted = self.distrusted.clone();
-        let is_distrusted = |it: &Certificate| distrusted.iter().any(|other| other.is_key_of(it));
+        let is_distrusted = |it: &Certificate| distrusted.iter().any(|other| other.has_key_of(it));
         let is_signed = |it: &Certificate| distrusted.iter().any(|other| it.is_issued_by(other));
         self.cas.retain(|ca| !is_distrusted(&ca.certificate));
         self.cross_certificates.retain(|it| !is_distrusted(it) && !is_signed(it));

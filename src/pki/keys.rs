@@ -12,6 +12,8 @@ pub enum KeyAlgorithm {
     P256,
     /// ECDSA on P-384.
     P384,
+    /// ECDSA on P-521.
+    P521,
     /// RSA with a modulus of 2048 bits.
     Rsa2048,
     /// RSA with a modulus of 3072 bits.
@@ -22,9 +24,10 @@ pub enum KeyAlgorithm {
 
 impl KeyAlgorithm {
     /// All of them, with the names that a flag takes.
-    pub const ALL: [(&'static str, Self); 5] = [
+    pub const ALL: [(&'static str, Self); 6] = [
         ("p256", Self::P256),
         ("p384", Self::P384),
+        ("p521", Self::P521),
         ("rsa2048", Self::Rsa2048),
         ("rsa3072", Self::Rsa3072),
         ("rsa4096", Self::Rsa4096),
@@ -36,6 +39,7 @@ impl KeyAlgorithm {
         Ok(match self {
             Self::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
             Self::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+            Self::P521 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P521_SHA512),
             Self::Rsa2048 => rsa(RsaKeySize::_2048),
             Self::Rsa3072 => rsa(RsaKeySize::_3072),
             Self::Rsa4096 => rsa(RsaKeySize::_4096),

@@ -41,7 +41,9 @@ pub use lockout::{Holder, Lockout, LockoutReason, locked_out};
 pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};
+pub use serving::{issue_pair, signing_ca};
 pub use state::{Asked, CertificateState, MendedPointer, Pointer, PointerState, StoredPair};
 pub use writes::{
-    MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts, trusted_by_somebody,
+    Generate, MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts,
+    trusted_by_somebody,
 };

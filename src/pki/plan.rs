@@ -159,7 +159,8 @@ impl RotationPlan {
         let is_same = present.len() == wanted.len() && wanted.iter().all(|it| present.contains(it));
         let leads = present.first().is_some_and(|first| view.vouches(first));
         let could_lead = wanted.first().is_some_and(|first| view.vouches(first));
-        if !is_same || (could_lead && !leads) {
+        let is_misled = could_lead && !leads && !view.state.is_shared;
+        if !is_same || is_misled {
             self.steps.push(Step::Bundle(wanted.iter().map(Certificate::to_pem).collect()));
         }
     }

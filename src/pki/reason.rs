@@ -80,6 +80,9 @@ pub enum IssueError {
     /// A serving certificate without a name verifies nowhere.
     #[error("a serving certificate needs at least one host name")]
     NoHost,
+    /// No key can be made.
+    #[error("{0}")]
+    NoKey(String),
     /// There is no CA that could sign a serving certificate.
     #[error("no CA with a key at hand is valid now")]
     NoSigner,

@@ -9,8 +9,8 @@ use super::issue::{Validity, issue_serving};
 use super::kept::Ca;
 use super::view::{Serving, View};
 use super::{
-    Asked, Certificate, Host, IssueError, Lockout, Made, Policy, Reason, Refusal, Refused,
-    StoredPair,
+    Asked, Certificate, CertificateState, Host, IssueError, Lockout, Made, Policy, Reason, Refusal,
+    Refused, StoredPair, writes::Generate,
 };
 
 /// A pair that could be served.
@@ -25,7 +25,7 @@ pub(super) fn choose(
     policy: &Policy,
     reason: &Reason,
     hosts: &[Host],
-    generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+    generate: Generate<'_>,
 ) -> Result<Result<StoredPair, Refused>, IssueError> {
     let refused = |refusal| Refused { what: Made::Serving, because: reason.clone(), refusal };
     let mut failure = None;
@@ -33,7 +33,7 @@ pub(super) fn choose(
         Reason::Restored => restored(view),
         Reason::Chain => rechained(view)?.into_iter().collect(),
         _ => {
-            let key = generate()?;
+            let key = generate(Made::Serving)?;
             let mut candidates = Vec::new();
             for signer in signers(view, reason) {
                 match issued(view, policy, signer, hosts, &key) {
@@ -76,6 +76,29 @@ pub(super) fn choose(
             Err(refused(Refusal::Issue(failure)))
         }
     })
+}
+
+/// The CA that signs now, `None` if none can.
+#[must_use]
+pub fn signing_ca(state: &CertificateState, now: OffsetDateTime) -> Option<Certificate> {
+    let view = View::of(state, now);
+    let signers = view.kept.signers();
+    let valid = signers.into_iter().find(|ca| ca.certificate.is_valid_at(now));
+    valid.map(|ca| ca.certificate.clone())
+}
+
+/// A pair for somebody else's server, by the CA that signs now, with what leads to those before it.
+/// `None` if none can sign.
+pub fn issue_pair(
+    state: &CertificateState,
+    policy: &Policy,
+    hosts: &[Host],
+    key: &KeyPair,
+    now: OffsetDateTime,
+) -> Result<Option<StoredPair>, IssueError> {
+    let view = View::of(state, now);
+    let signer = signers(&view, &Reason::Asked).into_iter().next();
+    signer.map(|ca| Ok(issued(&view, policy, ca, hosts, key)?.pair)).transpose()
 }
 
 /// Whether machines may be locked out for it, because somebody said so.

@@ -81,12 +81,15 @@ pub enum Next {
     },
 }
 
+/// Makes a new key for a thing.
+pub type Generate<'a> = &'a mut dyn FnMut(Made) -> Result<KeyPair, IssueError>;
+
 /// Says what comes next. `generate` makes a new key.
 pub fn next(
     state: &CertificateState,
     policy: &Policy,
     now: OffsetDateTime,
-    generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+    generate: Generate<'_>,
 ) -> Result<Next, IssueError> {
     let view = View::of(state, now);
     let RotationPlan { steps, mut attention, times } = plan(&view, policy);
@@ -109,7 +112,7 @@ pub fn foresee(
     state: &CertificateState,
     policy: &Policy,
     now: OffsetDateTime,
-    generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+    generate: Generate<'_>,
 ) -> Result<CertificateState, IssueError> {
     let mut state = state.clone();
     for _ in 0..MOST_STEPS {
@@ -156,7 +159,7 @@ fn told(refused: Refused) -> Option<Attention> {
 struct Maker<'a> {
     view: &'a View<'a>,
     policy: &'a Policy,
-    generate: &'a mut dyn FnMut() -> Result<KeyPair, IssueError>,
+    generate: Generate<'a>,
 }
 
 type Writes = Result<Vec<Write>, Refused>;
@@ -174,7 +177,7 @@ impl Maker<'_> {
 
     /// A new CA, beside all that are kept.
     fn authority(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
-        let key = (self.generate)()?;
+        let key = (self.generate)(Made::Authority)?;
         let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
         if *reason == Reason::Asked
             && !self.view.state.asked.force
@@ -251,7 +254,7 @@ impl Maker<'_> {
             Some(best) => best,
             // The last one is distrusted: its place is never empty.
             None => {
-                let key = (self.generate)()?;
+                let key = (self.generate)(Made::Authority)?;
                 let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
                 let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
                 kept.cas.insert(0, new.clone());

@@ -4,7 +4,7 @@ use super::*;
 use crate::ignition::pointer;
 use crate::pki::KeyAlgorithm;
 use crate::pki::VALIDITY;
-use crate::pki::issue::{Signer, issue_authority, issue_serving};
+use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde_json::json;
 use sha2::{Digest as _, Sha512};
@@ -19,9 +19,10 @@ fn issued(hosts: &[&str]) -> (Certificate, Vec<Certificate>) {
     let ca = issue_authority(&key, VALIDITY, NOW).unwrap();
     let signer = Signer { certificate: &ca, key: &key };
     let hosts: Vec<Host> = hosts.iter().map(|host| host.parse().unwrap()).collect();
-    let leaf =
-        issue_serving(&KeyAlgorithm::P256.generate().unwrap(), &hosts, &signer, VALIDITY, NOW);
-    (ca.clone(), vec![leaf.unwrap()])
+    let validity = Validity { begin: ca.not_before, end: ca.not_after };
+    let own = KeyAlgorithm::P256.generate().unwrap();
+    let leaf = issue_serving(&own, &hosts, signer, validity).unwrap();
+    (ca, vec![leaf])
 }
 
 fn ca() -> Certificate {

@@ -16,15 +16,14 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::key_of;
 use crate::pki::{
-    Asked, Attention, Certificate, CertificateState, Host, IssueError, MOST_STEPS, Next, Policy,
-    Step, StoredPair, Write, next,
+    Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, MOST_STEPS, Next,
+    Policy, Step, StoredPair, Write, next,
 };
 use crate::user_data::{self, Assessment};
 
@@ -127,7 +126,7 @@ impl StateFolder {
         asked: Asked,
         policy: &Policy,
         now: OffsetDateTime,
-        generate: &mut dyn FnMut() -> Result<KeyPair, IssueError>,
+        generate: Generate<'_>,
     ) -> Result<Reconciled, StateError> {
         let _lock = self.lock()?;
         self.join_pair()?;
@@ -163,8 +162,7 @@ impl StateFolder {
             }
             Write::Bundle(pem) => files::replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
-                let text = [&text[..], b"\n"].concat();
-                files::replace(&self.pointers_path().join(name), &text, PUBLIC)?;
+                files::replace(&self.pointers_path().join(name), text, PUBLIC)?;
             }
             Write::Serving(StoredPair { certificates, key, .. }) => {
                 let text = [&key[..], certificates].concat();
@@ -199,6 +197,7 @@ impl StateFolder {
             root_authority: None,
             pointers,
             hosts: hosts.to_vec(),
+            is_shared: false,
             asked: asked.clone(),
         })
     }

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::super::write::{Malformed, ObjectName, expect_mapping};
+use super::reference_names::{ReferenceNames, aro_address, is_azure};
 use crate::pki::Host;
 
 /// What `infrastructures.config.openshift.io/cluster` says about the way to the server.
@@ -14,6 +15,9 @@ pub struct Infrastructure {
     pub hosts: Vec<Host>,
     /// The one that goes into pointer configs.
     pub pointer_host: Option<Host>,
+    /// Those of them that the reference's controller knows, `None` where it knows too little to
+    /// issue anything.
+    pub reference_names: Option<ReferenceNames>,
 }
 
 /// Platforms whose machines cannot rely on a name before they are configured, so that their pointer
@@ -44,10 +48,10 @@ struct ClusterHosted {
 }
 
 impl Infrastructure {
-    /// Reads the object, without its metadata. What is absent or empty says nothing; what is there
-    /// and cannot be understood is an error, because a name that is missing here would be missing
-    /// in what is issued.
-    pub fn read(object: &Value) -> Result<Self, Malformed> {
+    /// Reads the object, without its metadata, and the Cluster of Azure Red Hat OpenShift where there
+    /// is one. What is absent or empty says nothing; what is there and cannot be understood is an
+    /// error, because a name that is missing here would be missing in what is issued.
+    pub fn read(object: &Value, aro: Option<&Value>) -> Result<Self, Malformed> {
         let status: Status = decode("status", &object["status"])?;
         let name = match status.internal_uri.as_deref() {
             None | Some("") => None,
@@ -65,6 +69,11 @@ impl Infrastructure {
             }
             addresses.extend(found);
         }
+        if let Some(aro) = aro.filter(|_| is_azure(object)).map(aro_address)
+            && !aro.is_empty()
+        {
+            addresses.push(host(aro)?);
+        }
         let pointer_host = first_of_platform.or_else(|| name.clone());
         let mut hosts: Vec<Host> = Vec::new();
         for host in name.into_iter().chain(addresses) {
@@ -72,7 +81,7 @@ impl Infrastructure {
                 hosts.push(host);
             }
         }
-        Ok(Self { hosts, pointer_host })
+        Ok(Self { hosts, pointer_host, reference_names: ReferenceNames::read(object, aro) })
     }
 
     /// The object that it is read from.
@@ -127,10 +136,13 @@ mod tests {
     use serde_json::json;
 
     fn read(platform: &Value) -> (Vec<String>, String) {
-        let read = Infrastructure::read(&json!({"status": {
-            "apiServerInternalURI": "https://api-int.c.example.com:6443",
-            "platformStatus": platform,
-        }}));
+        let read = Infrastructure::read(
+            &json!({"status": {
+                "apiServerInternalURI": "https://api-int.c.example.com:6443",
+                "platformStatus": platform,
+            }}),
+            None,
+        );
         let read = read.unwrap();
         let hosts = read.hosts.iter().map(Host::to_string).collect();
         (hosts, read.pointer_host.unwrap().to_string())
@@ -153,6 +165,11 @@ mod tests {
         let (hosts, pointer) = read(&json!({"aws": balancer}));
         assert_eq!(hosts, [name, "192.0.2.7"]);
         assert_eq!(pointer, name);
+        let azure = json!({"status": {"platformStatus": {"type": "Azure", "azure": {}}}});
+        let aro = json!({"spec": {"apiIntIP": "192.0.2.8"}});
+        let read_with = |object| Infrastructure::read(object, Some(&aro)).unwrap().hosts;
+        assert_eq!(read_with(&azure), ["192.0.2.8".parse().unwrap()]);
+        assert_eq!(read_with(&json!({"status": {"platformStatus": {"type": "AWS"}}})), []);
         let only_v6 = json!({"apiServerInternalIPs": ["2001:db8::5"]});
         assert_eq!(read(&json!({"baremetal": only_v6})).1, "[2001:db8::5]");
     }
@@ -168,7 +185,7 @@ mod tests {
                 "apiServerInternalIP": "", "apiServerInternalIPs": [],
                 "cloudLoadBalancerConfig": {"dnsType": "PlatformDefault", "clusterHosted": null}}}}}),
         ] {
-            let read = Infrastructure::read(&object).unwrap();
+            let read = Infrastructure::read(&object, None).unwrap();
             assert_eq!(read, Infrastructure::default(), "{object}");
         }
     }
@@ -197,7 +214,7 @@ mod tests {
                 "clusterHosted is no mapping",
             ),
         ] {
-            let error = Infrastructure::read(&object).unwrap_err().to_string();
+            let error = Infrastructure::read(&object, None).unwrap_err().to_string();
             assert!(error.starts_with("Infrastructure cluster: "), "{error}");
             assert!(error.contains(reason), "{object}: {error}");
         }

@@ -4,10 +4,15 @@
 //! `apply` makes the writes that `objects` puts together: one step, then everything is read again.
 
 mod apply;
+#[cfg(test)]
+mod beside_reference;
 mod infrastructure;
+mod internal_release_image;
+mod key_algorithms;
 mod names;
 mod objects;
 mod observe;
+mod reference_names;
 mod report;
 mod retype;
 mod state;
@@ -19,16 +24,19 @@ use time::OffsetDateTime;
 use tokio::time::Instant;
 
 pub use self::infrastructure::Infrastructure;
+pub use self::key_algorithms::KeyAlgorithms;
 pub use self::names::{AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
 pub use self::observe::Observer;
+pub use self::reference_names::ReferenceNames;
 pub use self::state::{ClusterState, Pool, UserDataDuty};
 
 use self::apply::{Refusals, apply_pointers, apply_write};
+use self::internal_release_image::{Decision, SignError};
 use self::report::Report;
-use super::ControlError;
 use super::apply::{Applied, apply};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
-use crate::pki::{Attention, Host, MOST_STEPS, Next, Policy, Step, Write, next};
+use super::{ControlError, Malformed};
+use crate::pki::{Attention, Host, IssueError, MOST_STEPS, Made, Next, Policy, Step, Write, next};
 
 /// What the controller is given.
 #[derive(Debug, Clone)]
@@ -120,6 +128,38 @@ impl CertificateController {
         }
     }
 
+    /// Signs the internal release image's pair if that has to be; then everything is read again.
+    /// Else it tells when something will be due: then, or at `until`.
+    async fn release_image(
+        &mut self,
+        state: &ClusterState,
+        algorithms: Result<KeyAlgorithms, Malformed>,
+        until: OffsetDateTime,
+        now: OffsetDateTime,
+    ) -> Result<Option<OffsetDateTime>, ControlError> {
+        let decision = internal_release_image::decide(state, &self.policy, now)?;
+        self.report.release_image(&decision);
+        let because = match decision {
+            Decision::Absent | Decision::Waits(_) => return Ok(Some(until)),
+            Decision::Current { until: own } => return Ok(Some(until.min(own))),
+            Decision::Sign(because) => because,
+        };
+        let key = algorithms?.serving.generate()?;
+        let signed = internal_release_image::sign(state, &self.policy, &key, now);
+        let signed = signed.map_err(|error| match error {
+            SignError::Malformed(error) => ControlError::from(error),
+            SignError::Issue(error) => error.into(),
+        })?;
+        if let Some(pair) = signed {
+            let write = internal_release_image::pair_write(state, &pair)?;
+            if apply::<Secret, _>(&self.client, &write).await? == Applied::Done {
+                self.report.release_image_signed(because).await;
+                self.health.metrics.rotated("internal-release-image", because.label(), now);
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes the next write on the way to the right type of the serving pair's secret. Tells
     /// whether there was one.
     async fn retype(&self, state: &ClusterState) -> Result<bool, ControlError> {
@@ -149,11 +189,25 @@ impl Reconciler for CertificateController {
             // One that was deleted, or mended by somebody else, has no next try.
             self.refusals.retain(|name| matches!(duties.get(name), Some(UserDataDuty::Write(_))));
             let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
-            let (policy, now) = (self.policy, OffsetDateTime::now_utc());
-            let next = next(&certificates, &policy, now, &mut || policy.algorithm.generate())?;
+            let now = OffsetDateTime::now_utc();
+            let algorithms = state.key_algorithms(self.policy.algorithm);
+            self.health.can_follow("kinds of keys", algorithms.as_ref().err());
+            let generate = &mut |what| match (&algorithms, what) {
+                (Ok(kinds), Made::Authority) => kinds.signer.generate(),
+                (Ok(kinds), Made::Serving) => kinds.serving.generate(),
+                (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
+            };
+            let next = next(&certificates, &self.policy, now, generate)?;
             self.report.duties(&state.user_data_namespace, &duties).await;
+            self.health
+                .metrics
+                .user_data_left_alone(duties.values().filter_map(UserDataDuty::left_alone));
             match next {
                 Next::Settled { until, attention } => {
+                    let Some(until) = self.release_image(&state, algorithms, until, now).await?
+                    else {
+                        continue;
+                    };
                     self.report.attention(&attention).await;
                     self.health.metrics.attention(&attention);
                     let summary = Attention::summary(&attention);

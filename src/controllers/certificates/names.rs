@@ -6,6 +6,8 @@ pub const AUTHORITY: &str = "machine-config-server-ca";
 pub const SERVING: &str = "machine-config-server-tls";
 /// A copy of the serving pair while its secret is made anew with another type.
 pub(super) const SERVING_COPY: &str = "machine-config-server-tls-retype";
+/// The secret of the pair that the internal release image is served with.
+pub(super) const RELEASE_IMAGE_PAIR: &str = "internal-release-image-tls";
 /// The type that the serving pair's secret has to have.
 pub(super) const TLS_TYPE: &str = "kubernetes.io/tls";
 /// Where older installations have their authority's certificate, without its key.
@@ -43,5 +45,10 @@ pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certi
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
 pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";
+/// The names that the reference's controller would put into the serving pair: it makes one anew that
+/// says others.
 pub(super) const HOSTNAMES: &str = "auth.openshift.io/certificate-hostnames";
+/// The SHA-256 of the certificate that was issued here. Another one in its place was issued by
+/// somebody else.
+pub(super) const ISSUED: &str = "machineconfiguration.openshift.io/issued-certificate-sha256";
 pub(super) const REFRESH: &str = "certificates.openshift.io/refresh-period";

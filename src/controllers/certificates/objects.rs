@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -14,8 +16,9 @@ use super::super::write::{
     SecretWrite,
 };
 use super::names::{
-    AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, MANAGED, NOT_AFTER, NOT_BEFORE,
-    PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING, TLS_TYPE, USER_DATA,
+    AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUED, ISSUER, MANAGED, NOT_AFTER,
+    NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING,
+    TLS_TYPE, USER_DATA,
 };
 use super::state::{ClusterState, Pool, annotation, value};
 use crate::pki::plan::renewal;
@@ -37,7 +40,7 @@ pub(super) fn authority_write(
         data.insert(PREVIOUS_BEFORE, None);
     }
     let description = "CA used to sign the MachineConfigServer TLS certificate";
-    pair_write(AUTHORITY, present, pair, data, policy, description)
+    pair_write(AUTHORITY, present, pair, data, policy, owner_annotations(description))
 }
 
 /// The write of a new serving pair.
@@ -48,7 +51,36 @@ pub(super) fn serving_write(
 ) -> Result<SecretWrite, Malformed> {
     let description = "Secret containing the MachineConfigServer TLS certificate and key";
     let present = state.serving.as_ref();
-    pair_write(SERVING, present, pair, pair_data(pair), policy, description)
+    let mut annotations = owner_annotations(description);
+    if let Some(leaf) = pair.leaf() {
+        annotations.insert(HOSTNAMES.to_owned(), hostnames(state, &leaf));
+        annotations.insert(ISSUED.to_owned(), digest(&leaf));
+    }
+    pair_write(SERVING, present, pair, pair_data(pair), policy, annotations)
+}
+
+/// What is said of the names of a new serving certificate: the reference's controller issues one of
+/// its own where this is not its list, with those names alone.
+fn hostnames(state: &ClusterState, leaf: &Certificate) -> String {
+    if let Some(theirs) = state.serving.as_ref().and_then(hostnames_of_others) {
+        return theirs.to_owned();
+    }
+    match &state.infrastructure.reference_names {
+        Some(names) => names.serving().into_iter().collect::<Vec<_>>().join(","),
+        None => leaf.hosts.iter().map(bare).collect::<Vec<_>>().join(","),
+    }
+}
+
+/// What a serving pair's secret says of its names, if somebody else issued the certificate: where
+/// that was the reference's controller, it is its list, in whatever release it is.
+fn hostnames_of_others(secret: &Secret) -> Option<&str> {
+    let leaf = Certificate::read_all(value(secret, CERTIFICATE_KEY)?).into_iter().next()?;
+    let is_ours = annotation(secret, ISSUED) == Some(&digest(&leaf));
+    annotation(secret, HOSTNAMES).filter(|_| !is_ours)
+}
+
+fn digest(certificate: &Certificate) -> String {
+    HEXLOWER.encode(&Sha256::digest(certificate.der()))
 }
 
 /// The write of a new bundle.
@@ -106,7 +138,7 @@ pub(super) fn user_data_write(
     Ok(ObjectWrite { object, change })
 }
 
-fn pair_data(pair: &StoredPair) -> SecretData {
+pub(super) fn pair_data(pair: &StoredPair) -> SecretData {
     let bytes = |bytes: &[u8]| Some(ByteString(bytes.to_vec()));
     [(CERTIFICATE_KEY, bytes(&pair.certificates)), (PRIVATE_KEY, bytes(&pair.key))].into()
 }
@@ -117,10 +149,9 @@ fn pair_write(
     pair: &StoredPair,
     data: SecretData,
     policy: &Policy,
-    description: &str,
+    mut annotations: Annotations,
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
-    let mut annotations = owner_annotations(description);
     if let Some(leaf) = pair.leaf() {
         annotations.extend(pair_annotations(&object, &leaf, policy)?);
     }
@@ -160,19 +191,14 @@ fn pair_annotations(
         time.format(&Rfc3339)
             .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))
     };
-    let mut annotations: Annotations = [
+    Ok([
         (NOT_BEFORE.to_owned(), date(leaf.not_before.max(renewal(leaf, policy) - policy.renewal))?),
         (NOT_AFTER.to_owned(), date(leaf.not_after)?),
         (ISSUER.to_owned(), leaf.issuer.clone()),
         // As Go writes a duration.
         (REFRESH.to_owned(), format!("{}h0m0s", policy.renewal.whole_hours())),
     ]
-    .into();
-    if !leaf.hosts.is_empty() {
-        let hosts: Vec<String> = leaf.hosts.iter().map(bare).collect();
-        annotations.insert(HOSTNAMES.to_owned(), hosts.join(","));
-    }
-    Ok(annotations)
+    .into())
 }
 
 fn owner_annotations(description: &str) -> Annotations {

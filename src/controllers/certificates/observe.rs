@@ -13,7 +13,9 @@ use super::super::runtime::{Watched, resource};
 use super::super::write::{Malformed, ObjectName};
 use super::super::{ControlError, NAMESPACE};
 use super::infrastructure::Infrastructure;
-use super::names::{AUTHORITY, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY};
+use super::key_algorithms::KeyAlgorithms;
+use super::names::{AUTHORITY, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY};
+use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
 use super::user_data::is_user_data;
 use crate::pki::Host;
@@ -43,6 +45,11 @@ impl Observer {
         let map = async |namespace, name| {
             read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
         };
+        let (object, kind) = release_image();
+        let has_release_image = self.of_cluster(&object, &kind).await?.is_some();
+        let release_image_pair =
+            if has_release_image { secret(RELEASE_IMAGE_PAIR).await? } else { None };
+        let pki = self.of_cluster(&KeyAlgorithms::object(), &pkis()).await?;
         Ok(ClusterState {
             authority: secret(AUTHORITY).await?,
             bundle: map(NAMESPACE, AUTHORITY).await?,
@@ -50,6 +57,9 @@ impl Observer {
             serving_copy: secret(SERVING_COPY).await?,
             root: map(ROOT_NAMESPACE, ROOT).await?,
             infrastructure: self.infrastructure().await?,
+            has_release_image,
+            release_image_pair,
+            pki: pki.map(|pki| pki.data),
             user_data: self.user_data().await?,
             user_data_namespace: self.user_data_namespace.clone(),
             pools: self.pools().await?,
@@ -59,6 +69,7 @@ impl Observer {
 
     /// The objects whose changes call for another look.
     pub(super) fn watched(&self) -> Vec<Watched> {
+        let release_image = release_image();
         let secret = |namespace, name| Watched::core::<Secret>(ObjectName::secret(namespace, name));
         let map =
             |namespace, name| Watched::core::<ConfigMap>(ObjectName::config_map(namespace, name));
@@ -69,19 +80,39 @@ impl Observer {
             secret(&self.user_data_namespace, "*"),
             map(NAMESPACE, AUTHORITY),
             map(ROOT_NAMESPACE, ROOT),
+            secret(NAMESPACE, RELEASE_IMAGE_PAIR),
             Watched::custom(Infrastructure::object(), infrastructures()),
+            Watched::custom(KeyAlgorithms::object(), pkis()),
+            Watched::custom(release_image.0, release_image.1),
             Watched::custom(all_pools(), pools()),
         ]
     }
 
     async fn infrastructure(&self) -> Result<Infrastructure, ControlError> {
-        let object = Infrastructure::object();
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &infrastructures());
+        let Some(found) = self.of_cluster(&Infrastructure::object(), &infrastructures()).await?
+        else {
+            return Ok(Infrastructure::default());
+        };
+        let aro = if is_azure(&found.data) {
+            self.of_cluster(&aro_cluster(), &aro_clusters()).await?
+        } else {
+            None
+        };
+        Ok(Infrastructure::read(&found.data, aro.as_ref().map(|aro| &aro.data))?)
+    }
+
+    /// An object of the whole cluster, which need not have it, nor its kind.
+    async fn of_cluster(
+        &self,
+        object: &ObjectName,
+        kind: &ApiResource,
+    ) -> Result<Option<DynamicObject>, ControlError> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);
         match api.get(&object.name).await {
-            Ok(found) => Ok(Infrastructure::read(&found.data)?),
-            // A cluster need not have the object, nor its kind.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Infrastructure::default()),
-            Err(error) => Err(api_error(&object)(error)),
+            Ok(found) => Ok(Some(found)),
+            // Not `get_opt`: that a kind is missing is told without a status object.
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(api_error(object)(error)),
         }
     }
 
@@ -131,9 +162,29 @@ fn all_pools() -> ObjectName {
 }
 
 fn pools() -> ApiResource {
-    resource("machineconfiguration.openshift.io", "MachineConfigPool", "machineconfigpools")
+    resource("machineconfiguration.openshift.io", "v1", "MachineConfigPool", "machineconfigpools")
 }
 
 fn infrastructures() -> ApiResource {
-    resource("config.openshift.io", "Infrastructure", "infrastructures")
+    resource("config.openshift.io", "v1", "Infrastructure", "infrastructures")
+}
+
+fn pkis() -> ApiResource {
+    resource("config.openshift.io", "v1alpha1", "PKI", "pkis")
+}
+
+fn release_image() -> (ObjectName, ApiResource) {
+    let kind = "InternalReleaseImage";
+    let plural = "internalreleaseimages";
+    let object = ObjectName::new(kind, "", "cluster");
+    (object, resource("machineconfiguration.openshift.io", "v1", kind, plural))
+}
+
+fn aro_cluster() -> ObjectName {
+    ObjectName::new("Cluster", "", "cluster")
+}
+
+/// Azure Red Hat OpenShift's own kind.
+fn aro_clusters() -> ApiResource {
+    resource("aro.openshift.io", "v1alpha1", "Cluster", "clusters")
 }

@@ -8,6 +8,7 @@ use kube::runtime::events::EventType;
 use super::super::NAMESPACE;
 use super::super::events::Events;
 use super::super::write::ObjectName;
+use super::internal_release_image::{self, Because, Decision, Waits};
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
 use crate::pki::{Attention, Made, Step};
@@ -20,6 +21,8 @@ pub(super) struct Report {
     left_alone: BTreeMap<String, LeftAlone>,
     /// What was told of the certificates.
     attention: Vec<Attention>,
+    /// Why the internal release image's pair is not signed, as it was told.
+    waits: Option<Waits>,
 }
 
 impl Report {
@@ -28,6 +31,7 @@ impl Report {
             events: Events::new(client, identity),
             left_alone: BTreeMap::new(),
             attention: Vec::new(),
+            waits: None,
         }
     }
 
@@ -37,10 +41,8 @@ impl Report {
         namespace: &str,
         duties: &BTreeMap<String, UserDataDuty>,
     ) {
-        let left_alone = duties.iter().filter_map(|(name, duty)| match duty {
-            UserDataDuty::LeftAlone(reason) => Some((name.clone(), *reason)),
-            UserDataDuty::Nothing | UserDataDuty::Write(_) => None,
-        });
+        let left_alone =
+            duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
         let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
         for (name, reason) in &self.left_alone {
             if told.get(name) == Some(reason) {
@@ -91,6 +93,29 @@ impl Report {
         tracing::info!(name, reason = reason.label(), "{note}");
         let object = ObjectName::secret(NAMESPACE, name);
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
+    }
+
+    /// Says once why the internal release image's pair is not signed.
+    pub(super) fn release_image(&mut self, decision: &Decision) {
+        let waits = match decision {
+            Decision::Waits(waits) => Some(*waits),
+            Decision::Absent | Decision::Current { .. } | Decision::Sign(_) => None,
+        };
+        if let Some(reason) = waits
+            && self.waits != waits
+        {
+            let object = internal_release_image::object();
+            tracing::warn!(%object, %reason, "the internal release image's pair is not kept");
+        }
+        self.waits = waits;
+    }
+
+    /// Says that the internal release image's pair was signed.
+    pub(super) async fn release_image_signed(&self, because: Because) {
+        let object = internal_release_image::object();
+        let note = format!("signed a new serving pair of the internal release image: {because}");
+        tracing::info!(%object, reason = because.label(), "{note}");
+        self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
     /// Says that user data was written.

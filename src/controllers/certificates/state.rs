@@ -4,15 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 
 use super::super::write::{Malformed, ObjectName};
 use super::infrastructure::Infrastructure;
+use super::key_algorithms::KeyAlgorithms;
 use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, DISTRUST, FORCE, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS,
     PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use crate::pki::{
-    Asked, Certificate, CertificateState, Host, MendedPointer, Pointer, PointerState, StoredPair,
+    Asked, Certificate, CertificateState, Host, KeyAlgorithm, MendedPointer, Pointer, PointerState,
+    StoredPair,
 };
 use crate::user_data;
 
@@ -44,6 +47,12 @@ pub struct ClusterState {
     pub user_data: BTreeMap<String, Secret>,
     /// Where those are.
     pub user_data_namespace: String,
+    /// Whether there is an internal release image.
+    pub has_release_image: bool,
+    /// The secret of the pair that it is served with.
+    pub release_image_pair: Option<Secret>,
+    /// What the administrator wants of new keys, without its metadata.
+    pub pki: Option<Value>,
     /// The pools.
     pub pools: Vec<Pool>,
     /// Names given by flags.
@@ -59,6 +68,17 @@ pub enum UserDataDuty {
     LeftAlone(user_data::LeftAlone),
     /// It is to have this text.
     Write(Vec<u8>),
+}
+
+impl UserDataDuty {
+    /// Why the secret is left alone, if it is.
+    #[must_use]
+    pub fn left_alone(&self) -> Option<user_data::LeftAlone> {
+        match self {
+            Self::LeftAlone(reason) => Some(*reason),
+            Self::Nothing | Self::Write(_) => None,
+        }
+    }
 }
 
 impl ClusterState {
@@ -92,6 +112,8 @@ impl ClusterState {
             root_authority: self.root_pem()?.map(Into::into),
             pointers: pointers.collect(),
             hosts,
+            // The reference's controller sorts it by its bytes.
+            is_shared: true,
             asked: Asked {
                 authority: self.authority.as_ref().is_some_and(is_asked),
                 serving: self.serving.as_ref().is_some_and(is_asked),
@@ -117,6 +139,12 @@ impl ClusterState {
         let stored = self.authority.as_ref().map(stored_pair);
         known.extend(stored.iter().flat_map(StoredPair::authorities));
         Ok(known)
+    }
+
+    /// What kinds of keys are to be made, `unmanaged` where nobody says.
+    pub fn key_algorithms(&self, unmanaged: KeyAlgorithm) -> Result<KeyAlgorithms, Malformed> {
+        let unmanaged = KeyAlgorithms::all(unmanaged);
+        self.pki.as_ref().map_or(Ok(unmanaged), |pki| KeyAlgorithms::read(pki, unmanaged))
     }
 
     /// For each pointer config that names authorities, the newest of them, by its name.
@@ -165,7 +193,7 @@ pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
     secret.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-fn stored_pair(secret: &Secret) -> StoredPair {
+pub(super) fn stored_pair(secret: &Secret) -> StoredPair {
     let bytes = |key| value(secret, key).unwrap_or_default().to_vec();
     let previous = value(secret, PREVIOUS).or_else(|| value(secret, PREVIOUS_BEFORE));
     StoredPair {
@@ -265,7 +293,7 @@ mod tests {
             root: Some(map("root", &[(ROOT_KEY, "r")])),
             infrastructure: Infrastructure {
                 hosts: vec!["a.example.com".parse().unwrap()],
-                pointer_host: None,
+                ..Infrastructure::default()
             },
             hosts: vec!["b.example.com".parse().unwrap(), "a.example.com".parse().unwrap()],
             ..ClusterState::default()

@@ -88,7 +88,7 @@ fn managed_pointer(url: &str, trusted: &[Certificate]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::{BUNDLE_KEY, USER_DATA};
+    use super::super::names::{BUNDLE_KEY, ROOT_KEY, USER_DATA};
     use super::*;
     use crate::controllers::certificates::Infrastructure;
     use crate::pki::KeyAlgorithm;
@@ -119,16 +119,17 @@ mod tests {
         }
     }
 
+    fn map(key: &str, certificates: &[Certificate]) -> ConfigMap {
+        let pem = certificates.iter().map(Certificate::to_pem).collect();
+        ConfigMap { data: Some([(key.to_owned(), pem)].into()), ..ConfigMap::default() }
+    }
+
     fn state(trusted: &[Certificate], host: Option<&str>) -> ClusterState {
-        let pem = trusted.iter().map(Certificate::to_pem).collect();
         ClusterState {
-            bundle: Some(ConfigMap {
-                data: Some([(BUNDLE_KEY.to_owned(), pem)].into()),
-                ..ConfigMap::default()
-            }),
+            bundle: Some(map(BUNDLE_KEY, trusted)),
             infrastructure: Infrastructure {
-                hosts: Vec::new(),
                 pointer_host: host.map(|host| host.parse().unwrap()),
+                ..Infrastructure::default()
             },
             pools: vec![Pool { name: "worker".to_owned(), uid: "u".to_owned() }],
             ..ClusterState::default()
@@ -137,23 +138,27 @@ mod tests {
 
     #[test]
     fn each_secret_has_its_duty() {
-        let (new, old) = (authority(), authority());
+        let (new, old, unknown) = (authority(), authority(), authority());
+        let known = std::slice::from_ref(&old);
         let trusted = std::slice::from_ref(&new);
         let current = managed_pointer(URL, trusted);
-        let older = managed_pointer(URL, &[old]);
+        let older = managed_pointer(URL, known);
+        let named = managed_pointer(URL, &[unknown]);
         let elsewhere = managed_pointer("https://other.example.com:22623/config/worker", trusted);
-        let Assessment::Stale(mended) = assess(&older, trusted, &[]) else { panic!("not stale") };
+        let Assessment::Stale(mended) = assess(&older, trusted, known) else { panic!("not stale") };
         let script = b"#cloud-config\n".to_vec();
         let (fine, left) = (UserDataDuty::Nothing, UserDataDuty::LeftAlone(LeftAlone::NoIgnition));
+        let by_name = UserDataDuty::LeftAlone(LeftAlone::NameOnly);
         let write = |text: &[u8]| Some(UserDataDuty::Write(text.to_vec()));
         let name = Some("api-int.example.com");
         let (managed, plain) = ("worker-user-data-managed", "worker-user-data");
         // The host that pointers name, the secret, its text, and what is due.
-        let cases: [Case<'_>; 13] = [
+        let cases: [Case<'_>; 14] = [
             ("a machine set's", name, plain, Some(&current), Some(fine.clone())),
             ("a stale one", name, plain, Some(&older), write(&mended)),
             ("of another host", name, plain, Some(&elsewhere), Some(fine.clone())),
             ("a script", name, plain, Some(&script), Some(left.clone())),
+            ("one of the name alone", name, plain, Some(&named), Some(by_name)),
             ("of another name", name, "other", Some(&older), None),
             ("a pool's", name, managed, Some(&current), Some(fine.clone())),
             ("a stale pool's", name, managed, Some(&older), write(&mended)),
@@ -166,6 +171,7 @@ mod tests {
         ];
         for (case, host, secret_name, text, expected) in cases {
             let mut state = state(trusted, host);
+            state.root = Some(map(ROOT_KEY, known));
             if let Some(text) = text {
                 state.user_data.insert(secret_name.to_owned(), secret(text, false));
             }

@@ -152,5 +152,5 @@ impl Reconciler for RegistryCaController {
 }
 
 fn images() -> ApiResource {
-    resource("config.openshift.io", "Image", "images")
+    resource("config.openshift.io", "v1", "Image", "images")
 }

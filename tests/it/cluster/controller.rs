@@ -1,6 +1,8 @@
 //! The controller in a cluster: a real kube-apiserver and etcd, the controller as its own service
 //! account with the rights that `deploy/` gives it, and machines that boot by what it makes.
 
+mod duties;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -756,10 +758,15 @@ fn an_authority_that_is_due_is_renewed() {
 fn the_controllers_account_may_do_its_work_and_nothing_else() {
     let site = Site::new();
     let own = "/secrets/machine-config-server-tls";
-    let objects: [(&str, &str, &[&str]); 13] = [
+    let objects: [(&str, &str, &[&str]); 19] = [
         (own, NAMESPACE, &["get", "list", "watch", "create", "patch", "delete"]),
         (
             "/secrets/machine-config-server-ca",
+            NAMESPACE,
+            &["get", "list", "watch", "create", "patch"],
+        ),
+        (
+            "/secrets/internal-release-image-tls",
             NAMESPACE,
             &["get", "list", "watch", "create", "patch"],
         ),
@@ -774,6 +781,15 @@ fn the_controllers_account_may_do_its_work_and_nothing_else() {
         ("/nodes", "", &[]),
         ("machineconfiguration.openshift.io/machineconfigs", "", &[]),
         ("machineconfiguration.openshift.io/machineconfigpools", "", &["list", "watch"]),
+        (
+            "machineconfiguration.openshift.io/internalreleaseimages/cluster",
+            "",
+            &["get", "list", "watch"],
+        ),
+        ("machineconfiguration.openshift.io/internalreleaseimages", "", &[]),
+        ("config.openshift.io/pkis/cluster", "", &["get", "list", "watch"]),
+        ("config.openshift.io/pkis", "", &[]),
+        ("aro.openshift.io/clusters/cluster", "", &["get"]),
         ("rbac.authorization.k8s.io/roles", NAMESPACE, &[]),
     ];
     for (object, namespace, allowed) in objects {

@@ -34,8 +34,11 @@ const RULES: Rules = Rules {
     pure: &[
         "conditions.rs",
         "controllers/certificates/infrastructure.rs",
+        "controllers/certificates/internal_release_image.rs",
+        "controllers/certificates/key_algorithms.rs",
         "controllers/certificates/names.rs",
         "controllers/certificates/objects.rs",
+        "controllers/certificates/reference_names.rs",
         "controllers/certificates/retype.rs",
         "controllers/certificates/state.rs",
         "controllers/certificates/user_data.rs",
@@ -54,7 +57,7 @@ const RULES: Rules = Rules {
         "source/cluster/configs.rs",
         "source/cluster/view.rs",
         "source/manifest.rs",
-        "user_data.rs",
+        "user_data/",
     ],
     // Makes keys.
     impure: &["pki/keys.rs"],

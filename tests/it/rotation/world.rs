@@ -155,7 +155,7 @@ impl World {
     pub(super) fn next(&mut self) -> Next {
         self.observe();
         let algorithm = self.policy.algorithm;
-        next(&self.stored, &self.policy, self.now, &mut || algorithm.generate())
+        next(&self.stored, &self.policy, self.now, &mut |_| algorithm.generate())
             .expect("certificates that can be issued")
     }
 

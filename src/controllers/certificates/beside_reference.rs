@@ -1,0 +1,435 @@
+//! This controller and the reference's on the same objects: neither may make the other one issue.
+//!
+//! The reference's decisions are those of openshift/library-go, `pkg/operator/certrotation`:
+//! `needNewSigningCertKeyPair` in `signer.go`, `manageCABundleConfigMap` in `cabundle.go`, and
+//! `needNewTargetCertKeyPair` with `missingHostnames` in `target.go`, told here in other words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use super::super::write::{Change, ObjectWrite};
+use super::names::{
+    BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, PRIVATE_KEY, ROTATE,
+    USER_DATA,
+};
+use super::objects::{authority_write, bundle_write, serving_write, user_data_write};
+use super::state::{annotation, value};
+use super::{ClusterState, Infrastructure};
+use crate::ignition::{SpecVersion, pointer};
+use crate::pki::certificate::key_of;
+use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use crate::pki::{
+    Certificate, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
+};
+
+const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
+const API: &str = "api-int.c.example.com";
+
+/// The objects, and the two that keep them.
+struct Site {
+    state: ClusterState,
+    now: OffsetDateTime,
+    /// The names that the reference's controller wants.
+    reference_names: BTreeSet<String>,
+    /// Serving pairs that either has issued.
+    issued_here: usize,
+    issued_there: usize,
+}
+
+impl Site {
+    fn new(infrastructure: &Value, hosts: &[&str]) -> Self {
+        let mut site = Self {
+            state: ClusterState {
+                user_data_namespace: "openshift-machine-api".to_owned(),
+                hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
+                ..ClusterState::default()
+            },
+            now: START,
+            reference_names: BTreeSet::new(),
+            issued_here: 0,
+            issued_there: 0,
+        };
+        site.set_infrastructure(infrastructure);
+        site
+    }
+
+    fn set_infrastructure(&mut self, object: &Value) {
+        self.state.infrastructure = Infrastructure::read(object, None).unwrap();
+        let names = self.state.infrastructure.reference_names.as_ref().unwrap().serving();
+        self.reference_names = names.into_iter().map(str::to_owned).collect();
+    }
+
+    /// A pointer config that trusts the bundle and fetches from `host`.
+    fn add_pointer(&mut self, host: &str) {
+        let url = format!("https://{host}:22623/config/worker");
+        let trusted = self.state.trusted().unwrap();
+        let pem: String = trusted.iter().map(Certificate::to_pem).collect();
+        let text = pointer(&url, pem.as_bytes(), SpecVersion::V3_1).to_string();
+        let secret = Secret {
+            metadata: versioned(),
+            data: Some([(USER_DATA.to_owned(), ByteString(text.into_bytes()))].into()),
+            ..Secret::default()
+        };
+        self.state.user_data.insert("worker-user-data".to_owned(), secret);
+    }
+
+    fn ask_for_an_authority(&mut self, value: &str) {
+        let metadata = &mut self.state.authority.as_mut().unwrap().metadata;
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(ROTATE.to_owned(), value.to_owned());
+    }
+
+    /// Brings everything in order as this controller does, and calls `seen` after every write. Tells
+    /// when something will be due.
+    fn reconcile(&mut self, mut seen: impl FnMut(&Self)) -> OffsetDateTime {
+        let policy = Policy::default();
+        for _ in 0..MOST_STEPS {
+            let duties = self.state.user_data_duties().unwrap();
+            let certificates = self.state.certificates(&duties, &BTreeSet::new()).unwrap();
+            let mut generate = |_| KeyAlgorithm::P256.generate();
+            match next(&certificates, &policy, self.now, &mut generate).unwrap() {
+                Next::Settled { until, .. } => return until,
+                Next::Step { writes, .. } => {
+                    for write in &writes {
+                        self.store(write, &policy);
+                        seen(self);
+                    }
+                }
+            }
+        }
+        panic!("no end");
+    }
+
+    fn store(&mut self, write: &Write, policy: &Policy) {
+        let state = &mut self.state;
+        match write {
+            Write::Authority(pair) => {
+                let write = authority_write(state, pair, policy).unwrap();
+                state.authority = Some(stored(state.authority.as_ref(), write));
+            }
+            Write::Bundle(pem) => {
+                let write = bundle_write(state, pem).unwrap();
+                state.bundle = Some(stored(state.bundle.as_ref(), write));
+            }
+            Write::Pointer { name, text } => {
+                let write = user_data_write(state, name, text).unwrap();
+                let secret = stored(state.user_data.get(name), write);
+                state.user_data.insert(name.clone(), secret);
+            }
+            Write::Serving(pair) => {
+                self.issued_here += 1;
+                let write = serving_write(state, pair, policy).unwrap();
+                state.serving = Some(stored(state.serving.as_ref(), write));
+            }
+        }
+    }
+
+    /// Why the reference's controller would make a new authority at `now`.
+    fn signer_reason(&self, now: OffsetDateTime) -> Option<&'static str> {
+        let Some(secret) = &self.state.authority else { return Some("missing") };
+        let (begin, end) = match dates(secret) {
+            Ok(dates) => dates,
+            Err(reason) => return Some(reason),
+        };
+        if is_past(begin, end, now) {
+            return Some("80 % of validity");
+        }
+        (now > begin + RENEWAL).then_some("refresh")
+    }
+
+    /// Why it would make a new serving pair.
+    fn target_reason(&self, now: OffsetDateTime) -> Option<String> {
+        let told = |reason: &str| Some(reason.to_owned());
+        let Some(secret) = &self.state.serving else { return told("missing") };
+        let (begin, end) = match dates(secret) {
+            Ok(dates) => dates,
+            Err(reason) => return told(reason),
+        };
+        if is_past(begin, end, now) {
+            return told("80 % of validity");
+        }
+        let signer = leaf(self.state.authority.as_ref().unwrap());
+        if now > begin + RENEWAL && now > signer.not_before + RENEWAL / 10 {
+            return told("refresh");
+        }
+        let issuer = annotation(secret, ISSUER).unwrap_or_default();
+        let trusted = self.state.trusted().unwrap();
+        if issuer.is_empty() || !trusted.iter().any(|ca| ca.common_name == issuer) {
+            return Some(format!("issuer {issuer:?}"));
+        }
+        let said: BTreeSet<_> =
+            annotation(secret, HOSTNAMES).unwrap_or_default().split(',').collect();
+        let wanted: BTreeSet<_> = self.reference_names.iter().map(String::as_str).collect();
+        (said != wanted).then(|| format!("names {said:?}, not {wanted:?}"))
+    }
+
+    /// What the reference's controller does in one look.
+    fn reference_looks(&mut self) {
+        if self.signer_reason(self.now).is_some() {
+            let key = KeyAlgorithm::P256.generate().unwrap();
+            let certificate = issue_authority(&key, VALIDITY, self.now).unwrap();
+            let key = key.serialize_pem();
+            let secret = self.state.authority.get_or_insert_with(new_secret);
+            put_pair(secret, &certificate, &certificate.to_pem(), &key);
+        }
+        let secret = self.state.authority.as_ref().unwrap();
+        let signer = leaf(secret);
+        let mut trusted = self.state.trusted().unwrap();
+        trusted.push(signer.clone());
+        trusted.retain(|certificate| certificate.not_after >= self.now);
+        trusted.sort_by(|a, b| a.der().cmp(b.der()));
+        trusted.dedup();
+        let pem = trusted.iter().map(Certificate::to_pem).collect();
+        let new = || ConfigMap { metadata: versioned(), ..ConfigMap::default() };
+        let data = [(BUNDLE_KEY.to_owned(), pem)].into();
+        let key = key_of(value(secret, PRIVATE_KEY).unwrap()).unwrap();
+        self.state.bundle.get_or_insert_with(new).data = Some(data);
+
+        if self.target_reason(self.now).is_some() {
+            self.issued_there += 1;
+            let own = KeyAlgorithm::P256.generate().unwrap();
+            let names = self.reference_names.iter();
+            let hosts: Vec<Host> = names.map(|name| name.parse().unwrap()).collect();
+            let signer = Signer { certificate: &signer, key: &key };
+            let validity = Validity { begin: self.now - Duration::HOUR, end: self.now + VALIDITY };
+            let leaf = issue_serving(&own, &hosts, signer, validity).unwrap();
+            let chain = leaf.to_pem() + &signer.certificate.to_pem();
+            let secret = self.state.serving.get_or_insert_with(new_secret);
+            put_pair(secret, &leaf, &chain, &own.serialize_pem());
+            let names: Vec<_> = self.reference_names.iter().cloned().collect();
+            let annotations = secret.metadata.annotations.as_mut().unwrap();
+            annotations.insert(HOSTNAMES.to_owned(), names.join(","));
+        }
+    }
+
+    /// Lets both look in turns until neither does anything. The order of the bundle is the other
+    /// one's then: it sorts the certificates by their bytes.
+    fn rest(&mut self, reference_first: bool) {
+        for _ in 0..4 {
+            let seen = |site: &Self| {
+                let ClusterState { authority, serving, bundle, .. } = &site.state;
+                let data = [authority, serving].map(|secret| secret.as_ref()?.data.clone());
+                (data, bundle.clone())
+            };
+            let before = seen(self);
+            if reference_first {
+                self.reference_looks();
+            }
+            self.reconcile(|_| ());
+            self.reference_looks();
+            self.now += Duration::MINUTE;
+            if seen(self) == before {
+                return;
+            }
+        }
+        panic!("they write in turns");
+    }
+}
+
+fn versioned() -> ObjectMeta {
+    ObjectMeta {
+        uid: Some("u".to_owned()),
+        resource_version: Some("1".to_owned()),
+        ..ObjectMeta::default()
+    }
+}
+
+fn new_secret() -> Secret {
+    Secret { metadata: versioned(), ..Secret::default() }
+}
+
+fn leaf(secret: &Secret) -> Certificate {
+    Certificate::read_all(value(secret, CERTIFICATE_KEY).unwrap()).remove(0)
+}
+
+/// The dates that a secret's annotations say.
+fn dates(secret: &Secret) -> Result<(OffsetDateTime, OffsetDateTime), &'static str> {
+    let date = |key, missing| {
+        let text = annotation(secret, key).filter(|text| !text.is_empty()).ok_or(missing)?;
+        OffsetDateTime::parse(text, &Rfc3339).map_err(|_| "bad date")
+    };
+    Ok((date(NOT_BEFORE, "missing notBefore")?, date(NOT_AFTER, "missing notAfter")?))
+}
+
+/// Whether a pair has expired, or four fifths of its validity are over.
+fn is_past(begin: OffsetDateTime, end: OffsetDateTime, now: OffsetDateTime) -> bool {
+    now > end || now > end - (end - begin) / 5
+}
+
+/// Puts a pair into a secret, with what the reference's controller says of it.
+fn put_pair(secret: &mut Secret, certificate: &Certificate, chain: &str, key: &str) {
+    let data = secret.data.get_or_insert_default();
+    for (name, pem) in [(CERTIFICATE_KEY, chain), (PRIVATE_KEY, key)] {
+        data.insert(name.to_owned(), ByteString(pem.as_bytes().to_vec()));
+    }
+    let text = |time: OffsetDateTime| time.format(&Rfc3339).unwrap();
+    let annotations = secret.metadata.annotations.get_or_insert_default();
+    annotations.extend(BTreeMap::from([
+        (NOT_BEFORE.to_owned(), text(certificate.not_before)),
+        (NOT_AFTER.to_owned(), text(certificate.not_after)),
+        (ISSUER.to_owned(), certificate.issuer.clone()),
+    ]));
+}
+
+/// What the API server would store.
+fn stored<K: Serialize + DeserializeOwned, V: Serialize>(
+    present: Option<&K>,
+    write: ObjectWrite<K, V>,
+) -> K {
+    let mut object = match write.change {
+        Change::Create(new) => serde_json::to_value(new).unwrap(),
+        Change::Patch(patch) => {
+            let mut object = serde_json::to_value(present.unwrap()).unwrap();
+            merge(&mut object, &serde_json::to_value(patch).unwrap());
+            object
+        }
+        Change::Replace(_) | Change::Delete(_) => {
+            panic!("{} is neither made nor patched", write.object)
+        }
+    };
+    merge(&mut object, &json!({"metadata": {"uid": "u", "resourceVersion": "1"}}));
+    serde_json::from_value(object).unwrap()
+}
+
+/// A JSON merge patch (RFC 7396).
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            target.as_object_mut().unwrap().remove(name);
+        } else {
+            merge(&mut target[name], value);
+        }
+    }
+}
+
+fn infrastructure(platform: &Value) -> Value {
+    json!({"status": {
+        "apiServerInternalURI": format!("https://{API}:6443"),
+        "platformStatus": platform,
+    }})
+}
+
+/// Infrastructures with names that the reference's list has, and with more.
+fn infrastructures() -> Vec<Value> {
+    let addresses = json!({"apiServerInternalIPs": ["192.0.2.5", "2001:db8::5"]});
+    let balancer = json!({"cloudLoadBalancerConfig": {"clusterHosted": {
+        "apiIntLoadBalancerIPs": ["192.0.2.7"]}}});
+    let platforms = [
+        json!({"type": "None"}),
+        json!({"type": "BareMetal", "baremetal": addresses}),
+        json!({"type": "VSphere", "vsphere": addresses}),
+        json!({"type": "AWS", "aws": balancer}),
+    ];
+    platforms.iter().map(infrastructure).collect()
+}
+
+#[test]
+fn the_reference_issues_nothing_after_any_write_that_is_made_here() {
+    for object in infrastructures() {
+        for hosts in [&[][..], &["mcs.example.com", "198.51.100.1"]] {
+            let mut site = Site::new(&object, hosts);
+            let content = |site: &Site, at: OffsetDateTime| {
+                if site.state.serving.is_some() {
+                    assert_eq!(site.signer_reason(at), None, "{hosts:?} at {at}: {object}");
+                    assert_eq!(site.target_reason(at), None, "{hosts:?} at {at}: {object}");
+                }
+            };
+            let after_each = |site: &Site| content(site, site.now);
+            site.reconcile(after_each);
+            site.add_pointer("pointer.example.com");
+            site.reconcile(after_each);
+            assert_eq!(site.issued_here, 2, "once more for the pointer's name");
+            // As long as this controller has nothing to do, so has the other one.
+            for year in 0..40 {
+                if year % 5 == 3 {
+                    site.ask_for_an_authority(&year.to_string());
+                }
+                let until = site.reconcile(after_each);
+                content(&site, until);
+                site.now = until;
+            }
+            assert!(site.now > START + 3 * RENEWAL, "decades have passed: {}", site.now);
+        }
+    }
+}
+
+#[test]
+fn neither_issues_in_turns_with_the_other() {
+    for object in infrastructures() {
+        for hosts in [&[][..], &["mcs.example.com"]] {
+            for reference_first in [false, true] {
+                let mut site = Site::new(&object, hosts);
+                site.rest(reference_first);
+                // What the other one has issued lacks the names that only this one knows.
+                assert!(site.issued_there <= usize::from(reference_first), "{hosts:?}: {object}");
+                assert!(site.issued_here <= 1, "{hosts:?}: {object}");
+                let wanted = leaf(site.state.serving.as_ref().unwrap()).hosts;
+                for host in site.state.hosts.iter().chain(&site.state.infrastructure.hosts) {
+                    assert!(wanted.contains(host), "{host}: {object}");
+                }
+                site.add_pointer("pointer.example.com");
+                site.rest(reference_first);
+                for round in 0..60 {
+                    site.now += Duration::days(180);
+                    if round % 7 == 3 {
+                        site.ask_for_an_authority(&round.to_string());
+                    }
+                    let (here, there) = (site.issued_here, site.issued_there);
+                    site.rest(reference_first);
+                    // Each of its own is followed by one of ours at most, and one may be due besides.
+                    let (here, there) = (site.issued_here - here, site.issued_there - there);
+                    assert!(there <= 1 && here <= 2, "{here}, {there} in round {round}: {object}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_come_and_go_are_followed_by_both_once() {
+    let with = |addresses: &[&str]| {
+        let details = json!({"apiServerInternalIPs": addresses});
+        infrastructure(&json!({"type": "BareMetal", "baremetal": details}))
+    };
+    for reference_first in [false, true] {
+        let mut site = Site::new(&with(&["192.0.2.5"]), &["mcs.example.com"]);
+        site.rest(reference_first);
+        for addresses in [&["192.0.2.5", "2001:db8::5"][..], &["192.0.2.6"], &[], &["192.0.2.5"]] {
+            site.set_infrastructure(&with(addresses));
+            let (here, there) = (site.issued_here, site.issued_there);
+            site.rest(reference_first);
+            let (here, there) = (site.issued_here - here, site.issued_there - there);
+            assert!(here <= 2 && there <= 1, "{here}, {there}: {addresses:?}");
+        }
+    }
+}
+
+/// Its list is that of its release, which may be another than the one that is known here.
+#[test]
+fn a_reference_with_a_list_of_its_own_is_left_in_peace() {
+    let addresses = json!({"apiServerInternalIPs": ["192.0.2.5"]});
+    let object = infrastructure(&json!({"type": "BareMetal", "baremetal": addresses}));
+    for names in [&[API][..], &[API, "192.0.2.5", "192.0.2.99"]] {
+        for reference_first in [false, true] {
+            let mut site = Site::new(&object, &["mcs.example.com"]);
+            site.reference_names = names.iter().map(|name| (*name).to_owned()).collect();
+            site.rest(reference_first);
+            assert!(site.issued_there <= 1 && site.issued_here <= 2, "{names:?}");
+        }
+    }
+}

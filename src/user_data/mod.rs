@@ -1,0 +1,267 @@
+//! Pointer configs that are there already: which authorities they trust, and how they come to
+//! trust others with everything else left as it is.
+//!
+//! A machine's user data may be anything: another tool's, a script, an Ignition config of any spec
+//! with more in it than a pointer. Only what is understood is touched, and in it only the entry of
+//! the machine config server's authorities: every byte around it stays.
+//!
+//! An authority is the machine config server's if its certificate or its key is. A name proves
+//! nothing: an administrator's CA may be called `root-ca` too.
+
+mod json_text;
+
+use std::io::Read as _;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::Value;
+
+use self::json_text::{document, elements, find, members, place, spliced, string};
+use crate::ignition::{authority_source, data_url};
+use crate::pki::certificate::certificate_pem;
+use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
+
+/// More than any bundle has, so that a small gzip text cannot fill the memory.
+const MAX_PEM: u64 = 1 << 20;
+
+/// What a text of user data is to us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assessment {
+    /// It is left alone, for this reason.
+    LeftAlone(LeftAlone),
+    /// It trusts what it should.
+    Current,
+    /// It trusts other authorities. This is the text that trusts those of the bundle.
+    Stale(Vec<u8>),
+}
+
+/// Why user data is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LeftAlone {
+    /// A script, another tool's data, broken JSON.
+    #[error("it is no Ignition config")]
+    NoIgnition,
+    /// An Ignition config that names no authorities.
+    #[error("it names no certificate authorities")]
+    NoAuthorities,
+    /// None of the authorities that it names has to do with the machine config server.
+    #[error("it trusts only other authorities than the machine config server's")]
+    Foreign,
+    /// One of them is called like the machine config server's, which is no proof.
+    #[error(
+        "it trusts a CA that is named like the machine config server's, but neither its \
+         certificate nor its key is known here"
+    )]
+    NameOnly,
+}
+
+impl LeftAlone {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::NoIgnition, Self::NoAuthorities, Self::Foreign, Self::NameOnly];
+
+    /// How metrics and events name it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NoIgnition => "no-ignition",
+            Self::NoAuthorities => "no-authorities",
+            Self::Foreign => "foreign",
+            Self::NameOnly => "name-only",
+        }
+    }
+}
+
+/// Judges `user_data` by the bundle that it should trust. `known` are further authorities that were
+/// the machine config server's once.
+#[must_use]
+pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -> Assessment {
+    let Some(config) = Config::read(user_data) else {
+        return Assessment::LeftAlone(LeftAlone::NoIgnition);
+    };
+    let texts = config.authorities();
+    if texts.is_empty() {
+        return Assessment::LeftAlone(LeftAlone::NoAuthorities);
+    }
+    // A renewed certificate and a cross-certificate have the key of the one that is known.
+    let is_ours = |certificate: &Certificate| {
+        bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
+    };
+    let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, is_ours)).collect();
+    let own: Vec<_> = (0..entries.len()).filter(|&index| !entries[index].ours.is_empty()).collect();
+    let Some((&first, rest)) = own.split_first() else {
+        let is_named = entries.iter().any(|entry| entry.others.iter().any(is_named_like_ours));
+        let reason = if is_named { LeftAlone::NameOnly } else { LeftAlone::Foreign };
+        return Assessment::LeftAlone(reason);
+    };
+    let trusted = || own.iter().flat_map(|&index| &entries[index].ours);
+    let is_current = bundle.iter().all(|wanted| trusted().any(|present| present == wanted))
+        && trusted().all(|present| bundle.contains(present));
+    if is_current {
+        return Assessment::Current;
+    }
+    let others = own.iter().flat_map(|&index| &entries[index].others);
+    let pem: String = bundle
+        .iter()
+        .map(Certificate::to_pem)
+        .chain(others.map(|other| certificate_pem(other)))
+        .collect();
+    let place = |index: usize| place(config.text, texts[index]);
+    let mut changes =
+        vec![(place(first), with_source(texts[first], &authority_source(pem.as_bytes())))];
+    // With the comma before each, which the first one that stays makes sure of.
+    changes
+        .extend(rest.iter().map(|&index| (place(index - 1).end..place(index).end, String::new())));
+    Assessment::Stale(spliced(config.text, &changes).into_bytes())
+}
+
+/// A text of user data as a rotation sees it: the pointer config `name`, judged as [`assess`] does.
+#[must_use]
+pub fn observe(
+    name: &str,
+    user_data: &[u8],
+    bundle: &[Certificate],
+    known: &[Certificate],
+) -> Pointer {
+    let state = match assess(user_data, bundle, known) {
+        Assessment::Stale(text) => {
+            PointerState::Stale(MendedPointer { holder: holder(name, &text), text })
+        }
+        Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
+    };
+    let holder = holder(name, user_data);
+    Pointer { name: name.to_owned(), state, hosts: hosts(user_data), holder }
+}
+
+/// All authorities that a pointer config trusts, ours or not.
+#[must_use]
+pub fn authorities(user_data: &[u8]) -> Vec<Certificate> {
+    let Some(config) = Config::read(user_data) else { return Vec::new() };
+    let ders = config.authorities().into_iter().flat_map(certificates);
+    ders.filter_map(|der| Certificate::from_der(&der)).collect()
+}
+
+/// Whether a pointer config fetches from `url`.
+#[must_use]
+pub fn fetches(user_data: &[u8], url: &str) -> bool {
+    Config::read(user_data).is_some_and(|config| config.sources().any(|source| source == url))
+}
+
+/// The hosts that a pointer config fetches from, in their order.
+#[must_use]
+pub fn hosts(user_data: &[u8]) -> Vec<Host> {
+    let Some(config) = Config::read(user_data) else { return Vec::new() };
+    config.urls().filter_map(|url| url.host()?.parse().ok()).collect()
+}
+
+/// The pointer config `name` as somebody who may be locked out. `None` if no certificate matters to
+/// it: it fetches nothing over TLS, or names no authorities that are understood.
+#[must_use]
+pub fn holder(name: &str, user_data: &[u8]) -> Option<Holder> {
+    let config = Config::read(user_data)?;
+    let urls = config.urls().filter(|url| url.scheme() == Some(&http::uri::Scheme::HTTPS));
+    let hosts: Vec<Host> = urls.filter_map(|url| url.host()?.parse().ok()).collect();
+    let trusted = authorities(user_data);
+    let matters = !hosts.is_empty() && !trusted.is_empty();
+    matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
+}
+
+/// An Ignition config, as far as it is needed here.
+struct Config<'a> {
+    text: &'a str,
+    /// Its section `ignition`.
+    section: &'a str,
+}
+
+impl<'a> Config<'a> {
+    fn read(user_data: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(user_data).ok()?;
+        let section = find(document(text)?, &["ignition"])?;
+        members(section)?;
+        Some(Self { text, section })
+    }
+
+    /// The entries of its authorities.
+    fn authorities(&self) -> Vec<&'a str> {
+        let list = find(self.section, &["security", "tls", "certificateAuthorities"]);
+        list.and_then(elements).unwrap_or_default()
+    }
+
+    /// Where it fetches other configs from.
+    fn sources(&self) -> impl Iterator<Item = String> {
+        let section = find(self.section, &["config"]).unwrap_or("{}");
+        let lists = ["merge", "append"].into_iter().filter_map(|verb| find(section, &[verb]));
+        let resources = lists.filter_map(elements).flatten().chain(find(section, &["replace"]));
+        resources.filter_map(|resource| string(find(resource, &["source"])?))
+    }
+
+    /// The configs that it fetches from a machine config server.
+    fn urls(&self) -> impl Iterator<Item = http::Uri> {
+        let urls = self.sources().filter_map(|source| source.parse::<http::Uri>().ok());
+        urls.filter(|url| url.path().starts_with("/config/"))
+    }
+}
+
+/// One entry of the authorities.
+struct Entry {
+    /// The machine config server's.
+    ours: Vec<Certificate>,
+    /// The others, whatever they are, as DER.
+    others: Vec<CertificateDer<'static>>,
+}
+
+impl Entry {
+    fn read(text: &str, is_ours: impl Fn(&Certificate) -> bool) -> Self {
+        let mut entry = Self { ours: Vec::new(), others: Vec::new() };
+        for der in certificates(text) {
+            match Certificate::from_der(&der).filter(&is_ours) {
+                Some(own) => entry.ours.push(own),
+                None => entry.others.push(der),
+            }
+        }
+        entry
+    }
+}
+
+/// The certificates of one entry, as DER. None if it is no data URL that is understood.
+fn certificates(entry: &str) -> Vec<CertificateDer<'static>> {
+    let pem = pem(entry).unwrap_or_default();
+    CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok).collect()
+}
+
+fn pem(entry: &str) -> Option<Vec<u8>> {
+    let bytes = data_url::decode(&string(find(entry, &["source"])?)?).ok()?;
+    let compression = find(entry, &["compression"]).and_then(string);
+    if compression.as_deref() != Some("gzip") {
+        return Some(bytes);
+    }
+    let mut pem = Vec::new();
+    let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
+    let read = decoder.take(MAX_PEM).read_to_end(&mut pem).ok()?;
+    // One that may go on is not understood: what is beyond would be lost.
+    (u64::try_from(read).ok()? < MAX_PEM).then_some(pem)
+}
+
+/// An entry with another source. What was said of the contents before holds no more.
+fn with_source(entry: &str, source: &str) -> String {
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut fields = vec![format!("\"source\":{}", quoted(source))];
+    for (name, value) in members(entry).unwrap_or_default() {
+        if !["source", "verification", "compression"].contains(&name.as_str()) {
+            fields.push(format!("{}:{value}", quoted(&name)));
+        }
+    }
+    format!("{{{}}}", fields.join(","))
+}
+
+/// Whether a certificate has a name that the machine config server's authorities have: this
+/// server's own, those of OpenShift's controller, and those of its installer.
+fn is_named_like_ours(der: &CertificateDer<'_>) -> bool {
+    Certificate::from_der(der).is_some_and(|certificate| {
+        certificate.common_name == "root-ca"
+            || certificate.common_name.contains("machine-config-server-ca@")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! What the controller does beside the reference's: other objects that name its certificates, and
+//! what it leaves alone.
+
+use machine_config_server::pki::{Certificate, Host};
+
+use super::*;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const RELEASE_IMAGES: &str = "/apis/machineconfiguration.openshift.io/v1/internalreleaseimages";
+const PKIS: &str = "/apis/config.openshift.io/v1alpha1/pkis";
+const INFRASTRUCTURES: &str = "/apis/config.openshift.io/v1/infrastructures";
+const HOSTNAMES: &str = "auth.openshift.io/certificate-hostnames";
+
+fn release_image_pair() -> String {
+    format!("{}/internal-release-image-tls", secrets(NAMESPACE))
+}
+
+impl Site {
+    /// Defines a kind with any fields, where the cluster has no definition of it.
+    fn define(&self, group: &str, version: &str, kind: &str, plural: &str) {
+        let name = format!("{plural}.{group}");
+        if self.cluster.get(&format!("{DEFINITIONS}/{name}")).is_none() {
+            let definition = json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "group": group, "scope": "Cluster",
+                    "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+                    "versions": [{
+                        "name": version, "served": true, "storage": true,
+                        "subresources": {"status": {}},
+                        "schema": {"openAPIV3Schema": {
+                            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                        }},
+                    }],
+                },
+            });
+            self.cluster.create(DEFINITIONS, &definition);
+        }
+        let path = format!("/apis/{group}/{version}/{plural}");
+        wait_for("the kind", || self.cluster.get(&path));
+    }
+
+    /// An installation on bare metal with these internal addresses.
+    fn set_addresses(&self, addresses: &[&str]) {
+        let path = format!("{INFRASTRUCTURES}/cluster");
+        if self.cluster.get(&path).is_none() {
+            self.define("config.openshift.io", "v1", "Infrastructure", "infrastructures");
+            let object = json!({
+                "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure",
+                "metadata": {"name": "cluster"}, "spec": {},
+            });
+            self.cluster.create(INFRASTRUCTURES, &object);
+        }
+        let status = json!({"status": {
+            "apiServerInternalURI": "https://api-int.example.com:6443",
+            "platformStatus": {
+                "type": "BareMetal", "baremetal": {"apiServerInternalIPs": addresses},
+            },
+        }});
+        self.cluster.patch(&format!("{path}/status"), &status);
+    }
+
+    /// The certificates of a pair, the leaf first.
+    fn chain(&self, path: &str) -> Vec<Certificate> {
+        Certificate::read_all(&self.serial(path))
+    }
+
+    /// Waits until a pair's certificate has these names and no others.
+    fn named(&self, path: &str, names: &[&str]) -> Certificate {
+        let names = names.iter().map(|name| name.parse::<Host>().expect("a host")).collect();
+        wait_for("the names", || {
+            self.chain(path).into_iter().next().filter(|leaf| leaf.hosts == names)
+        })
+    }
+
+    fn version(&self, path: &str) -> Value {
+        self.object(path)["metadata"]["resourceVersion"].clone()
+    }
+}
+
+#[test]
+fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
+    let site = Site::new();
+    site.define(
+        "machineconfiguration.openshift.io",
+        "v1",
+        "InternalReleaseImage",
+        "internalreleaseimages",
+    );
+    site.set_addresses(&["192.0.2.5"]);
+    let folder = site.folder.path();
+    rsa_pair(folder, "installer");
+    let (certificate, key) = (read(&folder.join("tls.crt")), read(&folder.join("tls.key")));
+    let others = json!({"example.com/of-others": "stays"});
+    let kind = "kubernetes.io/tls";
+    let secret = tls_secret("internal-release-image-tls", kind, &certificate, &key, &others);
+    site.cluster.create(&secrets(NAMESPACE), &secret);
+    let before = site.version(&release_image_pair());
+
+    let controller = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    assert_eq!(site.version(&release_image_pair()), before, "there is no internal release image");
+    // The list of the reference's controller, though the certificate has another name besides.
+    let serving_pair = site.object(&serving());
+    assert_eq!(serving_pair["metadata"]["annotations"][HOSTNAMES], "192.0.2.5,api-int.example.com");
+    site.named(&serving(), &["192.0.2.5", "api-int.example.com", "localhost"]);
+
+    let object = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "InternalReleaseImage",
+        "metadata": {"name": "cluster"},
+        "spec": {"releases": [{"name": "ocp-release-bundle-5.0.0-x86_64"}]},
+    });
+    site.cluster.create(RELEASE_IMAGES, &object);
+    let own = ["api-int.example.com", "localhost", "127.0.0.1", "::1"];
+    let names = [&own[..], &["192.0.2.5"]].concat();
+    let first = site.named(&release_image_pair(), &names);
+    let signed = site.object(&release_image_pair());
+    assert_eq!(signed["type"], kind);
+    assert_eq!(signed["metadata"]["annotations"], others, "nothing else is written");
+    let oldest = site.newest();
+    let verifies = |trusted: &str| {
+        fs::write(folder.join("trusted"), trusted).expect("a write");
+        fs::write(folder.join("chain"), site.serial(&release_image_pair())).expect("a write");
+        openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+    };
+    verifies(&oldest);
+
+    // A new CA signs it, and who knows only the older one follows.
+    site.rotate("now");
+    let second = wait_for("the new CA's", || {
+        let leaf = site.chain(&release_image_pair()).remove(0);
+        (leaf.issuer != first.issuer).then_some(leaf)
+    });
+    assert_eq!(second.hosts, first.hosts);
+    verifies(&oldest);
+    verifies(&site.newest());
+
+    site.set_addresses(&["192.0.2.5", "2001:db8::5"]);
+    site.named(&release_image_pair(), &[&own[..], &["192.0.2.5", "2001:db8::5"]].concat());
+    let page = controller.metrics();
+    for reason in ["issuer", "names"] {
+        let metric =
+            format!("mcs_rotations_total{{what=\"internal-release-image\",reason=\"{reason}\"}} ");
+        assert!(page.contains(&metric), "{metric} in {page}");
+    }
+
+    // The installer makes the secret, and nobody else.
+    site.cluster.delete(&release_image_pair());
+    wait_for("the log to tell", || {
+        controller.log().contains("there is no secret, which the installer makes").then_some(())
+    });
+    site.pool("infra");
+    site.object(&user_data("infra-user-data-managed"));
+    assert!(site.cluster.get(&release_image_pair()).is_none());
+}
+
+#[test]
+fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
+    let site = Site::new();
+    site.define("config.openshift.io", "v1alpha1", "PKI", "pkis");
+    let rsa = |bits: u32| json!({"key": {"algorithm": "RSA", "rsa": {"keySize": bits}}});
+    let ecdsa = |curve: &str| json!({"key": {"algorithm": "ECDSA", "ecdsa": {"curve": curve}}});
+    let management = |custom: Value| json!({"spec": {"certificateManagement": {"mode": "Custom", "custom": custom}}});
+    let mut object = management(json!({"defaults": rsa(8192)}));
+    object["apiVersion"] = "config.openshift.io/v1alpha1".into();
+    object["kind"] = "PKI".into();
+    object["metadata"]["name"] = "cluster".into();
+    site.cluster.create(PKIS, &object);
+    let controller = site.start(&[]);
+    let told = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
+                RSA keys of 8192 bits cannot be made\n";
+    let readiness = format!("certificates: {told}kinds of keys: {told}");
+    wait_for("readiness to tell", || {
+        (controller.readiness() == (503, readiness.clone())).then_some(())
+    });
+    assert!(site.cluster.get(&authority()).is_none(), "no other kind stands in");
+
+    let path = format!("{PKIS}/cluster");
+    let change = json!({"defaults": rsa(2048), "signerCertificates": ecdsa("P384"),
+                        "servingCertificates": ecdsa("P521")});
+    site.cluster.patch(&path, &management(change));
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
+    let kind = |path: &str| site.chain(path).remove(0).key_kind;
+    assert_eq!(kind(&authority()), "ECDSA P-384");
+    assert_eq!(kind(&serving()), "ECDSA P-521");
+    let (server, _) = server(&site);
+    Machine::new().boot(&pointer(&site, &server));
+
+    // What there is stays; the next one is of the new kind.
+    let before = [authority(), serving()].map(|path| site.version(&path));
+    let mut rsa = rsa(3072);
+    rsa["key"]["ecdsa"] = Value::Null;
+    site.cluster.patch(&path, &management(json!({"servingCertificates": rsa})));
+    site.pool("infra");
+    site.object(&user_data("infra-user-data-managed"));
+    site.settled();
+    assert_eq!([authority(), serving()].map(|path| site.version(&path)), before);
+    site.cluster.patch(&serving(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    wait_for("a new pair", || (kind(&serving()) == "RSA 3072").then_some(()));
+    assert_eq!(kind(&authority()), "ECDSA P-384");
+}
+
+#[test]
+fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
+    let site = Site::new();
+    let controller = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    let folder = site.folder.path();
+    rsa_pair(folder, "root-ca");
+    let corporate = read(&folder.join("ca.crt"));
+    let source = |pem: &str| json!({"source": format!("data:;base64,{}", BASE64.encode(pem))});
+    // It fetches from somewhere else, so that nobody is locked out.
+    let alone = user_data_config("3.1.0", &source(&corporate)).to_string();
+    let alone = alone.replace("localhost:22623/config/worker", "ignition.example.com/worker");
+    site.make_user_data("alone-user-data", alone.as_bytes());
+    let own = site.newest();
+    let mut beside = user_data_config("3.1.0", &source(&corporate));
+    let authorities = &mut beside["ignition"]["security"]["tls"]["certificateAuthorities"];
+    authorities.as_array_mut().expect("a list").push(source(&own));
+    // No number of JavaScript's holds it.
+    let beside = beside.to_string().replacen('{', "{ \"x-many\": 12345678901234567890123, ", 1);
+    site.make_user_data("beside-user-data", beside.as_bytes());
+
+    let reason = "it trusts a CA that is named like the machine config server's, but neither its \
+                  certificate nor its key is known here";
+    wait_for("the log to tell", || controller.log().contains(reason).then_some(()));
+    let metric = "mcs_user_data_left_alone{reason=\"name-only\"} 1";
+    wait_for("the metric", || controller.metrics().contains(metric).then_some(()));
+    let events = || site.cluster.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
+    wait_for("an event", || events().contains(reason).then_some(()));
+    let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: left alone: {reason}");
+    for command in ["show", "check"] {
+        let output = site.certs(&[command]);
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert!(output.status.success() && text.contains(&line), "{command}: {text}");
+    }
+
+    site.rotate("now");
+    assert_eq!(site.user_data("alone-user-data"), alone.as_bytes());
+    let after = String::from_utf8(site.user_data("beside-user-data")).expect("text");
+    let bundle = BASE64.encode(site.bundle());
+    let written = format!("data:text/plain;charset=utf-8;base64,{bundle}");
+    let expected = beside.replace(&format!("data:;base64,{}", BASE64.encode(&own)), &written);
+    assert_eq!(after, expected, "every other byte stays");
+}
