@@ -147,11 +147,7 @@ fn an_authority_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
     let old = named("root-ca", &old_key);
     let renewed = named("root-ca", &old_key);
     let renamed = named("corporate CA", &old_key);
-    let cross = cross_sign(
-        &Signer { certificate: &own, key: &own_key },
-        &Signer { certificate: &old, key: &old_key },
-        NOW,
-    );
+    let cross = cross_sign(&own, Signer { certificate: &old, key: &old_key }, NOW);
     let cross = cross.unwrap();
     let name = LeftAlone::NameOnly;
     let none: &[Certificate] = &[];

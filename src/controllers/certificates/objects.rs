@@ -367,7 +367,7 @@ mod tests {
         let object = ObjectName::secret("ns", "a");
         let mut leaf = certificate();
         assert!(pair_annotations(&object, &leaf, &Policy::default()).is_ok());
-        leaf.not_before = time::macros::datetime!(-0044-03-15 0:00 UTC);
+        leaf.not_after = time::macros::datetime!(-0044-03-15 0:00 UTC);
         let error = pair_annotations(&object, &leaf, &Policy::default()).unwrap_err();
         assert!(error.to_string().starts_with("Secret ns/a: a date cannot be written"), "{error}");
     }

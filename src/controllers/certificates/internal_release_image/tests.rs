@@ -237,7 +237,7 @@ fn what_is_signed_is_current_and_older_cas_vouch_for_it() {
 #[test]
 fn no_more_is_sent_than_clients_take() {
     let new = Ca::new(Duration::DAY);
-    let older = |days| {
+    let older = |days: i64| {
         let old = Ca::new(Duration::days(100 + days));
         old.certificate.to_pem() + &old.key.serialize_pem()
     };
