@@ -164,7 +164,9 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
             print_line(&format!("{name}: left alone: {reason}"));
         }
     }
-    told.iter().for_each(|line| print_line(line));
+    for line in &told {
+        print_line(line);
+    }
     match verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),
         None => Ok(()),

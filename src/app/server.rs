@@ -49,8 +49,11 @@ pub struct Beside {
     /// What it is, as in "… ended unexpectedly".
     pub what: &'static str,
     /// The task, from where it reports to.
-    pub task: Box<dyn FnOnce(Reporting) -> Pin<Box<dyn Future<Output = ()> + Send>>>,
+    pub task: Box<dyn FnOnce(Reporting) -> Task>,
 }
+
+/// What goes on for ever.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where to listen; port 0 takes any free one.
 #[derive(Debug, Clone, Copy)]

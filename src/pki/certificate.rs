@@ -237,8 +237,8 @@ fn title(name: &[u8], common_name: &str) -> String {
 /// PKCS#8), whatever else the text holds.
 #[must_use]
 pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
-    let blocks = PrivateKeyDer::pem_slice_iter(pem).filter_map(Result::ok);
-    blocks.filter_map(|der| KeyPair::try_from(&der).ok()).next()
+    let mut blocks = PrivateKeyDer::pem_slice_iter(pem).filter_map(Result::ok);
+    blocks.find_map(|der| KeyPair::try_from(&der).ok())
 }
 
 /// A certificate's DER as PEM, with a newline at its end.

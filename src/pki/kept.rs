@@ -222,12 +222,6 @@ impl Kept {
         }
     }
 
-    /// All that it holds or ever held, those that are distrusted too.
-    pub(super) fn authorities(self) -> Vec<Certificate> {
-        let cas = self.cas.into_iter().map(|ca| ca.certificate);
-        cas.chain(self.distrusted).collect()
-    }
-
     /// The CAs that can sign, the newest first.
     pub(super) fn signers(&self) -> Vec<&Ca> {
         let mut signers: Vec<_> = self.cas.iter().filter(|ca| ca.signer().is_some()).collect();
@@ -271,6 +265,15 @@ impl Kept {
         let is_signed = |it: &Certificate| distrusted.iter().any(|other| it.is_issued_by(other));
         self.cas.retain(|ca| !is_distrusted(&ca.certificate));
         self.cross_certificates.retain(|it| !is_distrusted(it) && !is_signed(it));
+    }
+}
+
+impl StoredPair {
+    /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too.
+    #[must_use]
+    pub fn authorities(&self) -> Vec<Certificate> {
+        let Kept { cas, distrusted, .. } = Kept::read(self).0;
+        cas.into_iter().map(|ca| ca.certificate).chain(distrusted).collect()
     }
 }
 

@@ -41,9 +41,8 @@ pub use lockout::{Holder, Lockout, LockoutReason, locked_out};
 pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};
-pub use serving::{issue_pair, signing_ca};
+pub use serving::{Generate, issue_pair, signing_ca};
 pub use state::{Asked, CertificateState, MendedPointer, Pointer, PointerState, StoredPair};
 pub use writes::{
-    Generate, MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts,
-    trusted_by_somebody,
+    MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts, trusted_by_somebody,
 };

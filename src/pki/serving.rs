@@ -10,8 +10,11 @@ use super::kept::Ca;
 use super::view::{Serving, View};
 use super::{
     Asked, Certificate, CertificateState, Host, IssueError, Lockout, Made, Policy, Reason, Refusal,
-    Refused, StoredPair, writes::Generate,
+    Refused, StoredPair,
 };
+
+/// Makes a new key for a thing.
+pub type Generate<'a> = &'a mut dyn FnMut(Made) -> Result<KeyPair, IssueError>;
 
 /// A pair that could be served.
 struct Candidate {

@@ -1,7 +1,6 @@
 //! What there is, as far as a decision about it goes.
 
-use super::kept::Kept;
-use super::{Certificate, Holder, Host, Write};
+use super::{Certificate, Holder, Host};
 
 /// A certificate with its key and what goes with it, as it is stored: PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -45,12 +44,6 @@ impl StoredPair {
         }
         let line_feed = if self.key.ends_with(b"\n") { &b""[..] } else { b"\n" };
         [&self.key[..], line_feed, &self.certificates].concat()
-    }
-
-    /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too.
-    #[must_use]
-    pub fn authorities(&self) -> Vec<Certificate> {
-        Kept::read(self).0.authorities()
     }
 
     /// The certificate that the key belongs to, `None` where it cannot be read.
@@ -148,29 +141,6 @@ impl CertificateState {
     #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
-    }
-
-    /// What it is after a write. Pointer configs are as they will be read then, but for how they stand
-    /// to a bundle that is written meanwhile.
-    #[must_use]
-    pub fn with(&self, write: &Write) -> Self {
-        let mut state = self.clone();
-        match write {
-            Write::Authority(pair) => state.authority = Some(pair.clone()),
-            Write::Bundle(pem) => state.bundle = Some(pem.clone().into()),
-            Write::Serving(pair) => state.serving = Some(pair.clone()),
-            Write::Pointer { name, .. } => {
-                for pointer in state.pointers.iter_mut().filter(|pointer| pointer.name == *name) {
-                    if let PointerState::Stale(mended) =
-                        std::mem::replace(&mut pointer.state, PointerState::Kept)
-                    {
-                        pointer.holder = mended.holder;
-                    }
-                }
-            }
-        }
-        state.asked = write.leaves(&state.asked);
-        state
     }
 
     /// All certificates that are served, the leaf first.

@@ -18,7 +18,7 @@ use super::issue::{Signer, Validity, issue_authority, issue_serving};
 use super::kept::{Ca, CaKey, Kept};
 use super::lockout::handshake_bytes;
 use super::plan::{RotationPlan, plan, to_distrust};
-use super::serving::choose;
+use super::serving::{Generate, choose};
 use super::view::{Serving, View};
 use super::{
     Asked, Attention, Certificate, CertificateState, Host, IssueError, Lockout, Made, PointerState,
@@ -62,6 +62,31 @@ impl Write {
     }
 }
 
+impl CertificateState {
+    /// What it is after a write. Pointer configs are as they will be read then, but for how they stand
+    /// to a bundle that is written meanwhile.
+    #[must_use]
+    pub fn with(&self, write: &Write) -> Self {
+        let mut state = self.clone();
+        match write {
+            Write::Authority(pair) => state.authority = Some(pair.clone()),
+            Write::Bundle(pem) => state.bundle = Some(pem.clone().into()),
+            Write::Serving(pair) => state.serving = Some(pair.clone()),
+            Write::Pointer { name, .. } => {
+                for pointer in state.pointers.iter_mut().filter(|pointer| pointer.name == *name) {
+                    if let PointerState::Stale(mended) =
+                        std::mem::replace(&mut pointer.state, PointerState::Kept)
+                    {
+                        pointer.holder = mended.holder;
+                    }
+                }
+            }
+        }
+        state.asked = write.leaves(&state.asked);
+        state
+    }
+}
+
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
@@ -80,9 +105,6 @@ pub enum Next {
         attention: Vec<Attention>,
     },
 }
-
-/// Makes a new key for a thing.
-pub type Generate<'a> = &'a mut dyn FnMut(Made) -> Result<KeyPair, IssueError>;
 
 /// Says what comes next. `generate` makes a new key.
 pub fn next(
@@ -169,7 +191,7 @@ impl Maker<'_> {
         match step {
             Step::Authority(reason) => self.authority(reason),
             Step::Store(reason) => self.store(reason),
-            Step::Bundle(pem) => Ok(self.bundle(pem)),
+            Step::Bundle(pem) => Ok(Ok(self.bundle(pem))),
             Step::Pointers => Ok(Ok(self.pointers())),
             Step::Serving(reason, hosts) => self.serving(reason, hosts),
         }
@@ -250,21 +272,20 @@ impl Maker<'_> {
             kept.cas.iter().find(|ca| *reason == Reason::Joined && Some(&ca.certificate) == own);
         let is_valid = |ca: &&Ca| ca.certificate.is_valid_at(self.view.now);
         let best = stays.or_else(|| kept.signers().into_iter().find(is_valid)).cloned();
-        let own = match best {
-            Some(best) => best,
+        let own = if let Some(best) = best {
+            best
+        } else {
             // The last one is distrusted: its place is never empty.
-            None => {
-                let key = (self.generate)(Made::Authority)?;
-                let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
-                let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
-                kept.cas.insert(0, new.clone());
-                new
-            }
+            let key = (self.generate)(Made::Authority)?;
+            let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
+            let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
+            kept.cas.insert(0, new.clone());
+            new
         };
         Ok(Ok(vec![Write::Authority(kept.store(&own))]))
     }
 
-    fn bundle(&self, pem: &str) -> Writes {
+    fn bundle(&self, pem: &str) -> Vec<Write> {
         let mut writes = Vec::new();
         // What leaves the bundle, and nobody else has, is kept.
         let mut kept = self.view.kept.clone();
@@ -282,7 +303,7 @@ impl Maker<'_> {
             writes.push(Write::Authority(kept.store(own)));
         }
         writes.push(Write::Bundle(pem.to_owned()));
-        Ok(writes)
+        writes
     }
 
     /// The stale pointer configs, but for those from which no machine could boot if they were written

@@ -75,7 +75,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
         }
         for round in 0..3 {
             let before = serial(&state);
-            let said = must(&certs(&state, &["rotate", "--ca"]));
+            let said = must(&certs(&state, &["rotate", "--ca", "--force"]));
             assert!(said.contains("made a certificate authority: it was asked for"), "{said}");
             assert_ne!(serial(&state), before);
             let started = boots.load(Ordering::SeqCst);
@@ -83,7 +83,7 @@ fn machines_boot_with_every_pointer_config_while_certificates_change() {
                 (boots.load(Ordering::SeqCst) > started + 40).then_some(())
             });
             let chain = fs::read_to_string(state.join("tls.crt")).expect("the chain");
-            let expected = 1 + (round + 1) + round;
+            let expected = 1 + (round + 1);
             assert_eq!(chain.matches("BEGIN CERTIFICATE").count(), expected);
         }
         must(&certs(&state, &["rotate"]));
@@ -185,7 +185,7 @@ fn several_processes_at_once_take_turns() {
     });
     must(&certs(&state, &["check"]));
     let bundle = fs::read_to_string(state.join("ca.crt")).expect("the bundle");
-    assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 7);
+    assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 2, "they ask for one rotation");
     assert!(bundle.ends_with(&text(&before)), "the oldest comes last");
 }
 
@@ -260,7 +260,9 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     fs::write(state.join("tls.key"), &pair[..leaf]).expect("a write");
     let lines = said();
     assert!(lines.contains("oldest.ign could not boot a machine"), "{lines}");
-    assert_eq!(lines.lines().count(), 2, "who could not boot, and what is to be done: {lines}");
+    // One machine may hold a copy that is not here any more.
+    assert!(lines.contains("alone could not boot a machine"), "{lines}");
+    assert_eq!(lines.lines().count(), 3, "who could not boot, and what is to be done: {lines}");
 }
 
 #[test]

@@ -32,8 +32,8 @@ impl Random {
 /// Some states of worlds that begin with `seed`.
 fn run(seed: u64, states: u64, happen: fn(&mut World, &mut Random)) -> u64 {
     let mut random = Random(seed);
-    let mut seen = 0;
-    while seen < states {
+    let mut total = 0;
+    while total < states {
         let mut world = match random.below(4) {
             0 => World::with_root(START).0,
             1 => {
@@ -50,7 +50,7 @@ fn run(seed: u64, states: u64, happen: fn(&mut World, &mut Random)) -> u64 {
             _ => World::fresh(START),
         };
         let end = START + 40 * YEAR;
-        while world.now < end && seen + world.states < states {
+        while world.now < end && total + world.states < states {
             world.settle();
             world.now += Duration::DAY + random.days(900);
             happen(&mut world, &mut random);
@@ -66,9 +66,9 @@ fn run(seed: u64, states: u64, happen: fn(&mut World, &mut Random)) -> u64 {
             }
             world.stored.asked = Asked::default();
         }
-        seen += world.states;
+        total += world.states;
     }
-    seen
+    total
 }
 
 /// What administrators ask for, and what time does.
