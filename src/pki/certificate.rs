@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use data_encoding::HEXLOWER;
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -45,6 +46,17 @@ pub struct Certificate {
     /// Older versions have no extensions, so that nothing marks a CA.
     pub(super) is_version_3: bool,
     pub(super) extensions: Extensions,
+    signature: Signature,
+}
+
+/// A certificate's signature (RFC 5280 section 4.1.1). It is looked at more often than all the rest.
+#[derive(Clone, PartialEq, Eq)]
+struct Signature {
+    /// What is signed, within the DER.
+    message: Range<usize>,
+    /// What is in the algorithm's sequence.
+    algorithm: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl std::fmt::Debug for Certificate {
@@ -58,10 +70,13 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads DER, `None` if it is no certificate.
+    /// Reads DER, `None` if it is no certificate, or more than one.
     #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
-        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+        let (rest, parsed) = X509Certificate::from_der(der).ok()?;
+        if !rest.is_empty() {
+            return None;
+        }
         let common_name = |name: &X509Name<'_>| {
             let name = name.iter_common_name().next().and_then(|name| name.as_str().ok());
             name.unwrap_or_default().to_owned()
@@ -80,6 +95,7 @@ impl Certificate {
             key_info: parsed.public_key().raw.to_vec(),
             is_version_3: parsed.version() == X509Version::V3,
             extensions: Extensions::read(&parsed),
+            signature: Signature::read(der, &parsed)?,
             der: der.to_vec(),
         })
     }
@@ -169,16 +185,14 @@ impl Certificate {
     /// an algorithm that TLS clients accept: SHA-1 is none of them.
     #[must_use]
     pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
-        let Some(signed) = Signed::read(&self.der) else { return false };
         let Some(key_algorithm) = first_contents(&authority.key_info) else { return false };
-        let algorithms =
-            rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
-        algorithms.all.iter().any(|algorithm| {
-            algorithm.public_key_alg_id().as_ref() == key_algorithm
-                && algorithm.signature_alg_id().as_ref() == signed.algorithm
-                && algorithm
-                    .verify_signature(&authority.public_key, signed.message, &signed.signature)
-                    .is_ok()
+        let Signature { message, algorithm, value } = &self.signature;
+        let message = &self.der[message.clone()];
+        let known = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+        known.all.iter().any(|known| {
+            known.public_key_alg_id().as_ref() == key_algorithm
+                && known.signature_alg_id().as_ref() == algorithm
+                && known.verify_signature(&authority.public_key, message, value).is_ok()
         })
     }
 
@@ -200,23 +214,16 @@ impl Certificate {
     }
 }
 
-/// A certificate's three parts (RFC 5280 section 4.1.1).
-struct Signed<'a> {
-    message: &'a [u8],
-    /// What is in the algorithm's sequence.
-    algorithm: &'a [u8],
-    signature: Vec<u8>,
-}
-
-impl<'a> Signed<'a> {
-    fn read(der: &'a [u8]) -> Option<Self> {
-        let (_, parsed) = X509Certificate::from_der(der).ok()?;
+impl Signature {
+    fn read(der: &[u8], parsed: &X509Certificate<'_>) -> Option<Self> {
         let (_, all) = Any::from_der(der).ok()?;
         let (rest, _) = Any::from_der(all.data).ok()?;
-        let message = &all.data[..all.data.len() - rest.len()];
+        // Nothing follows the certificate, so that its contents are the end of it.
+        let begin = der.len().checked_sub(all.data.len())?;
+        let message = begin..begin + (all.data.len() - rest.len());
         let (_, algorithm) = Any::from_der(rest).ok()?;
-        let signature = parsed.signature_value.data.to_vec();
-        Some(Self { message, algorithm: algorithm.data, signature })
+        let value = parsed.signature_value.data.to_vec();
+        Some(Self { message, algorithm: algorithm.data.to_vec(), value })
     }
 }
 

@@ -181,13 +181,13 @@ pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime
 }
 
 /// For every holder why it refuses the chain, if it does.
-pub(super) fn refusals(
-    chain: &[Certificate],
-    holders: &[Holder],
+pub(super) fn refusals<'a>(
+    chain: &'a [Certificate],
+    holders: impl IntoIterator<Item = &'a Holder>,
     now: OffsetDateTime,
 ) -> Vec<Option<LockoutReason>> {
     let mut signatures = Signatures::default();
-    holders.iter().map(|holder| refusal(chain, holder, now, &mut signatures)).collect()
+    holders.into_iter().map(|holder| refusal(chain, holder, now, &mut signatures)).collect()
 }
 
 /// Whose key made whose signature, by the certificate and the key: many holders lead along the same

@@ -81,7 +81,7 @@ impl<'a> View<'a> {
         };
         view.serving = view.read_serving();
         view.holders = view.find_holders();
-        view.before = view.judge(&view.chain, &view.holders());
+        view.before = view.judge(&view.chain, view.holders());
         view
     }
 
@@ -130,16 +130,15 @@ impl<'a> View<'a> {
     /// Whether a machine that trusts this CA alone boots from what is served.
     pub(super) fn vouches(&self, ca: &Certificate) -> bool {
         let holder = Holder::of_one(ca);
-        self.judge(&self.chain, std::slice::from_ref(&holder)) == [None]
+        self.judge(&self.chain, [&holder]) == [None]
     }
 
     /// Those who could boot, and could not if this were served.
     pub(super) fn newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
-        let holders = self.holders.iter().map(|known| &known.holder);
-        let after = self.judge(chain, &self.holders()).into_iter();
+        let after = self.judge(chain, self.holders()).into_iter();
         after
             .zip(&self.before)
-            .zip(holders)
+            .zip(self.holders())
             .filter_map(|((after, before), holder)| {
                 let reason = after.filter(|_| before.is_none())?;
                 Some(Lockout { holder: holder.name.clone(), reason })
@@ -149,14 +148,13 @@ impl<'a> View<'a> {
 
     /// Whether a pointer config boots, and would not as this one from what is served.
     pub(super) fn would_lock_out(&self, present: &Holder, mended: &Holder) -> bool {
-        let both = [present.clone(), mended.clone()];
-        matches!(self.judge(&self.chain, &both)[..], [None, Some(_)])
+        matches!(self.judge(&self.chain, [present, mended])[..], [None, Some(_)])
     }
 
     /// Who could not boot from a chain, of all that are known, in numbers: the fewer the better. Or
     /// only of those that are known to be there.
     pub(super) fn lockouts_by(&self, chain: &[Certificate], only_present: bool) -> usize {
-        let judged = self.judge(chain, &self.holders()).into_iter().zip(&self.holders);
+        let judged = self.judge(chain, self.holders()).into_iter().zip(&self.holders);
         let is_counted = |known: &Known| known.is_present || !only_present;
         judged.filter(|(reason, known)| reason.is_some() && is_counted(known)).count()
     }
@@ -184,12 +182,16 @@ impl<'a> View<'a> {
         told.map(|known| known.holder.clone()).collect()
     }
 
-    fn judge(&self, chain: &[Certificate], holders: &[Holder]) -> Vec<Option<LockoutReason>> {
+    fn judge<'b>(
+        &self,
+        chain: &'b [Certificate],
+        holders: impl IntoIterator<Item = &'b Holder>,
+    ) -> Vec<Option<LockoutReason>> {
         refusals(chain, holders, self.now)
     }
 
-    fn holders(&self) -> Vec<Holder> {
-        self.holders.iter().map(|known| known.holder.clone()).collect()
+    fn holders(&self) -> impl Iterator<Item = &Holder> {
+        self.holders.iter().map(|known| &known.holder)
     }
 
     fn find_holders(&self) -> Vec<Known> {

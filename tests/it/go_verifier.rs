@@ -19,6 +19,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
+use crate::rotation::model;
 use crate::support::go;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
@@ -427,4 +428,23 @@ fn go_gives_up_after_as_many_candidates() {
     }
     assert_eq!(verdicts[0], "Accepted");
     assert_eq!(verdicts[109], "TooManyCandidates");
+}
+
+/// What happens to certificates in decades, judged by Go as by us.
+#[test]
+fn go_sees_in_the_states_of_the_model_whom_we_see() {
+    model::seen_by(
+        |world| {
+            let (chain, now) = (world.chain(), world.now);
+            // A sample: Go parses everything anew each time.
+            for holder in
+                world.holders().iter().skip(usize::try_from(world.states % 7).expect("a few"))
+            {
+                let go = go::judge(&chain, holder, now);
+                let ours = locked_out(&chain, std::slice::from_ref(holder), now);
+                assert_eq!(go.is_empty(), ours.is_empty(), "{now}: {go:?}, {ours:?} by {chain:?}");
+            }
+        },
+        2_000,
+    );
 }

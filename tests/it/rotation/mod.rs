@@ -1,6 +1,6 @@
 //! Rotations, decided on in memory and stored by nobody: what every place that keeps certificates
 //! does.
 
-mod model;
+pub(crate) mod model;
 mod rules;
-mod world;
+pub(crate) mod world;

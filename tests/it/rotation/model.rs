@@ -2,10 +2,11 @@
 //! certificates, at random; and the process is stopped after every single write. After each, nobody
 //! is locked out that was not before.
 
-use machine_config_server::pki::{Asked, Certificate, StoredPair};
+use machine_config_server::pki::{Asked, Certificate, StoredPair, locked_out};
 use rcgen::{BasicConstraints, GeneralSubtree, IsCa, NameConstraints};
 use time::Duration;
 
+use super::rules::openssl_verifies;
 use super::world::{OwnCa, START, World, YEAR, host, pointer_config};
 
 /// Random numbers that are the same in every run.
@@ -29,8 +30,22 @@ impl Random {
     }
 }
 
+/// What happens to a world beside the passing of time.
+type Happening = fn(&mut World, &mut Random);
+
+/// States in which everything happened, each judged by `judge` too.
+pub(crate) fn seen_by(judge: fn(&World), states: u64) {
+    for (seed, happen) in [(1, jump as Happening), (2, spoil)] {
+        run_seen_by(Some(judge), seed, states / 2, happen);
+    }
+}
+
 /// Some states of worlds that begin with `seed`.
-fn run(seed: u64, states: u64, happen: fn(&mut World, &mut Random)) -> u64 {
+fn run(seed: u64, states: u64, happen: Happening) -> u64 {
+    run_seen_by(None, seed, states, happen)
+}
+
+fn run_seen_by(judge: Option<fn(&World)>, seed: u64, states: u64, happen: Happening) -> u64 {
     let mut random = Random(seed);
     let mut total = 0;
     while total < states {
@@ -49,6 +64,7 @@ fn run(seed: u64, states: u64, happen: fn(&mut World, &mut Random)) -> u64 {
             }
             _ => World::fresh(START),
         };
+        world.other_judge = judge;
         let end = START + 40 * YEAR;
         while world.now < end && total + world.states < states {
             world.settle();
@@ -231,4 +247,22 @@ fn nobody_is_locked_out_by_what_administrators_bring() {
 #[test]
 fn nobody_is_locked_out_after_what_is_stored_was_spoilt() {
     assert!(run(0xaf25_1af3_b0f0_25b5, 15_000, spoil) >= 15_000);
+}
+
+/// OpenSSL, curl's, is pickier than Go in finding its way.
+#[test]
+fn openssl_finds_its_way_where_go_does() {
+    let judge = |world: &World| {
+        if !world.states.is_multiple_of(20) {
+            return;
+        }
+        let (chain, now) = (world.chain(), world.now);
+        for holder in world.holders() {
+            if locked_out(&chain, std::slice::from_ref(&holder), now).is_empty() {
+                let verified = openssl_verifies(&chain, &holder.trusted, now);
+                assert!(verified.contains(": OK"), "{now}: {verified} by {chain:?}");
+            }
+        }
+    };
+    run_seen_by(Some(judge), 3, 1_000, ask);
 }

@@ -108,8 +108,12 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
     assert!(!world.chain()[0].is_issued_by(&root), "its time was over");
 }
 
-/// Writes PEM files and has OpenSSL verify the chain by one authority.
-fn openssl_verifies(chain: &[Certificate], trusted: &Certificate, now: OffsetDateTime) -> String {
+/// Writes PEM files and has OpenSSL verify the chain by these authorities.
+pub(super) fn openssl_verifies(
+    chain: &[Certificate],
+    trusted: &[Certificate],
+    now: OffsetDateTime,
+) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let pem = |certificates: &[Certificate]| -> String {
         certificates.iter().map(Certificate::to_pem).collect()
@@ -121,7 +125,7 @@ fn openssl_verifies(chain: &[Certificate], trusted: &Certificate, now: OffsetDat
     };
     let leaf = write("leaf", pem(&chain[..1]));
     let others = write("others", pem(&chain[1..]));
-    let root = write("root", trusted.to_pem());
+    let root = write("root", pem(trusted));
     let mut command = Command::new("openssl");
     command.args(["verify", "-x509_strict", "-purpose", "sslserver", "-verify_hostname", HOST]);
     command.arg("-attime").arg(now.unix_timestamp().to_string());
@@ -146,7 +150,7 @@ fn openssl_follows_a_dozen_rotations_strictly() {
     let chain = world.chain();
     assert_eq!(chain.len(), 1 + 12, "one certificate leads to each older authority");
     for authority in &all {
-        let verified = openssl_verifies(&chain, authority, world.now);
+        let verified = openssl_verifies(&chain, std::slice::from_ref(authority), world.now);
         assert!(verified.contains(": OK"), "{verified}");
     }
 }
@@ -161,7 +165,7 @@ fn certificates_are_as_rfc_5280_asks() {
         world.settle();
         let authority = world.bundle().remove(0);
         let chain = world.chain();
-        let verified = openssl_verifies(&chain, &authority, START);
+        let verified = openssl_verifies(&chain, std::slice::from_ref(&authority), START);
         assert!(verified.contains(": OK"), "{name}: {verified}");
         let text = openssl_text(&chain[0]);
         for wanted in [

@@ -18,19 +18,21 @@ pub(super) const YEAR: Duration = Duration::days(365);
 
 /// All that is stored, changed one write at a time.
 #[derive(Clone)]
-pub(super) struct World {
+pub(crate) struct World {
     pub(super) stored: CertificateState,
     pub(super) pointers: Vec<Vec<u8>>,
     /// The pointer configs that machines hold, each once.
     pub(super) handed: Vec<Holder>,
-    pub(super) now: OffsetDateTime,
+    pub(crate) now: OffsetDateTime,
     pub(super) policy: Policy,
     /// How many states there were, one after each write.
-    pub(super) states: u64,
+    pub(crate) states: u64,
     /// What was told when all that is due was done.
     pub(super) attention: Vec<Attention>,
     /// The CAs that nobody should trust any more.
     pub(super) distrusted: Vec<Certificate>,
+    /// Others that judge what is served, after each write.
+    pub(super) other_judge: Option<fn(&World)>,
 }
 
 pub(super) fn host() -> Host {
@@ -107,6 +109,7 @@ impl World {
             states: 0,
             attention: Vec::new(),
             distrusted: Vec::new(),
+            other_judge: None,
         }
     }
 
@@ -132,7 +135,7 @@ impl World {
         Certificate::read_all(self.stored.bundle.as_deref().unwrap_or_default())
     }
 
-    pub(super) fn chain(&self) -> Vec<Certificate> {
+    pub(crate) fn chain(&self) -> Vec<Certificate> {
         self.stored.chain()
     }
 
@@ -225,6 +228,9 @@ impl World {
         let bytes: usize = self.chain().iter().map(|it| it.der().len() + 5).sum();
         let is_ours = matches!(write, Write::Serving(_));
         assert!(!is_ours || bytes < MOST_BYTES, "{bytes} bytes are sent");
+        if let Some(judge) = self.other_judge {
+            judge(self);
+        }
     }
 
     /// Machines take what pointer configs there are.
@@ -241,7 +247,7 @@ impl World {
     }
 
     /// Those of whom nobody says that they should not be trusted, and whose time is not over.
-    pub(super) fn holders(&self) -> Vec<Holder> {
+    pub(crate) fn holders(&self) -> Vec<Holder> {
         let is_distrusted = |ca: &Certificate| self.distrusted.contains(ca);
         let holders = self.handed.iter().cloned().map(|mut holder| {
             holder.trusted.retain(|ca| !is_distrusted(ca));
