@@ -3,7 +3,7 @@
 
 use time::OffsetDateTime;
 
-use super::lockout::date;
+use super::holder::date;
 use super::{Lockout, Reason, Unusable};
 
 /// A request or duty that was not done, because machines would pay for it.

@@ -248,6 +248,13 @@ pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
     blocks.find_map(|der| KeyPair::try_from(&der).ok())
 }
 
+/// Whether no block of a PEM text is broken or cut short.
+#[must_use]
+pub fn is_whole_pem(text: &[u8]) -> bool {
+    let begun = text.windows(11).filter(|window| window == b"-----BEGIN ").count();
+    pem::parse_many(text).is_ok_and(|blocks| blocks.len() == begun)
+}
+
 /// A certificate's DER as PEM, with a newline at its end.
 #[must_use]
 pub fn certificate_pem(der: &[u8]) -> String {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use pem::Pem;
 use rcgen::KeyPair;
 
-use super::certificate::{key_of, pem_text};
+use super::certificate::{is_whole_pem, key_of, pem_text};
 use super::issue::Signer;
 use super::{Certificate, StoredPair, Unusable};
 
@@ -279,7 +279,5 @@ impl StoredPair {
 
 /// The blocks of a PEM text, `None` if one of them is broken or cut short.
 fn blocks(text: &[u8]) -> Option<Vec<Pem>> {
-    let blocks = pem::parse_many(text).ok()?;
-    let begun = text.windows(11).filter(|window| window == b"-----BEGIN ").count();
-    (begun == blocks.len()).then_some(blocks)
+    is_whole_pem(text).then(|| pem::parse_many(text).ok()).flatten()
 }

@@ -1,9 +1,9 @@
 //! The machine config server's own certificate authority and serving pair.
 //!
 //! ```text
-//!  CertificateState ─> view ─> plan ─> Step ─> writes ─> Write ─> a folder, a cluster, the tests' model
-//!        ^                              locked out? ─> refused         │
-//!        └────────────────────── observed again ───────────────────────┘
+//!  CertificateState ─> view ─> plan ─> Step ─> writes ─> Write ─> a folder, a cluster, a model
+//!        ^                               locked out? ─> refused     │
+//!        └────────────────────── observed again ────────────────────┘
 //! ```
 //!
 //! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
@@ -17,6 +17,7 @@ pub mod certificate;
 mod chain;
 mod encoding;
 mod extensions;
+mod holder;
 pub mod hosts;
 pub mod issue;
 mod kept;
@@ -34,10 +35,11 @@ pub mod writes;
 pub use attention::{Attention, Made, Refusal, Refused};
 pub use certificate::Certificate;
 pub use chain::MOST_BYTES;
+pub use holder::{Holder, Lockout, LockoutReason};
 pub use hosts::Host;
 pub use kept::MOST_KEYS;
 pub use keys::KeyAlgorithm;
-pub use lockout::{Holder, Lockout, LockoutReason, locked_out};
+pub use lockout::locked_out;
 pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};

@@ -23,6 +23,9 @@ use super::{Attention, Certificate, Host, Made, PointerState, Policy, Reason, Re
 /// A rotation that is asked for within this time of another is the same.
 const ONE_ROTATION: Duration = Duration::hours(1);
 
+/// Clocks of several machines differ by so much, and are set back by so much when they are set.
+const CLOCKS_DIFFER: Duration = Duration::minutes(5);
+
 /// Names of the certificate before that one that replaces it has beside those that are known to be
 /// used: a pointer config that was handed out long ago may send machines to any of them.
 const MOST_FORMER_HOSTS: usize = 32;
@@ -256,7 +259,7 @@ fn clock_behind(view: &View<'_>) -> Option<Attention> {
     let anchors = view.anchors();
     let newest = anchors.into_iter().max_by_key(|ca| ca.made_at())?;
     let made = newest.made_at();
-    (view.now < made).then(|| Attention::ClockBehind { name: newest.title(), made })
+    (view.now + CLOCKS_DIFFER < made).then(|| Attention::ClockBehind { name: newest.title(), made })
 }
 
 /// Whether a CA took another's place a moment ago. The first one takes nobody's.

@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
 use crate::ignition::{SpecVersion, pointer};
-use crate::pki::certificate::key_of;
+use crate::pki::certificate::{is_whole_pem, key_of};
 use crate::pki::{
     Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, MOST_STEPS, Next,
     Policy, Step, StoredPair, Write, next,
@@ -158,6 +158,7 @@ impl StateFolder {
         match write {
             Write::Authority(StoredPair { certificates, key, previous, .. }) => {
                 let text = [&key[..], certificates, previous].concat();
+                self.put_broken_aside()?;
                 files::replace(&self.authority_path(), &text, PRIVATE)?;
             }
             Write::Bundle(pem) => files::replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
@@ -171,6 +172,21 @@ impl StateFolder {
             }
         }
         Ok(())
+    }
+
+    /// Moves a file whose text is broken out of the way of one that replaces it: what was in it is not
+    /// known, and may be somebody's only copy.
+    fn put_broken_aside(&self) -> Result<(), StateError> {
+        let path = self.authority_path();
+        let failed = |error| StateError::Read { path: path.clone(), error };
+        let is_broken =
+            std::fs::read(&path).is_ok_and(|text| !is_whole_pem(&text)) || path.is_dir();
+        if !is_broken {
+            return Ok(());
+        }
+        let aside = (1..).map(|number| self.path.join(format!("ca.key.broken-{number}")));
+        let aside = aside.into_iter().find(|aside| !aside.exists());
+        aside.map_or(Ok(()), |aside| std::fs::rename(&path, aside).map_err(failed))
     }
 
     /// What there is now.
@@ -301,13 +317,24 @@ impl StateFolder {
     }
 
     /// Held while the folder is changed; a process that dies lets it go.
-    fn lock(&self) -> Result<File, StateError> {
+    /// Where nothing can be written there is nothing to hold.
+    fn lock(&self) -> Result<Option<File>, StateError> {
         let path = self.path.join(".lock");
         let failed = |error| StateError::Read { path: path.clone(), error };
-        let file =
-            File::options().create(true).truncate(false).write(true).open(&path).map_err(failed)?;
+        let file = match File::options().create(true).truncate(false).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        };
         file.lock().map_err(failed)?;
-        Ok(file)
+        Ok(Some(file))
     }
 }
 
