@@ -266,8 +266,7 @@ fn clock_behind(view: &View<'_>) -> Option<Attention> {
 fn just_rotated(view: &View<'_>) -> bool {
     let signers = view.kept.signers();
     let newest = signers.first().map(|ca| ca.certificate.made_at());
-    signers.len() > 1
-        && newest.is_some_and(|made| made <= view.now && view.now < made + ONE_ROTATION)
+    signers.len() > 1 && newest.is_some_and(|made| view.now < made + ONE_ROTATION)
 }
 
 /// Every authority that a machine may need to trust. The first vouches for what is served, because
