@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -203,19 +204,39 @@ pub(crate) fn binary() -> Command {
 /// Loopback addresses that nobody listens on. They lie below the range that outgoing connections
 /// take theirs from, so a test's many clients do not get in the way.
 pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
-    const FIRST: u16 = 10_000;
-    const COUNT: u16 = 20_000;
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Each process starts elsewhere, as test crates may run side by side.
-    let start = u16::try_from(std::process::id() * 97 % u32::from(COUNT)).expect("below the count");
     std::array::from_fn(|_| {
-        (0..COUNT)
+        (0..PORTS)
             .find_map(|_| {
-                let step = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
-                let port = FIRST + (start + step) % COUNT;
-                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                let step = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS;
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, OWN_PORTS.first + step));
                 TcpListener::bind(address).is_ok().then_some(address)
             })
             .expect("a free port")
     })
+}
+
+/// As many ports as one process takes.
+const PORTS: u16 = 500;
+
+/// Ports that no other process takes that runs these tests: between the moment that one is found free
+/// and the moment that a server listens on it, another process would find it free too.
+static OWN_PORTS: LazyLock<OwnPorts> = LazyLock::new(|| {
+    let blocks = (0..40).map(|block| {
+        let first = 10_000 + block * PORTS;
+        let path = std::env::temp_dir().join(format!("machine-config-server-tests.port-{first}"));
+        (first, path)
+    });
+    let mut blocks = blocks.filter_map(|(first, path)| {
+        let lock = File::options().create(true).append(true).open(path).ok()?;
+        lock.try_lock().ok()?;
+        Some(OwnPorts { first, _lock: lock })
+    });
+    blocks.next().expect("ports that no other process has")
+});
+
+struct OwnPorts {
+    first: u16,
+    /// Held for as long as the process lives.
+    _lock: File,
 }
