@@ -269,11 +269,14 @@ impl Kept {
 }
 
 impl StoredPair {
-    /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too.
+    /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too, and
+    /// what they signed of each other.
     #[must_use]
     pub fn authorities(&self) -> Vec<Certificate> {
-        let Kept { cas, distrusted, .. } = Kept::read(self).0;
-        cas.into_iter().map(|ca| ca.certificate).chain(distrusted).collect()
+        let texts = [&self.certificates, &self.previous];
+        let blocks = texts.into_iter().filter_map(|text| blocks(text)).flatten();
+        let certificates = blocks.filter(|block| [CERTIFICATE, DISTRUSTED].contains(&block.tag()));
+        certificates.filter_map(|block| Certificate::from_der(block.contents())).collect()
     }
 }
 
