@@ -255,6 +255,15 @@ impl Drop for Controller {
     }
 }
 
+/// Ends what runs beside a test, also where the test fails.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Puts the serving pair's secret into files, as kubelet does: certificate first, then its key in
 /// the same folder, each whole.
 fn mount(site: &Site, pair: &Pair) {
@@ -369,6 +378,7 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
     let stop = AtomicBool::new(false);
     let boots = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _stopping = StopOnDrop(&stop);
         for _ in 0..3 {
             scope.spawn(|| {
                 let old = Client::tls(server.secure(), &oldest_ca);
@@ -412,7 +422,6 @@ fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
             assert_eq!(site.serial(&authority()), newest);
         }
         asked(&authority(), &value("third --force"), &authority());
-        stop.store(true, Ordering::SeqCst);
     });
     assert_eq!(site.bundle().matches("BEGIN CERTIFICATE").count(), 3);
     let machine = Machine::new();

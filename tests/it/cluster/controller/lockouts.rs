@@ -161,8 +161,8 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
         "the first one vouches for what is served"
     );
 
-    site.set_addresses(&["192.0.2.5", "192.0.2.6"]);
-    site.told(&controller, "refused", "(it does not name 192.0.2.6): after it ");
+    site.set_addresses(&["192.0.2.5", "2001:db8::5"]);
+    site.told(&controller, "refused", "(it does not name [2001:db8::5]): after it ");
     site.set_addresses(&["192.0.2.6"]);
     site.looked_at("infra");
     let managed = site.user_data("worker-user-data-managed");
@@ -197,39 +197,51 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     assert!(String::from_utf8_lossy(&managed).contains("//192.0.2.6:"));
 }
 
+/// What `serve` has made in a folder, handed over by the commands of deploy/README.md.
+struct HandedOver {
+    serve: Server,
+    folder: PathBuf,
+}
+
+impl HandedOver {
+    fn new() -> Self {
+        let serve = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        let folder = serve.state().parent().expect("a folder").to_owned();
+        Self { serve, folder }
+    }
+
+    /// A pointer config as it is now, on the port that the server in the cluster has.
+    fn pointer(&self) -> String {
+        let port = format!(":{}/", self.serve.secure().port());
+        read(&self.serve.state().join("user-data/worker.ign")).replace(&port, ":22623/")
+    }
+
+    fn run(&self, site: &Site, line: &str) {
+        let output = site.shell(&self.folder, line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+    }
+
+    /// The command that hands a secret over.
+    fn command(name: &str) -> String {
+        let word = format!("create secret tls {name}");
+        commands("deploy/README.md", "**The serving pair**", &word).remove(0).trim_end().to_owned()
+    }
+}
+
 #[test]
 fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
     let site = Site::new();
-    let serve = Server::serve(&in_repository("ignition-fixtures"), &[]);
-    let state = serve.state();
-    let folder = state.parent().expect("a folder").to_owned();
-    let path = state.join("user-data/worker.ign");
-    let port = format!(":{}/", serve.secure().port());
-    // As on the port that the server in the cluster has.
-    let made = || read(&path).replace(&port, ":22623/");
-    let first = made();
-    let rotated = site.shell(&folder, "machine-config-server certs rotate --ca --state-dir state");
-    assert!(rotated.status.success(), "{}", said(&rotated));
-    let second = made();
+    let made = HandedOver::new();
+    let first = made.pointer();
+    made.run(&site, "machine-config-server certs rotate --ca --state-dir state");
+    let second = made.pointer();
     assert_ne!(trusted(first.as_bytes()), trusted(second.as_bytes()));
-
-    let section = "**The serving pair**";
-    let run = |line: &str| {
-        let output = site.shell(&folder, line);
-        assert!(output.status.success(), "{line}: {}", said(&output));
-    };
-    // The pair alone: it stays, and who trusts the bundle is told of.
-    let hand_over = |name: &str| commands("deploy/README.md", section, name).remove(0);
-    run(&hand_over("secret tls machine-config-server-tls"));
+    for name in ["machine-config-server-tls", "machine-config-server-ca"] {
+        made.run(&site, &HandedOver::command(name));
+    }
     let pair = site.chain(&serving());
     let controller = site.start(&[]);
     site.object(&user_data("worker-user-data-managed"));
-    site.told(&controller, "locked-out", "the bundle could not boot a machine");
-    assert_eq!(site.chain(&serving()), pair);
-    assert!(site.boots(first.as_bytes()) && site.boots(second.as_bytes()));
-    // With its CA everything is in order.
-    let late = " --dry-run=client -o yaml | kubectl replace -f -";
-    run(&(hand_over("secret tls machine-config-server-ca").trim_end().to_owned() + late));
     site.in_order(&controller);
     assert_eq!(site.chain(&serving()), pair, "nothing needs to be issued");
     let (server, mounted) = server(&site);
@@ -249,6 +261,26 @@ fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
         client.try_request("GET", "/healthz", &[]).ok()
     });
     boot_all();
+}
+
+#[test]
+fn a_pair_that_came_without_its_ca_stays_until_the_ca_comes() {
+    let site = Site::new();
+    let made = HandedOver::new();
+    made.run(&site, &HandedOver::command("machine-config-server-tls"));
+    let pair = site.serial(&serving());
+    let controller = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.told(&controller, "locked-out", "the bundle could not boot a machine");
+    site.looked_at("infra");
+    assert_eq!(site.serial(&serving()), pair);
+    assert!(site.boots(made.pointer().as_bytes()));
+    let late = HandedOver::command("machine-config-server-ca");
+    made.run(&site, &(late + " --dry-run=client -o yaml | kubectl replace -f -"));
+    site.in_order(&controller);
+    assert_eq!(site.serial(&serving()), pair);
+    assert!(site.boots(made.pointer().as_bytes()));
+    assert!(site.boots(&site.user_data("worker-user-data-managed")));
 }
 
 #[test]
@@ -492,6 +524,7 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
     let stop = AtomicBool::new(false);
     let looks = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _stopping = StopOnDrop(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::SeqCst) {
                 let names = ["worker-user-data-managed", "spec-2-user-data"];
@@ -510,7 +543,6 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
             site.rotate(&round.to_string());
             wait_for("a look", || (looks.load(Ordering::SeqCst) > before + 1).then_some(()));
         }
-        stop.store(true, Ordering::SeqCst);
     });
 }
 
@@ -527,9 +559,13 @@ fn a_controller_whose_clock_is_behind_makes_no_ca_and_says_so() {
     };
     let before = state();
     let kubeconfig = site.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, site.cluster.address());
+    // The library itself: `faketime` is another process, which a signal would end alone.
+    let library = Command::new("faketime").args(["-f", "+0", "printenv", "LD_PRELOAD"]).output();
+    let library = library.expect("faketime").stdout;
+    let library = String::from_utf8(library).expect("a path");
     for behind in ["-2h", "-400d", "-3000d"] {
-        let mut command = Command::new("faketime");
-        command.args(["-f", behind, env!("CARGO_BIN_EXE_machine-config-server")]);
+        let mut command = binary();
+        command.env("LD_PRELOAD", library.trim()).env("FAKETIME", behind);
         // Timers are not the clock's.
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
         let mut controller = Controller::run(command, &kubeconfig, site.folder.path(), &[]);
@@ -552,4 +588,96 @@ fn a_controller_whose_clock_is_behind_makes_no_ca_and_says_so() {
     site.looked_at("infra");
     site.in_order(&last);
     assert_eq!(state(), before);
+}
+
+#[test]
+fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
+    const EXAMPLE: &str = "machine-config-server-ca@1795287382-823b";
+    let site = Site::new();
+    let controller = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.in_order(&controller);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let certs = folder.path().join("certs");
+    let serve = || Server::serve_with_state(&in_repository("ignition-fixtures"), &certs);
+    let running = serve();
+    let run = |line: &str| {
+        let output = site.shell(folder.path(), line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+    };
+    let check = "machine-config-server certs check";
+    let own = |line: &String| line.starts_with("machine-config-server");
+    let in_cluster = |line: &str| format!("{} --kubeconfig \"$KUBECONFIG\"", line.trim_end());
+    let newest = || site.trusted().into_iter().max_by_key(Certificate::made_at).expect("one");
+
+    // Leaked, in a directory; in the cluster by the command, and by the annotation.
+    let section = commands("README.md", "### The CA's key has leaked", "");
+    let (own_lines, others): (Vec<_>, Vec<_>) = section.into_iter().take(4).partition(own);
+    assert_eq!((own_lines.len(), others.len()), (3, 1));
+    let leaked = Certificate::read_all(&fs::read(certs.join("ca.crt")).expect("a file")).remove(0);
+    for (line, expected) in own_lines.iter().zip([0, 1, 0]) {
+        let line = line.replace(EXAMPLE, &leaked.common_name);
+        let output = site.shell(folder.path(), &line);
+        assert_eq!(output.status.code(), Some(expected), "{line}: {}", said(&output));
+    }
+    run(check);
+    assert!(!Certificate::read_all(&running.ca()).contains(&leaked));
+    let leaked = newest();
+    for (line, expected) in own_lines.iter().zip([0, 1, 0]) {
+        let line = in_cluster(&line.replace(EXAMPLE, &leaked.common_name));
+        let output = site.shell(folder.path(), &line);
+        assert_eq!(output.status.code(), Some(expected), "{line}: {}", said(&output));
+    }
+    wait_for("it to leave", || (!site.trusted().contains(&leaked)).then_some(()));
+    site.in_order(&controller);
+    let leaked = newest();
+    run(&others[0].replace(EXAMPLE, &leaked.common_name));
+    wait_for("it to leave", || (!site.trusted().contains(&leaked)).then_some(()));
+    site.in_order(&controller);
+
+    // Restored, after everything was lost.
+    drop(running);
+    let section = commands("README.md", "### Restore from a backup", "");
+    let [keep, keep_secret, restore, restore_secret, last] = &section[..5] else {
+        panic!("{section:?}")
+    };
+    assert_eq!(last.trim_end(), check);
+    run(keep);
+    run(keep_secret);
+    let kept = [site.serial(&authority()), fs::read(certs.join("ca.key")).expect("a file")];
+    let old = [site.user_data("worker-user-data-managed"), {
+        fs::read(certs.join("user-data/worker.ign")).expect("a file")
+    }];
+    fs::remove_dir_all(&certs).expect("a folder");
+    site.cluster.delete(&authority());
+    site.object(&authority());
+    site.in_order(&controller);
+    run(restore);
+    run(restore_secret);
+    site.in_order(&controller);
+    let running = serve();
+    run(check);
+    run(&in_cluster(check));
+    assert_eq!([site.serial(&authority()), fs::read(certs.join("ca.key")).expect("a file")], kept);
+    assert!(site.boots(&old[0]));
+    assert_eq!(fs::read(certs.join("user-data/worker.ign")).expect("a file"), old[1]);
+
+    // Lost: what is served stays until somebody insists.
+    drop(running);
+    let lost = commands("README.md", "### The key is lost", "");
+    let [lose, lose_secret, force] = &lost[..3] else { panic!("{lost:?}") };
+    let served = || [site.serial(&serving()), fs::read(certs.join("tls.crt")).expect("a file")];
+    let before = served();
+    run(lose);
+    run(lose_secret);
+    wait_for("a new CA", || site.cluster.get(&authority()));
+    site.in_order(&controller);
+    let _running = serve();
+    run(check);
+    assert_eq!(served(), before);
+    run(force);
+    run(&in_cluster(force));
+    wait_for("new pairs", || served().iter().zip(&before).all(|(a, b)| a != b).then_some(()));
+    site.in_order(&controller);
+    run(check);
 }
