@@ -89,15 +89,19 @@ impl ClusterState {
         duties: &BTreeMap<String, UserDataDuty>,
         refused: &BTreeSet<String>,
     ) -> Result<CertificateState, Malformed> {
-        let pointers = duties.iter().map(|(name, duty)| {
+        // Those without a duty too: they may be all that is left to tell whom machines trust.
+        let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
+        let pointers = names.into_iter().map(|name| {
             let holder = |text: &[u8]| user_data::holder(&self.user_data_title(name), text);
-            let state = match duty {
-                UserDataDuty::Write(_) if refused.contains(name) => PointerState::Refused,
-                UserDataDuty::Write(text) => {
+            let state = match duties.get(name) {
+                Some(UserDataDuty::Write(_)) if refused.contains(name) => PointerState::Refused,
+                Some(UserDataDuty::Write(text)) => {
                     let mended = MendedPointer { text: text.clone(), holder: holder(text) };
                     PointerState::Stale(mended)
                 }
-                UserDataDuty::Nothing | UserDataDuty::LeftAlone(_) => PointerState::Kept,
+                Some(UserDataDuty::Nothing | UserDataDuty::LeftAlone(_)) | None => {
+                    PointerState::Kept
+                }
             };
             let text = self.user_data.get(name).map(user_data).unwrap_or_default();
             let (hosts, holder) = (user_data::hosts(text), holder(text));

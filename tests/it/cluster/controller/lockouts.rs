@@ -36,11 +36,12 @@ impl Site {
         wait_for("the metric", || {
             let page = controller.metrics();
             let line = page.lines().find_map(|line| line.strip_prefix(&metric)).map(str::to_owned);
-            (line.as_deref() != Some("0")).then_some(())
+            line.filter(|count| count != "0")
         });
-        let (status, lines) = controller.readiness();
-        assert_eq!(status, 200, "{lines}");
-        assert!(lines.starts_with("certificates: "), "{lines}");
+        wait_for("readiness to tell", || {
+            let (status, lines) = controller.readiness();
+            (status == 200 && lines.starts_with("certificates: ")).then_some(())
+        });
         let checked = self.certs(&["check"]);
         assert_eq!(checked.status.code(), Some(1));
         assert!(said(&checked).contains(text), "{text} in {}", said(&checked));
@@ -577,8 +578,12 @@ fn a_controller_whose_clock_is_behind_makes_no_ca_and_says_so() {
         });
         assert_eq!(controller.readiness().0, 200);
         site.annotate(&authority(), &json!({ROTATE: behind}));
-        let refused = "a new certificate authority is refused (it was asked for): the clock";
-        wait_for("the refusal", || controller.log().contains(refused).then_some(()));
+        // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
+        if behind == "-2h" {
+            let refused = "a new certificate authority is refused (it was asked for): the clock";
+            wait_for("the refusal", || controller.log().contains(refused).then_some(()));
+        }
+        site.looked_at(&format!("pool{behind}"));
         site.annotate(&authority(), &json!({ROTATE: null}));
         assert_eq!(state(), before, "{behind}");
         controller.terminate();
@@ -614,14 +619,15 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     let section = commands("README.md", "### The CA's key has leaked", "");
     let (own_lines, others): (Vec<_>, Vec<_>) = section.into_iter().take(4).partition(own);
     assert_eq!((own_lines.len(), others.len()), (3, 1));
-    let leaked = Certificate::read_all(&fs::read(certs.join("ca.crt")).expect("a file")).remove(0);
+    let trusted = || Certificate::read_all(&fs::read(certs.join("ca.crt")).expect("a file"));
+    let leaked = trusted().remove(0);
     for (line, expected) in own_lines.iter().zip([0, 1, 0]) {
         let line = line.replace(EXAMPLE, &leaked.common_name);
         let output = site.shell(folder.path(), &line);
         assert_eq!(output.status.code(), Some(expected), "{line}: {}", said(&output));
     }
     run(check);
-    assert!(!Certificate::read_all(&running.ca()).contains(&leaked));
+    assert!(!trusted().contains(&leaked));
     let leaked = newest();
     for (line, expected) in own_lines.iter().zip([0, 1, 0]) {
         let line = in_cluster(&line.replace(EXAMPLE, &leaked.common_name));
