@@ -187,8 +187,17 @@ pub fn rotate(
 ) -> anyhow::Result<()> {
     let folder = match place {
         Place::Folder(folder) => folder,
-        Place::Cluster { kubeconfig, .. } => {
+        Place::Cluster { kubeconfig, user_data_namespace } => {
             return in_cluster(kubeconfig.as_deref(), async |client| {
+                let seen = see_cluster(client.clone(), user_data_namespace).await?;
+                let asked = Asked { authority: ca, serving: true, force, ..seen.observed.asked };
+                let state = CertificateState { asked, ..seen.observed };
+                let generate = &mut |_| policy.algorithm.generate();
+                // What the controller would refuse is better told here than asked for.
+                let (_, attention) = pki::foresee(&state, policy, now, generate)?;
+                if let Some(refused) = attention.iter().find(|it| it.is_refused_request()) {
+                    bail!("{}: {refused}", seen.place);
+                }
                 let names = [ca.then_some(AUTHORITY), Some(SERVING)];
                 let mut value = date(now)?;
                 if force {
@@ -248,7 +257,7 @@ pub fn distrust(
     let asked =
         Asked { distrust: cas.iter().map(Certificate::fingerprint).collect(), ..Asked::default() };
     let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
-    let foreseen = pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
+    let (foreseen, _) = pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
     for ca in &cas {
         print_line(&format!("{} ({})", ca.common_name, ca.fingerprint()));
     }

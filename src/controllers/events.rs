@@ -6,8 +6,14 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use super::write::ObjectName;
 
+/// As long as a note may be, in bytes.
+const MOST_BYTES: usize = 1024;
+
 /// Publishes events of this process.
-pub(super) struct Events(Recorder);
+pub(super) struct Events {
+    client: Client,
+    reporter: Reporter,
+}
 
 impl Events {
     /// `identity` is this process' name.
@@ -16,7 +22,7 @@ impl Events {
             controller: "machine-config-server".to_owned(),
             instance: Some(identity.to_owned()),
         };
-        Self(Recorder::new(client, reporter))
+        Self { client, reporter }
     }
 
     /// Publishes an event about an object of the core API. That it does not arrive is no reason to
@@ -31,7 +37,7 @@ impl Events {
         let event = Event {
             type_,
             reason: camel_case(reason),
-            note: Some(note.to_owned()),
+            note: Some(shortened(note)),
             action: "Reconcile".to_owned(),
             secondary: None,
         };
@@ -42,10 +48,23 @@ impl Events {
             namespace: Some(object.namespace.clone()),
             ..ObjectReference::default()
         };
-        if let Err(error) = self.0.publish(&event, &object).await {
+        // A recorder counts an event with the reason of an earlier one as the same, whatever its note is.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        if let Err(error) = recorder.publish(&event, &object).await {
             tracing::debug!(%error, "an event was not published");
         }
     }
+}
+
+/// A note that is not too long: the API server refuses others.
+fn shortened(note: &str) -> String {
+    if note.len() <= MOST_BYTES {
+        return note.to_owned();
+    }
+    let end = "...";
+    let begins = note.char_indices().map(|(index, _)| index);
+    let kept = begins.take_while(|index| *index <= MOST_BYTES - end.len()).last();
+    format!("{}{end}", &note[..kept.unwrap_or_default()])
 }
 
 /// `newer-authority` as `NewerAuthority`, which is how events' reasons are written.
@@ -57,4 +76,19 @@ fn camel_case(word: &str) -> String {
             first.into_iter().chain(letters).collect::<String>()
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_as_long_as_it_may_be() {
+        let fits = "x".repeat(MOST_BYTES);
+        assert_eq!(shortened(&fits), fits);
+        let many = "\u{e4}".repeat(MOST_BYTES);
+        let short = shortened(&many);
+        assert!(short.len() <= MOST_BYTES && short.len() > MOST_BYTES - 5);
+        assert!(short.ends_with("\u{e4}..."));
+    }
 }

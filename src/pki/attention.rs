@@ -111,6 +111,12 @@ impl Attention {
         }
     }
 
+    /// Whether it says that something is not done that somebody asked for.
+    #[must_use]
+    pub fn is_refused_request(&self) -> bool {
+        matches!(self, Self::Refused(Refused { because: Reason::Asked, .. }))
+    }
+
     /// How many there are of each kind, of none too.
     #[must_use]
     pub fn counts(all: &[Self]) -> [(&'static str, i64); 5] {

@@ -130,7 +130,6 @@ impl Links<'_> {
                     && !sent.contains(other)
                     && sent.iter().any(|it| it.is_issued_by(other))
                     && !sent.iter().any(|it| it.is_same_ca(other))
-                    && !self.kept.is_tainted(other)
             });
             let Some(next) = next else { return };
             sent.push(next.clone());
@@ -144,7 +143,8 @@ impl Links<'_> {
     /// All certificates that might be sent.
     fn all(&self) -> impl Iterator<Item = &Certificate> {
         let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
-        kept.chain(&self.kept.cross_certificates).chain(self.known)
+        let all = kept.chain(&self.kept.cross_certificates).chain(self.known);
+        all.filter(|it| !self.kept.is_tainted(it))
     }
 
     fn reaches(&self, sent: &[Certificate], ca: &Certificate) -> bool {

@@ -232,7 +232,8 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
             } else if is_due(leaf) {
                 Some(Reason::Renewal)
             } else {
-                Some(Reason::NewerAuthority)
+                let missing = used_hosts(view).find(|host| !leaf.hosts.contains(host));
+                Some(missing.cloned().map_or(Reason::NewerAuthority, Reason::Host))
             }
         }
         Serving::Ours(leaf) => {
@@ -241,6 +242,9 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
             }
             if asked.serving {
                 return Some(Reason::Asked);
+            }
+            if view.chain.iter().any(|sent| view.kept.is_tainted(sent)) {
+                return Some(Reason::Distrusted);
             }
             if let Some(host) = hosts.iter().find(|host| !leaf.hosts.contains(host)) {
                 return Some(Reason::Host(host.clone()));
@@ -312,6 +316,12 @@ fn is_succeeded(view: &View<'_>, ca: &Certificate) -> bool {
     };
     let cas = view.kept.cas.iter().map(|kept| &kept.certificate);
     ca.not_after < view.now && cas.chain(&view.bundle).any(takes_its_place)
+}
+
+/// The names that machines are known to ask for.
+fn used_hosts<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Host> {
+    let given = view.state.hosts.iter().filter(|_| view.state.are_hosts_used);
+    given.chain(view.state.pointers.iter().flat_map(|pointer| &pointer.hosts))
 }
 
 /// The names given, and every one that a pointer config sends machines to; then those of the

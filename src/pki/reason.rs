@@ -29,7 +29,7 @@ pub enum Reason {
     /// Somebody asked for it.
     #[error("it was asked for")]
     Asked,
-    /// It comes from a CA that is distrusted.
+    /// It comes from a CA that is distrusted, or leads to one.
     #[error("it is distrusted")]
     Distrusted,
     /// Machines that were handed out pointer configs find no way to the CAs that they trust.

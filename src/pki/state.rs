@@ -130,6 +130,8 @@ pub struct CertificateState {
     pub pointers: Vec<Pointer>,
     /// The names that machines may reach the server by, the main one first.
     pub hosts: Vec<Host>,
+    /// Whether machines may ask for every one of them; else only for those in pointer configs.
+    pub are_hosts_used: bool,
     /// Whether another controller may keep the bundle too, in an order of its own.
     pub is_shared: bool,
     /// What somebody asked for.

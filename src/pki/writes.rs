@@ -14,15 +14,15 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::chain::MOST_BYTES;
-use super::issue::{Signer, Validity, issue_authority, issue_serving};
+use super::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
 use super::kept::{Ca, CaKey, Kept};
 use super::lockout::handshake_bytes;
 use super::plan::{RotationPlan, plan, to_distrust};
 use super::serving::{Generate, choose};
 use super::view::{Serving, View};
 use super::{
-    Asked, Attention, Certificate, CertificateState, Host, IssueError, Lockout, Made, PointerState,
-    Policy, Reason, Refusal, Refused, Step, StoredPair, locked_out,
+    Asked, Attention, Certificate, CertificateState, Host, IssueError, Lockout, LockoutReason,
+    Made, PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, locked_out,
 };
 
 /// More steps than any state takes to be in order.
@@ -34,8 +34,10 @@ const RENEWALS: usize = 2;
 /// One thing to be stored. Each replaces what is there as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The signing authority with all that its store holds.
+    /// The signing authority with all that its store holds: the answer to who asks for a new one.
     Authority(StoredPair),
+    /// The same, without an answer: a request stays.
+    Store(StoredPair),
     /// The bundle of authorities, PEM.
     Bundle(String),
     /// A pointer config.
@@ -57,7 +59,7 @@ impl Write {
         match self {
             Self::Authority(_) => Asked { authority: false, ..asked.clone() },
             Self::Serving(_) => Asked { serving: false, ..asked.clone() },
-            Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
+            Self::Store(_) | Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
         }
     }
 }
@@ -69,7 +71,7 @@ impl CertificateState {
     pub fn with(&self, write: &Write) -> Self {
         let mut state = self.clone();
         match write {
-            Write::Authority(pair) => state.authority = Some(pair.clone()),
+            Write::Authority(pair) | Write::Store(pair) => state.authority = Some(pair.clone()),
             Write::Bundle(pem) => state.bundle = Some(pem.clone().into()),
             Write::Serving(pair) => state.serving = Some(pair.clone()),
             Write::Pointer { name, .. } => {
@@ -128,23 +130,27 @@ pub fn next(
     Ok(Next::Settled { until: until.unwrap_or(now + policy.renewal), attention })
 }
 
-/// What a state comes to when all that is due is done, pointer configs left aside. `generate` makes
-/// new keys.
+/// What a state comes to when all that is due is done, pointer configs left aside, and what would be
+/// told then. `generate` makes new keys.
 pub fn foresee(
     state: &CertificateState,
     policy: &Policy,
     now: OffsetDateTime,
     generate: Generate<'_>,
-) -> Result<CertificateState, IssueError> {
+) -> Result<(CertificateState, Vec<Attention>), IssueError> {
     let mut state = state.clone();
     for _ in 0..MOST_STEPS {
         for pointer in &mut state.pointers {
             pointer.state = PointerState::Kept;
         }
-        let Next::Step { writes, .. } = next(&state, policy, now, generate)? else { break };
-        state = writes.iter().fold(state, |state, write| state.with(write));
+        match next(&state, policy, now, generate)? {
+            Next::Step { writes, .. } => {
+                state = writes.iter().fold(state, |state, write| state.with(write));
+            }
+            Next::Settled { attention, .. } => return Ok((state, attention)),
+        }
     }
-    Ok(state)
+    Ok((state, Vec::new()))
 }
 
 /// The CAs that somebody may trust.
@@ -230,11 +236,28 @@ impl Maker<'_> {
         }
         let leaf = issue_serving(key, &hosts, Signer { certificate, key }, validity)?;
         let chain = links.chain(&leaf, certificate)?;
-        let lockouts = self.view.newly_locked_out(&chain);
         let bytes = handshake_bytes(&chain);
         let room = RENEWALS * (certificate.der().len() + 5);
         if bytes + room > MOST_BYTES {
             return Ok(Some(Refusal::TooLarge { bytes, most: MOST_BYTES - room }));
+        }
+        let mut lockouts = self.view.newly_locked_out(&chain);
+        // A way that could not be gone was not sent. What is wrong with it tells more than that there
+        // is none.
+        let ways = self.view.kept.signers().into_iter().filter_map(Ca::signer);
+        let ways = ways.filter_map(|signer| cross_sign(certificate, signer, begin).ok());
+        let reasons =
+            self.view.newly_locked_out(&chain.into_iter().chain(ways).collect::<Vec<_>>());
+        for lockout in &mut lockouts {
+            if let Some(known) = reasons.iter().find(|it| it.holder == lockout.holder) {
+                lockout.reason = known.reason.clone();
+            }
+            // It is never made, and would have another name at the next look.
+            if let LockoutReason::IssuerMissing { issuer, .. } = &mut lockout.reason
+                && *issuer == certificate.title()
+            {
+                "the new CA".clone_into(issuer);
+            }
         }
         Ok((!lockouts.is_empty()).then_some(Refusal::LocksOut(lockouts)))
     }
@@ -282,7 +305,11 @@ impl Maker<'_> {
             kept.cas.insert(0, new.clone());
             new
         };
-        Ok(Ok(vec![Write::Authority(kept.store(&own))]))
+        let stored = kept.store(&own);
+        Ok(Ok(vec![match reason {
+            Reason::Joined => Write::Authority(stored),
+            _ => Write::Store(stored),
+        }]))
     }
 
     fn bundle(&self, pem: &str) -> Vec<Write> {
@@ -300,7 +327,7 @@ impl Maker<'_> {
             (leaving.is_empty(), &self.view.fault, self.view.kept.cas.first())
         {
             kept.cas.extend(leaving.into_iter().map(|certificate| Ca { certificate, key: None }));
-            writes.push(Write::Authority(kept.store(own)));
+            writes.push(Write::Store(kept.store(own)));
         }
         writes.push(Write::Bundle(pem.to_owned()));
         writes
@@ -337,7 +364,7 @@ impl Maker<'_> {
         {
             let mut kept = self.view.kept.clone();
             kept.keep_pair(present);
-            writes.push(Write::Authority(kept.store(own)));
+            writes.push(Write::Store(kept.store(own)));
         }
         writes.push(Write::Serving(pair));
         Ok(Ok(writes))

@@ -156,7 +156,8 @@ impl StateFolder {
     /// Stores one thing.
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {
-            Write::Authority(StoredPair { certificates, key, previous, .. }) => {
+            Write::Authority(StoredPair { certificates, key, previous, .. })
+            | Write::Store(StoredPair { certificates, key, previous, .. }) => {
                 let text = [&key[..], certificates, previous].concat();
                 self.put_broken_aside()?;
                 files::replace(&self.authority_path(), &text, PRIVATE)?;
@@ -213,6 +214,8 @@ impl StateFolder {
             root_authority: None,
             pointers,
             hosts: hosts.to_vec(),
+            // This machine's own are among them.
+            are_hosts_used: false,
             is_shared: false,
             asked: asked.clone(),
         })

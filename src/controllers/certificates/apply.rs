@@ -11,7 +11,7 @@ use super::super::ControlError;
 use super::super::apply::{Applied, apply};
 use super::super::runtime::backoff;
 use super::super::write::ObjectName;
-use super::objects::{authority_write, bundle_write, serving_write, user_data_write};
+use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::state::ClusterState;
 use crate::backoff::Backoff;
 use crate::pki::{Policy, Write};
@@ -70,6 +70,7 @@ pub(super) async fn apply_write(
 ) -> Result<Applied, ControlError> {
     match write {
         Write::Authority(pair) => apply(client, &authority_write(state, pair, policy)?).await,
+        Write::Store(pair) => apply(client, &store_write(state, pair, policy)?).await,
         Write::Bundle(pem) => apply(client, &bundle_write(state, pem)?).await,
         Write::Pointer { name, text } => apply(client, &user_data_write(state, name, text)?).await,
         Write::Serving(pair) => apply(client, &serving_write(state, pair, policy)?).await,

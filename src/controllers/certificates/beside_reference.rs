@@ -20,7 +20,7 @@ use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, PRIVATE_KEY, ROTATE,
     USER_DATA,
 };
-use super::objects::{authority_write, bundle_write, serving_write, user_data_write};
+use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::state::{annotation, value};
 use super::{ClusterState, Infrastructure};
 use crate::ignition::{SpecVersion, pointer};
@@ -113,6 +113,10 @@ impl Site {
         match write {
             Write::Authority(pair) => {
                 let write = authority_write(state, pair, policy).unwrap();
+                state.authority = Some(stored(state.authority.as_ref(), write));
+            }
+            Write::Store(pair) => {
+                let write = store_write(state, pair, policy).unwrap();
                 state.authority = Some(stored(state.authority.as_ref(), write));
             }
             Write::Bundle(pem) => {

@@ -42,6 +42,9 @@ pub const FORCE: &str = "--force";
 pub const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 /// The value that was done last.
 pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
+/// The SHA-256 of the serving certificate over which a new CA was forced: that one is replaced, whoever
+/// is locked out by it, and no later one.
+pub(super) const FORCED: &str = "machineconfiguration.openshift.io/forced-over-certificate-sha256";
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
 pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";

@@ -16,22 +16,47 @@ use super::super::write::{
     SecretWrite,
 };
 use super::names::{
-    AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUED, ISSUER, MANAGED, NOT_AFTER,
+    AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, FORCED, HOSTNAMES, ISSUED, ISSUER, MANAGED, NOT_AFTER,
     NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING,
     TLS_TYPE, USER_DATA,
 };
-use super::state::{ClusterState, Pool, annotation, value};
+use super::state::{ClusterState, Pool, annotation, asks_with_force, value};
 use crate::pki::plan::renewal;
 use crate::pki::{Certificate, Host, Policy, StoredPair};
 
 type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;
 
-/// The write of a new authority.
+/// The write of an authority that answers who asks for one.
 pub(super) fn authority_write(
     state: &ClusterState,
     pair: &StoredPair,
     policy: &Policy,
+) -> Result<SecretWrite, Malformed> {
+    let present = state.authority.as_ref();
+    let mut answer = handled(present);
+    if let Some(served) = state.serving_digest()
+        && present.is_some_and(asks_with_force)
+    {
+        answer.insert(FORCED.to_owned(), served);
+    }
+    ca_write(state, pair, policy, answer)
+}
+
+/// The write of an authority's store: who asks for an authority has no answer yet.
+pub(super) fn store_write(
+    state: &ClusterState,
+    pair: &StoredPair,
+    policy: &Policy,
+) -> Result<SecretWrite, Malformed> {
+    ca_write(state, pair, policy, Annotations::new())
+}
+
+fn ca_write(
+    state: &ClusterState,
+    pair: &StoredPair,
+    policy: &Policy,
+    mut annotations: Annotations,
 ) -> Result<SecretWrite, Malformed> {
     let present = state.authority.as_ref();
     let mut data = pair_data(pair);
@@ -40,7 +65,14 @@ pub(super) fn authority_write(
         data.insert(PREVIOUS_BEFORE, None);
     }
     let description = "CA used to sign the MachineConfigServer TLS certificate";
-    pair_write(AUTHORITY, present, pair, data, policy, owner_annotations(description))
+    annotations.extend(owner_annotations(description));
+    pair_write(AUTHORITY, present, pair, data, policy, annotations)
+}
+
+/// What says that a rotation that somebody asked for is done.
+fn handled(present: Option<&Secret>) -> Annotations {
+    let asked = present.and_then(|secret| annotation(secret, ROTATE));
+    asked.map(|asked| (ROTATED.to_owned(), asked.to_owned())).into_iter().collect()
 }
 
 /// The write of a new serving pair.
@@ -52,6 +84,7 @@ pub(super) fn serving_write(
     let description = "Secret containing the MachineConfigServer TLS certificate and key";
     let present = state.serving.as_ref();
     let mut annotations = owner_annotations(description);
+    annotations.extend(handled(present));
     if let Some(leaf) = pair.leaf() {
         annotations.insert(HOSTNAMES.to_owned(), hostnames(state, &leaf));
         annotations.insert(ISSUED.to_owned(), digest(&leaf));
@@ -154,9 +187,6 @@ fn pair_write(
     let object = ObjectName::secret(NAMESPACE, name);
     if let Some(leaf) = pair.leaf() {
         annotations.extend(pair_annotations(&object, &leaf, policy)?);
-    }
-    if let Some(asked) = present.and_then(|secret| annotation(secret, ROTATE)) {
-        annotations.insert(ROTATED.to_owned(), asked.to_owned());
     }
     let change = match present {
         // Its type cannot be changed.
@@ -319,6 +349,8 @@ mod tests {
         }
         let authority = patch(&secrets(&some)[0]);
         assert_eq!(authority["metadata"]["annotations"][ROTATED], "now", "it is done");
+        let store = patch(&store_write(&some, &pair(), &policy).unwrap());
+        assert!(store["metadata"]["annotations"][ROTATED].is_null(), "it is not");
         assert_eq!(authority["metadata"]["annotations"][REFRESH], "70080h0m0s");
         let text = patch(&secrets(&some)[2]);
         assert_eq!(text["data"], json!({"userData": "dGV4dA=="}), "and nothing else of it");

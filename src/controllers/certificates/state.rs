@@ -10,7 +10,7 @@ use super::super::write::{Malformed, ObjectName};
 use super::infrastructure::Infrastructure;
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    BUNDLE_KEY, CERTIFICATE_KEY, DISTRUST, FORCE, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS,
+    BUNDLE_KEY, CERTIFICATE_KEY, DISTRUST, FORCE, FORCED, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS,
     PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use crate::pki::{
@@ -89,15 +89,19 @@ impl ClusterState {
         duties: &BTreeMap<String, UserDataDuty>,
         refused: &BTreeSet<String>,
     ) -> Result<CertificateState, Malformed> {
-        let pointers = duties.iter().map(|(name, duty)| {
+        // Those without a duty too: they may be all that is left to tell whom machines trust.
+        let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
+        let pointers = names.into_iter().map(|name| {
             let holder = |text: &[u8]| user_data::holder(&self.user_data_title(name), text);
-            let state = match duty {
-                UserDataDuty::Write(_) if refused.contains(name) => PointerState::Refused,
-                UserDataDuty::Write(text) => {
+            let state = match duties.get(name) {
+                Some(UserDataDuty::Write(_)) if refused.contains(name) => PointerState::Refused,
+                Some(UserDataDuty::Write(text)) => {
                     let mended = MendedPointer { text: text.clone(), holder: holder(text) };
                     PointerState::Stale(mended)
                 }
-                UserDataDuty::Nothing | UserDataDuty::LeftAlone(_) => PointerState::Kept,
+                Some(UserDataDuty::Nothing | UserDataDuty::LeftAlone(_)) | None => {
+                    PointerState::Kept
+                }
             };
             let text = self.user_data.get(name).map(user_data).unwrap_or_default();
             let (hosts, holder) = (user_data::hosts(text), holder(text));
@@ -112,15 +116,29 @@ impl ClusterState {
             root_authority: self.root_pem()?.map(Into::into),
             pointers: pointers.collect(),
             hosts,
+            are_hosts_used: true,
             // The reference's controller sorts it by its bytes.
             is_shared: true,
             asked: Asked {
                 authority: self.authority.as_ref().is_some_and(is_asked),
                 serving: self.serving.as_ref().is_some_and(is_asked),
-                force: [&self.authority, &self.serving].into_iter().flatten().any(is_forced),
+                force: self.is_forced(),
                 distrust: self.authority.as_ref().map(to_distrust).unwrap_or_default(),
             },
         })
+    }
+
+    /// Whether what is asked for now is forced, or comes of a CA that was.
+    fn is_forced(&self) -> bool {
+        let secrets = [&self.authority, &self.serving].into_iter().flatten();
+        let forced_over = self.authority.as_ref().and_then(|secret| annotation(secret, FORCED));
+        secrets.into_iter().any(asks_with_force)
+            || forced_over.is_some() && forced_over == self.serving_digest().as_deref()
+    }
+
+    /// The SHA-256 of the serving certificate.
+    pub(super) fn serving_digest(&self) -> Option<String> {
+        Some(stored_pair(self.serving.as_ref()?).leaf()?.fingerprint())
     }
 
     /// What messages call a secret with user data.
@@ -204,9 +222,11 @@ pub(super) fn stored_pair(secret: &Secret) -> StoredPair {
     }
 }
 
-/// Whether a request says that it is to be done even if machines are locked out.
-fn is_forced(secret: &Secret) -> bool {
-    annotation(secret, ROTATE).is_some_and(|value| value.split_whitespace().any(|it| it == FORCE))
+/// Whether a rotation is asked for that is to be done even if machines are locked out. One that was
+/// done forces nothing any more.
+pub(super) fn asks_with_force(secret: &Secret) -> bool {
+    let value = annotation(secret, ROTATE).unwrap_or_default();
+    is_asked_by_value(secret) && value.split_whitespace().any(|word| word == FORCE)
 }
 
 /// The CAs that an administrator distrusts.
@@ -219,16 +239,20 @@ fn to_distrust(secret: &Secret) -> Vec<String> {
 /// Whether an administrator asked for a rotation: by a new value of one annotation, or by removing
 /// the date of expiry from a secret that was made with it.
 fn is_asked(secret: &Secret) -> bool {
-    let by_value = annotation(secret, ROTATE) != annotation(secret, ROTATED)
-        && annotation(secret, ROTATE).is_some();
     let was_dated =
         [NOT_BEFORE, ISSUER, REFRESH].iter().any(|key| annotation(secret, key).is_some());
-    by_value || (was_dated && annotation(secret, NOT_AFTER).is_none())
+    is_asked_by_value(secret) || (was_dated && annotation(secret, NOT_AFTER).is_none())
+}
+
+fn is_asked_by_value(secret: &Secret) -> bool {
+    let value = annotation(secret, ROTATE);
+    value.is_some() && value != annotation(secret, ROTATED)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pki::issue::issue_authority;
     use k8s_openapi::ByteString;
 
     fn secret(annotations: &[(&str, &str)], data: &[(&str, &str)]) -> Secret {
@@ -279,6 +303,39 @@ mod tests {
             assert_eq!(is_asked(&secret(&annotations, &[])), asked, "{case}");
         }
         assert!(!is_asked(&Secret::default()));
+    }
+
+    #[test]
+    fn force_is_for_one_request_and_for_the_pair_that_was_served_then() {
+        let state = |ca: &[(&str, &str)], pair: &[(&str, &str)]| ClusterState {
+            authority: Some(secret(ca, &[])),
+            serving: Some(secret(pair, &[])),
+            ..ClusterState::default()
+        };
+        let now = (ROTATE, "now --force");
+        assert!(!state(&[], &[]).is_forced());
+        assert!(!state(&[(ROTATE, "now")], &[]).is_forced());
+        assert!(!state(&[(ROTATE, "now --forceful")], &[]).is_forced());
+        assert!(state(&[now], &[]).is_forced());
+        assert!(state(&[], &[now]).is_forced());
+        let done = [now, (ROTATED, "now --force")];
+        assert!(!state(&done, &done).is_forced());
+        // Somebody strips the date.
+        let dated = [now, (ROTATED, "now --force"), (ISSUER, "x")];
+        assert!(is_asked(&secret(&dated, &[])) && !state(&dated, &[]).is_forced());
+
+        // The CA is made, and the pair follows; but not one that is brought later.
+        let key = KeyAlgorithm::P256.generate().unwrap();
+        let now = time::macros::datetime!(2026-11-21 0:00 UTC);
+        let issue = |validity| issue_authority(&key, validity, now).unwrap();
+        let [then, later] = [1, 2].map(|days| issue(time::Duration::days(days)));
+        for (served, is_forced) in [(&then, true), (&later, false)] {
+            let forced = [(FORCED, &then.fingerprint()[..])];
+            let mut state = state(&forced, &[]);
+            state.serving = Some(secret(&[], &[("tls.crt", &served.to_pem())]));
+            assert_eq!(state.is_forced(), is_forced);
+        }
+        assert!(!state(&[(FORCED, &then.fingerprint())], &[]).is_forced());
     }
 
     /// An annotation that says nothing about dates.

@@ -193,7 +193,7 @@ impl World {
         let before = self.chain();
         let mut is_spoilt = None;
         match write.clone() {
-            Write::Authority(pair) => self.stored.authority = Some(pair),
+            Write::Authority(pair) | Write::Store(pair) => self.stored.authority = Some(pair),
             Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
             Write::Pointer { name, text } => {
                 let pointer = &mut self.pointers[name.parse::<usize>().expect("an index")];

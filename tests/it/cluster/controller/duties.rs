@@ -17,7 +17,7 @@ fn release_image_pair() -> String {
 
 impl Site {
     /// Defines a kind with any fields, where the cluster has no definition of it.
-    fn define(&self, group: &str, version: &str, kind: &str, plural: &str) {
+    pub(super) fn define(&self, group: &str, version: &str, kind: &str, plural: &str) {
         let name = format!("{plural}.{group}");
         if self.cluster.get(&format!("{DEFINITIONS}/{name}")).is_none() {
             let definition = json!({
@@ -41,7 +41,7 @@ impl Site {
     }
 
     /// An installation on bare metal with these internal addresses.
-    fn set_addresses(&self, addresses: &[&str]) {
+    pub(super) fn set_addresses(&self, addresses: &[&str]) {
         let path = format!("{INFRASTRUCTURES}/cluster");
         if self.cluster.get(&path).is_none() {
             self.define("config.openshift.io", "v1", "Infrastructure", "infrastructures");
@@ -61,7 +61,7 @@ impl Site {
     }
 
     /// The certificates of a pair, the leaf first.
-    fn chain(&self, path: &str) -> Vec<Certificate> {
+    pub(super) fn chain(&self, path: &str) -> Vec<Certificate> {
         Certificate::read_all(&self.serial(path))
     }
 
