@@ -47,6 +47,8 @@ struct Seen {
     open_files: Vec<String>,
     /// The CAs that are asked to be distrusted.
     distrusted: Vec<String>,
+    /// Where the signing CA and the serving pair are.
+    files: [String; 2],
 }
 
 impl Seen {
@@ -133,6 +135,7 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
         Next::Step { step, .. } => {
             // What is due first is told alone: the rest may come of it.
             told.extend(told_lockouts(&seen.observed, now).iter().map(ToString::to_string));
+            told.extend(faults(&seen, policy, now)?);
             Some(match step {
                 Step::Authority(reason) | Step::Store(reason) => {
                     format!("the certificate authority: {reason}")
@@ -147,7 +150,7 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
             })
         }
         Next::Settled { attention, .. } if !attention.is_empty() => {
-            told.extend(attention.iter().map(ToString::to_string));
+            told.extend(attention.iter().map(|it| located(it, &seen.files)));
             Some(Attention::verdict(&attention))
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
@@ -171,6 +174,17 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
         Some(verdict) => bail!("{}: {verdict}", seen.place),
         None => Ok(()),
     }
+}
+
+/// What cannot be used, and no step mends.
+fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
+    let generate = &mut |_| policy.algorithm.generate();
+    let mended = pki::foresee(&seen.observed, policy, now, generate)?;
+    let Next::Settled { attention, .. } = next(&mended, policy, now, generate)? else {
+        return Ok(Vec::new());
+    };
+    let is_fault = |it: &&Attention| matches!(it, Attention::Authority(_) | Attention::Serving(_));
+    Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
 /// Makes a new serving pair, with `ca` a new authority first; in a cluster, asks its controller to.
@@ -219,7 +233,7 @@ pub fn rotate(
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
     let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
     print_steps(&state, &done.steps);
-    refuse(folder, done.attention)
+    refuse(&state, done.attention)
 }
 
 /// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
@@ -239,18 +253,23 @@ pub fn distrust(
     let known = pki::trusted_by_somebody(&seen.observed, now);
     let mut cas: Vec<Certificate> = Vec::new();
     for name in named {
-        let found = match std::fs::read(name) {
+        let found: Vec<_> = match std::fs::read(name) {
             Ok(text) => {
                 let read = Certificate::read_all(&text);
                 if read.is_empty() {
                     bail!("{name}: there is no certificate in it");
                 }
-                read
+                // A cross-certificate, or one that was renewed, is its CA's too.
+                let is_read = |ca: &&Certificate| read.iter().any(|it| it.has_key_of(ca));
+                known.iter().filter(is_read).cloned().collect()
             }
             Err(_) => known.iter().filter(|ca| ca.is_called(name)).cloned().collect(),
         };
         if found.is_empty() {
-            bail!("{name}: no CA that is known in {} is called so, and no file", seen.place);
+            bail!(
+                "{name}: no CA that is known in {} is called so, and no file has one",
+                seen.place
+            );
         }
         cas.extend(found);
     }
@@ -276,7 +295,7 @@ pub fn distrust(
             let generate = &mut |_| policy.algorithm.generate();
             let done = state.reconcile(&hosts, asked, policy, now, generate)?;
             print_steps(&state, &done.steps);
-            refuse(folder, done.attention)
+            refuse(&state, done.attention)
         }
         Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
             let mut listed = seen.distrusted;
@@ -301,12 +320,21 @@ fn print_steps(state: &StateFolder, steps: &[Step]) {
 }
 
 /// What was asked for and is not done is a failure.
-fn refuse(folder: &Path, attention: Vec<Attention>) -> anyhow::Result<()> {
+fn refuse(state: &StateFolder, attention: Vec<Attention>) -> anyhow::Result<()> {
     let unmet =
         attention.into_iter().find(|attention| !matches!(attention, Attention::LockedOut(_)));
     match unmet {
-        Some(attention) => bail!("{}: {attention}", folder.display()),
+        Some(attention) => bail!("{}", located(&attention, &state.key_files())),
         None => Ok(()),
+    }
+}
+
+/// What is said of the signing CA or of the serving pair, with the name of where it is.
+pub(super) fn located(attention: &Attention, [authority, serving]: &[String; 2]) -> String {
+    match attention {
+        Attention::Authority(_) => format!("{authority}: {attention}"),
+        Attention::Serving(_) | Attention::ServingExpired => format!("{serving}: {attention}"),
+        _ => attention.to_string(),
     }
 }
 
@@ -347,6 +375,7 @@ fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
         observed: state.observe(&hosts, &Asked::default())?,
         open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
         distrusted: Vec::new(),
+        files: state.key_files(),
         pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
     })
 }
@@ -363,6 +392,7 @@ async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
         pointers: pointers.collect(),
         open_files: Vec::new(),
         distrusted: observed.asked.distrust.clone(),
+        files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
         observed,
     })
 }

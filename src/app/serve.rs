@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use nix::ifaddrs::getifaddrs;
 use time::{Duration, OffsetDateTime};
 
-use super::certs::log_step;
+use super::certs::{located, log_step};
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
 use crate::inputs::Inputs;
@@ -105,7 +106,8 @@ impl Renewal {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
                 let new = done.attention.iter().filter(|it| !self.attention.contains(it));
-                new.for_each(|it| tracing::error!(what = it.label(), "{it}"));
+                let files = self.state.key_files();
+                new.for_each(|it| tracing::error!(what = it.label(), "{}", located(it, &files)));
                 self.attention = done.attention;
                 self.failure = None;
                 done.requeue_at
@@ -127,11 +129,23 @@ impl Renewal {
             let told = failure.or_else(|| Attention::summary(&self.attention));
             reporting.status.degraded.set("certificates", told);
             reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
-            // A clock may be set, a file restored: never trust one wait for years.
-            let wait = requeue_at - OffsetDateTime::now_utc();
-            let wait = wait.clamp(SHORTEST_WAIT, LONGEST_WAIT);
-            tokio::time::sleep(wait.unsigned_abs()).await;
+            wait_until(requeue_at).await;
             requeue_at = tokio::task::block_in_place(|| self.reconcile());
+        }
+    }
+}
+
+/// Waits until the certificates are to be checked again. A file may be restored, so one wait is never
+/// trusted for years; and where the clock is set, as it is just after a start without a battery,
+/// what was made by the one before may have to be mended at once.
+async fn wait_until(time: OffsetDateTime) {
+    let (since, started) = (OffsetDateTime::now_utc(), Instant::now());
+    let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
+    while let Some(left) = wait.checked_sub(started.elapsed()) {
+        tokio::time::sleep(left.min(SHORTEST_WAIT.unsigned_abs())).await;
+        let set_by = OffsetDateTime::now_utc() - (since + started.elapsed());
+        if set_by.abs() > SHORTEST_WAIT {
+            return;
         }
     }
 }

@@ -104,8 +104,9 @@ impl RotationPlan {
             }
             return;
         }
-        let behind = clock_behind(view);
-        if !to_distrust(view).is_empty() && behind.is_none() {
+        let behind = clock_behind(view, &[]);
+        let distrusted = to_distrust(view);
+        if !distrusted.is_empty() && (behind.is_none() || can_go_on_without(view, &distrusted)) {
             self.steps.push(Step::Store(Reason::Distrusted));
         }
         let signers = kept.signers();
@@ -194,7 +195,8 @@ impl RotationPlan {
             self.steps.push(Step::Serving(Reason::Restored, Vec::new()));
         }
         let is_ours = matches!(view.serving, Serving::Ours(_));
-        if is_ours && (view.lockouts_now() > 0 || handshake_bytes(&view.chain) > MOST_BYTES) {
+        let is_too_long = handshake_bytes(&view.chain) > MOST_BYTES;
+        if is_ours && (view.lockouts_now() > 0 || is_too_long || view.sends_distrusted()) {
             self.steps.push(Step::Serving(Reason::Chain, Vec::new()));
         }
     }
@@ -258,9 +260,19 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
     }
 }
 
-/// The CA that says that the clock is behind: it was made later than now.
-fn clock_behind(view: &View<'_>) -> Option<Attention> {
-    let anchors = view.anchors();
+/// Whether no CA has to be made while the clock is behind when these are taken out: it is behind by
+/// one of them alone, or another can sign.
+fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
+    let stays = |ca: &Certificate| !distrusted.iter().any(|it| it.has_key_of(ca));
+    let mut signers = view.kept.signers().into_iter().map(|ca| &ca.certificate);
+    clock_behind(view, distrusted).is_none()
+        || signers.any(|ca| stays(ca) && ca.is_valid_at(view.now))
+}
+
+/// The CA that says that the clock is behind, but for `without`: it was made later than now.
+fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Attention> {
+    let mut anchors = view.anchors();
+    anchors.retain(|ca| !without.iter().any(|it| it.has_key_of(ca)));
     let newest = anchors.into_iter().max_by_key(|ca| ca.made_at())?;
     let made = newest.made_at();
     (view.now + CLOCKS_DIFFER < made).then(|| Attention::ClockBehind { name: newest.title(), made })

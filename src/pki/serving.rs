@@ -5,8 +5,10 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::certificate::key_of;
+use super::chain::MOST_BYTES;
 use super::issue::{Validity, issue_serving};
 use super::kept::Ca;
+use super::lockout::handshake_bytes;
 use super::view::{Serving, View};
 use super::{
     Asked, Certificate, CertificateState, Host, IssueError, Lockout, Made, Policy, Reason, Refusal,
@@ -62,8 +64,11 @@ pub(super) fn choose(
         }
         let count = view.lockouts_by(&candidate.chain, !must_mend);
         let is_better = best.as_ref().is_none_or(|(least, _)| count < *least);
-        let is_shorter = candidate.chain.len() < view.chain.len() && *reason == Reason::Chain;
-        if is_better && (!must_mend || count < before || (count == before && is_shorter)) {
+        // What nobody needs now may be needed when the clock is right: it leaves for room alone.
+        let is_too_long = handshake_bytes(&view.chain) > MOST_BYTES
+            && handshake_bytes(&candidate.chain) < handshake_bytes(&view.chain);
+        let is_cleaner = *reason == Reason::Chain && (is_too_long || view.sends_distrusted());
+        if is_better && (!must_mend || count < before || (count == before && is_cleaner)) {
             best = Some((count, candidate));
         }
         // What is forced is the newest, whoever pays for it.

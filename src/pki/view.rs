@@ -133,6 +133,11 @@ impl<'a> View<'a> {
         self.judge(&self.chain, [&holder]) == [None]
     }
 
+    /// Whether what is served holds a certificate by which a CA that is distrusted vouches for another.
+    pub(super) fn sends_distrusted(&self) -> bool {
+        self.chain.iter().skip(1).any(|certificate| self.kept.is_tainted(certificate))
+    }
+
     /// Those who could boot, and could not if this were served.
     pub(super) fn newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
         let after = self.judge(chain, self.holders()).into_iter();
@@ -246,7 +251,7 @@ impl<'a> View<'a> {
             Some(key) if leaf.matches(&key) => None,
             Some(_) => Some(Unusable::ForeignKey),
             None if is_encrypted => Some(Unusable::Encrypted),
-            None if stored.key.trim_ascii().is_empty() => Some(Unusable::NoKey),
+            None if !holds_key(stored) => Some(Unusable::NoKey),
             None => Some(Unusable::UnsupportedKey),
         };
         match fault {
@@ -263,6 +268,10 @@ impl<'a> View<'a> {
 }
 
 const BUNDLE: &str = "the bundle";
+
+fn holds_key(stored: &StoredPair) -> bool {
+    String::from_utf8_lossy(&stored.key).contains("PRIVATE KEY-----")
+}
 
 /// Whether a key is there that needs a passphrase (RFC 5958's form, or RFC 1421's header).
 fn holds_encrypted_key(stored: &StoredPair) -> bool {

@@ -119,6 +119,12 @@ pub fn next(
     let RotationPlan { steps, mut attention, times } = plan(&view, policy);
     let mut maker = Maker { view: &view, policy, generate };
     for step in steps {
+        // Whoever asks for a CA wants the pair that it signs: where it is refused, both stay.
+        let is_for_naught = matches!(step, Step::Serving(Reason::Asked, _))
+            && attention.iter().any(is_refused_authority);
+        if is_for_naught {
+            continue;
+        }
         match maker.make(&step)? {
             Ok(writes) if writes.is_empty() => {}
             Ok(writes) => return Ok(Next::Step { step, writes }),
@@ -181,6 +187,13 @@ fn told(refused: Refused) -> Option<Attention> {
     let is_quiet =
         matches!(refused.because, Reason::NewerAuthority | Reason::Restored | Reason::Chain);
     (!is_quiet).then_some(Attention::Refused(refused))
+}
+
+fn is_refused_authority(attention: &Attention) -> bool {
+    matches!(
+        attention,
+        Attention::Refused(Refused { what: Made::Authority, because: Reason::Asked, .. })
+    )
 }
 
 /// Makes what a step comes to.

@@ -58,6 +58,18 @@ pub enum StateError {
         /// Why not.
         error: IssueError,
     },
+    /// Something else is where a pointer config belongs.
+    #[error(
+        "{} is left as it is: it does not send machines to {url}, and somebody else made it or \
+         changed it; remove it to have one made",
+        path.display()
+    )]
+    Occupied {
+        /// The file.
+        path: PathBuf,
+        /// Where it should send machines.
+        url: String,
+    },
     /// The plan finds no end.
     #[error("{}: still not in order after {MOST_STEPS} steps", path.display())]
     Endless {
@@ -242,6 +254,12 @@ impl StateFolder {
         Ok(files)
     }
 
+    /// Where the signing authority and the serving pair are, as people read it.
+    #[must_use]
+    pub fn key_files(&self) -> [String; 2] {
+        [self.authority_path(), self.serving_path()].map(|path| path.display().to_string())
+    }
+
     /// The files with keys that others than their owner can read.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
@@ -251,21 +269,28 @@ impl StateFolder {
         [self.authority_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }
 
-    /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`.
-    /// One that does is left as it is. Tells where it is.
+    /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`. One
+    /// that does is left as it is, and so is what somebody else has put in its place. Tells where it
+    /// is.
     pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
         let _lock = self.lock()?;
         let url = format!("https://{host}:{port}/config/{pool}");
         let path = self.pointers_path().join(format!("{pool}.ign"));
         let present = read_if_there(&path)?.unwrap_or_default();
+        if user_data::fetches(&present, &url) {
+            return Ok(path);
+        }
         let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
         let trusted = Certificate::read_all(&bundle);
-        if !user_data::fetches(&present, &url)
-            || user_data::assess(&present, &trusted, &[]) != Assessment::Current
-        {
-            let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC));
-            files::replace(&path, config.as_bytes(), PUBLIC)?;
+        let known = self.read_authority(&trusted).as_ref().map(StoredPair::authorities);
+        let assessed = user_data::assess(&present, &trusted, &known.unwrap_or_default());
+        let is_ours =
+            user_data::is_plain_pointer(&present) && !matches!(assessed, Assessment::LeftAlone(_));
+        if !is_ours && !present.trim_ascii().is_empty() {
+            return Err(StateError::Occupied { path, url });
         }
+        let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC));
+        files::replace(&path, config.as_bytes(), PUBLIC)?;
         Ok(path)
     }
 

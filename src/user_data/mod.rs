@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
 use self::json_text::{document, elements, find, members, place, spliced, string};
-use crate::ignition::{authority_source, data_url};
+use crate::ignition::{SpecVersion, authority_source, data_url, pointer};
 use crate::pki::certificate::certificate_pem;
 use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 
@@ -145,6 +145,19 @@ pub fn authorities(user_data: &[u8]) -> Vec<Certificate> {
 #[must_use]
 pub fn fetches(user_data: &[u8], url: &str) -> bool {
     Config::read(user_data).is_some_and(|config| config.sources().any(|source| source == url))
+}
+
+/// Whether it is a pointer config with nothing else in it, as [`pointer`] makes them.
+#[must_use]
+pub fn is_plain_pointer(user_data: &[u8]) -> bool {
+    let Ok(present) = serde_json::from_slice::<Value>(user_data) else { return false };
+    let section = &present["ignition"];
+    let version = SpecVersion::ALL.into_iter().find(|it| section["version"] == it.as_str());
+    let url = section["config"]["merge"][0]["source"].as_str();
+    let authority = &section["security"]["tls"]["certificateAuthorities"][0]["source"];
+    let pem = authority.as_str().and_then(|source| data_url::decode(source).ok());
+    let (Some(version), Some(url), Some(pem)) = (version, url, pem) else { return false };
+    present == pointer(url, &pem, version)
 }
 
 /// The hosts that a pointer config fetches from, in their order.

@@ -19,6 +19,7 @@ mod go_verifier;
 mod http_contract;
 mod ignition_properties;
 mod layers;
+mod lockout_cases;
 mod node_ca;
 mod registry_ca;
 mod rotation;

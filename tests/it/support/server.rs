@@ -48,6 +48,11 @@ impl Server {
         Self::start(command, tempfile::tempdir().expect("a temporary folder")).until_ready()
     }
 
+    /// A command that serves, but for where it listens. Returns once it answers.
+    pub(crate) fn prepared(command: Command) -> Self {
+        Self::start(command, tempfile::tempdir().expect("a temporary folder"))
+    }
+
     /// `bootstrap` on a folder in the layout that the command wants. Returns once it answers.
     pub(crate) fn bootstrap(base: &Path, certificate: &Path, key: &Path, flags: &[&str]) -> Self {
         let mut command = binary();

@@ -1,0 +1,75 @@
+//! Rotations that are asked for again and again.
+
+use super::{Place, boot};
+
+/// What a chain comes to in a handshake.
+fn sent_bytes(place: &Place) -> usize {
+    4 + place.chain().iter().map(|certificate| certificate.der().len() + 5).sum::<usize>()
+}
+
+/// So many minutes ago.
+fn ago(minutes: u32) -> String {
+    format!("-{minutes}m")
+}
+
+#[test]
+fn two_hundred_rotations_in_a_row_leave_the_first_and_the_last_pointer_config_booting() {
+    const ROTATIONS: u32 = 200;
+    const STEP: u32 = 13;
+    let begin = ROTATIONS * STEP + 10;
+    let place = Place::made(Some(&ago(begin)));
+    let mut pointers = vec![place.pointer()];
+    let [mut made, mut joined, mut refused] = [0; 3];
+    for round in 1..=ROTATIONS {
+        let at = ago(begin - round * STEP);
+        let forced = round == 3 || round == 4;
+        let arguments = ["rotate", "--ca", "--force"];
+        let said = place.certs_at(Some(&at), &arguments[..if forced { 3 } else { 2 }]);
+        match said.status {
+            Some(0) if said.text.contains("made a certificate authority") => made += 1,
+            Some(0) => {
+                assert!(said.text.contains("it stands for this request too"), "{}", said.text);
+                joined += 1;
+            }
+            _ => {
+                said.refused(&["a new certificate authority is refused", "the chain that is sent"]);
+                refused += 1;
+            }
+        }
+        assert!(sent_bytes(&place) <= 16 * 1024, "{} after {round}", sent_bytes(&place));
+        let pointer = place.pointer();
+        if pointers.last() != Some(&pointer) {
+            pointers.push(pointer);
+        }
+    }
+    assert!(made > 20 && joined > 100 && refused > 0, "{made} {joined} {refused}");
+    for pointer in pointers.iter().step_by(8) {
+        place.assert_boots(pointer);
+    }
+    let server = place.serve(None, &[]);
+    boot(&pointers[0], &server);
+    boot(&place.pointer(), &server);
+    place.certs(&["check"]).done();
+}
+
+#[test]
+fn a_dozen_rotations_with_keys_of_rsa_4096_stay_below_the_bound() {
+    let place = Place::empty();
+    drop(place.serve(Some("-2d"), &["--key-algorithm", "rsa4096"]));
+    let oldest = place.pointer();
+    let mut refused = 0;
+    for round in 1..=12 {
+        let at = ago(2 * 24 * 60 - round * 90);
+        let said = place.certs_at(Some(&at), &["rotate", "--ca", "--key-algorithm", "rsa4096"]);
+        if said.status != Some(0) {
+            said.refused(&["a new certificate authority is refused", "the chain that is sent"]);
+            refused += 1;
+        }
+        assert!(sent_bytes(&place) <= 16 * 1024, "{} after {round}", sent_bytes(&place));
+        place.assert_boots(&oldest);
+    }
+    assert!((1..8).contains(&refused), "{refused}");
+    let server = place.serve(None, &[]);
+    boot(&oldest, &server);
+    boot(&place.pointer(), &server);
+}
