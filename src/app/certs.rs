@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::print_line;
 use crate::controllers::NAMESPACE;
-use crate::controllers::certificates::{AUTHORITY, DISTRUST, FORCE, Observer, ROTATE, SERVING};
+use crate::controllers::certificates::{AUTHORITY, FORCE, Observer, ROTATE, SERVING};
 use crate::kube_client;
 use crate::pki::plan::renewal;
 use crate::pki::{
@@ -39,16 +39,16 @@ pub enum Place {
 }
 
 /// What a place holds.
-struct Seen {
-    place: String,
-    observed: CertificateState,
-    pointers: Vec<(String, Vec<u8>)>,
+pub(super) struct Seen {
+    pub(super) place: String,
+    pub(super) observed: CertificateState,
+    pub(super) pointers: Vec<(String, Vec<u8>)>,
     /// Files with keys that others than their owner can read.
-    open_files: Vec<String>,
+    pub(super) open_files: Vec<String>,
     /// The CAs that are asked to be distrusted.
-    distrusted: Vec<String>,
+    pub(super) distrusted: Vec<String>,
     /// Where the signing CA and the serving pair are.
-    files: [String; 2],
+    pub(super) files: [String; 2],
 }
 
 impl Seen {
@@ -179,10 +179,7 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
 /// What cannot be used, and no step mends.
 fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
     let generate = &mut |_| policy.algorithm.generate();
-    let mended = pki::foresee(&seen.observed, policy, now, generate)?;
-    let Next::Settled { attention, .. } = next(&mended, policy, now, generate)? else {
-        return Ok(Vec::new());
-    };
+    let (_, attention) = pki::foresee(&seen.observed, policy, now, generate)?;
     let is_fault = |it: &&Attention| matches!(it, Attention::Authority(_) | Attention::Serving(_));
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
@@ -236,78 +233,7 @@ pub fn rotate(
     refuse(&state, done.attention)
 }
 
-/// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
-/// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes`
-/// it only says who could not boot any more.
-///
-/// # Errors
-/// A name that is nobody's, or why it cannot be done.
-pub fn distrust(
-    place: &Place,
-    named: &[String],
-    yes: bool,
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    let seen = see(place)?;
-    let known = pki::trusted_by_somebody(&seen.observed, now);
-    let mut cas: Vec<Certificate> = Vec::new();
-    for name in named {
-        let found: Vec<_> = match std::fs::read(name) {
-            Ok(text) => {
-                let read = Certificate::read_all(&text);
-                if read.is_empty() {
-                    bail!("{name}: there is no certificate in it");
-                }
-                // A cross-certificate, or one that was renewed, is its CA's too.
-                let is_read = |ca: &&Certificate| read.iter().any(|it| it.has_key_of(ca));
-                known.iter().filter(is_read).cloned().collect()
-            }
-            Err(_) => known.iter().filter(|ca| ca.is_called(name)).cloned().collect(),
-        };
-        if found.is_empty() {
-            bail!(
-                "{name}: no CA that is known in {} is called so, and no file has one",
-                seen.place
-            );
-        }
-        cas.extend(found);
-    }
-    let asked =
-        Asked { distrust: cas.iter().map(Certificate::fingerprint).collect(), ..Asked::default() };
-    let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
-    let (foreseen, _) = pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
-    for ca in &cas {
-        print_line(&format!("{} ({})", ca.common_name, ca.fingerprint()));
-    }
-    let before = told_lockouts(&seen.observed, now);
-    for lockout in pki::lockouts_of(&foreseen, &seen.observed, now) {
-        if !before.iter().any(|known| known.holder == lockout.holder) {
-            print_line(&lockout.to_string());
-        }
-    }
-    if !yes {
-        bail!("nothing was changed: say --yes to distrust what is named above for ever");
-    }
-    match place {
-        Place::Folder(folder) => {
-            let (state, hosts) = (open(folder)?, present_hosts(&open(folder)?)?);
-            let generate = &mut |_| policy.algorithm.generate();
-            let done = state.reconcile(&hosts, asked, policy, now, generate)?;
-            print_steps(&state, &done.steps);
-            refuse(&state, done.attention)
-        }
-        Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
-            let mut listed = seen.distrusted;
-            listed.extend(asked.distrust);
-            annotate(&client, AUTHORITY, DISTRUST, listed.join(",")).await?;
-            print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
-            Ok(())
-        }),
-    }
-}
-
-fn print_steps(state: &StateFolder, steps: &[Step]) {
+pub(super) fn print_steps(state: &StateFolder, steps: &[Step]) {
     for step in steps {
         print_line(&match step {
             Step::Authority(reason) => format!("made a certificate authority: {reason}"),
@@ -320,7 +246,7 @@ fn print_steps(state: &StateFolder, steps: &[Step]) {
 }
 
 /// What was asked for and is not done is a failure.
-fn refuse(state: &StateFolder, attention: Vec<Attention>) -> anyhow::Result<()> {
+pub(super) fn refuse(state: &StateFolder, attention: Vec<Attention>) -> anyhow::Result<()> {
     let unmet =
         attention.into_iter().find(|attention| !matches!(attention, Attention::LockedOut(_)));
     match unmet {
@@ -355,7 +281,7 @@ pub(super) fn served(place: &Place) -> anyhow::Result<(String, Vec<Certificate>)
     Ok((seen.place, seen.observed.chain()))
 }
 
-fn see(place: &Place) -> anyhow::Result<Seen> {
+pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
     match place {
         Place::Folder(folder) => see_folder(folder),
         Place::Cluster { kubeconfig, user_data_namespace } => {
@@ -397,7 +323,7 @@ async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
     })
 }
 
-fn in_cluster<T>(
+pub(super) fn in_cluster<T>(
     kubeconfig: Option<&Path>,
     work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
@@ -409,7 +335,7 @@ fn in_cluster<T>(
 }
 
 /// The folder, which has to be there: a slip in its name must not make a new one.
-fn open(folder: &Path) -> anyhow::Result<StateFolder> {
+pub(super) fn open(folder: &Path) -> anyhow::Result<StateFolder> {
     if !folder.is_dir() {
         bail!("--state-dir {}: there is no such directory", folder.display());
     }
@@ -417,7 +343,7 @@ fn open(folder: &Path) -> anyhow::Result<StateFolder> {
 }
 
 /// The names of the serving certificate that is there, for one that replaces it.
-fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
+pub(super) fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
     let leaf = state.observe(&[], &Asked::default())?.served();
     let Some(leaf) = leaf else { return Ok(Vec::new()) };
     let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();
@@ -427,7 +353,12 @@ fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
 }
 
 /// Tells the controller something, by the value of an annotation.
-async fn annotate(client: &Client, name: &str, key: &str, value: String) -> anyhow::Result<()> {
+pub(super) async fn annotate(
+    client: &Client,
+    name: &str,
+    key: &str,
+    value: String,
+) -> anyhow::Result<()> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let metadata =
         ObjectMeta { annotations: Some([(key.to_owned(), value)].into()), ..ObjectMeta::default() };

@@ -6,6 +6,7 @@ pub mod bootstrap;
 pub mod certs;
 pub mod check_pointer;
 pub mod controller;
+pub mod distrust;
 pub mod node_ca;
 pub mod probe;
 mod publish;

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use crate::app::certs::{self, Place};
 use crate::app::check_pointer::{Against, check_pointer};
+use crate::app::distrust::distrust;
 use crate::app::probe::Address;
 use crate::pki::{KeyAlgorithm, Policy};
 
@@ -141,7 +142,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             certs::rotate(&place.place(), *ca, *force, &certificates.policy(), now)
         }
         Command::Distrust { named, place, yes, certificates } => {
-            certs::distrust(&place.place(), named, *yes, &certificates.policy(), now)
+            distrust(&place.place(), named, *yes, &certificates.policy(), now)
         }
     }
 }
