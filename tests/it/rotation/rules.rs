@@ -112,7 +112,8 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
 fn a_ca_that_is_made_in_the_second_of_another_signs_all_the_same() {
     let mut world = World::settled(START);
     let first = world.bundle()[0].clone();
-    world.rotate(true, false);
+    world.stored.asked.authority = true;
+    world.settle();
     let others: Vec<_> = world.bundle().into_iter().filter(|ca| *ca != first).collect();
     let [second] = &others[..] else { panic!("{others:?}") };
     assert_eq!(second.made_at(), first.made_at());
