@@ -252,7 +252,10 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
                 return Some(Reason::Host(host.clone()));
             }
             let issuer = view.kept.issuer_of(leaf)?;
-            if issuer.certificate.made_at() < newest.certificate.made_at() {
+            // Of two that were made in one second, the first is the one that the store names.
+            if issuer.certificate != newest.certificate
+                && issuer.certificate.made_at() <= newest.certificate.made_at()
+            {
                 return Some(Reason::NewerAuthority);
             }
             is_due(leaf).then_some(Reason::Renewal)

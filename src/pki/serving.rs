@@ -124,7 +124,8 @@ fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
         && let Some(issuer) = view.kept.issuer_of(leaf)
     {
         let made = issuer.certificate.made_at();
-        signers.retain(|ca| ca.certificate.made_at() > made);
+        signers
+            .retain(|ca| ca.certificate.made_at() >= made && ca.certificate != issuer.certificate);
     }
     signers
 }

@@ -108,6 +108,19 @@ fn a_pointer_of_an_old_installation_is_served_as_long_as_its_pair_lasts() {
     assert!(!world.chain()[0].is_issued_by(&root), "its time was over");
 }
 
+#[test]
+fn a_ca_that_is_made_in_the_second_of_another_signs_all_the_same() {
+    let mut world = World::settled(START);
+    let first = world.bundle()[0].clone();
+    world.stored.asked.authority = true;
+    world.settle();
+    let others: Vec<_> = world.bundle().into_iter().filter(|ca| *ca != first).collect();
+    let [second] = &others[..] else { panic!("{others:?}") };
+    assert_eq!(second.made_at(), first.made_at());
+    assert!(world.chain()[0].is_issued_by(second));
+    assert_eq!(world.chain().len(), 2);
+}
+
 /// Writes PEM files and has OpenSSL verify the chain by these authorities.
 pub(super) fn openssl_verifies(
     chain: &[Certificate],

@@ -369,7 +369,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     assert!(!site.boots(&old));
     assert!(site.boots(&site.user_data("worker-user-data-managed")));
 
-    // It is remembered without the annotation, over later rotations, and where somebody brings it back.
+    // It is remembered without the annotation, over later rotations, and where it is brought back.
     site.annotate(&authority(), &json!({DISTRUST: null}));
     site.rotate("again");
     let both = site.bundle() + &leaked.to_pem();
@@ -548,7 +548,7 @@ fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment
 }
 
 #[test]
-fn a_controller_whose_clock_is_behind_makes_no_ca_and_says_so() {
+fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_right_again() {
     let site = Site::new();
     let mut first = site.start(&[]);
     site.object(&user_data("worker-user-data-managed"));
@@ -564,19 +564,22 @@ fn a_controller_whose_clock_is_behind_makes_no_ca_and_says_so() {
     let library = Command::new("faketime").args(["-f", "+0", "printenv", "LD_PRELOAD"]).output();
     let library = library.expect("faketime").stdout;
     let library = String::from_utf8(library).expect("a path");
-    for behind in ["-2h", "-400d", "-3000d"] {
+    let at = |offset: &str| {
         let mut command = binary();
-        command.env("LD_PRELOAD", library.trim()).env("FAKETIME", behind);
+        command.env("LD_PRELOAD", library.trim()).env("FAKETIME", offset);
         // Timers are not the clock's.
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
-        let mut controller = Controller::run(command, &kubeconfig, site.folder.path(), &[]);
+        Controller::run(command, &kubeconfig, site.folder.path(), &[])
+    };
+    for behind in ["-2h", "-400d"] {
+        let mut controller = at(behind);
         let told = "the clock is behind: ";
         wait_for("the log to tell", || controller.log().contains(told).then_some(()));
         wait_for("the metric", || {
             let metric = "mcs_certificates_attention{what=\"clock\"} 1";
             controller.metrics().contains(metric).then_some(())
         });
-        assert_eq!(controller.readiness().0, 200);
+        wait_for("readiness", || (controller.readiness().0 == 200).then_some(()));
         site.annotate(&authority(), &json!({ROTATE: behind}));
         // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
         if behind == "-2h" {
@@ -588,11 +591,23 @@ fn a_controller_whose_clock_is_behind_makes_no_ca_and_says_so() {
         assert_eq!(state(), before, "{behind}");
         controller.terminate();
     }
-    let last = site.start(&[]);
-    wait_for("it to be active", || last.is_active().then_some(()));
+    let mut next = site.start(&[]);
     site.looked_at("infra");
-    site.in_order(&last);
+    site.in_order(&next);
     assert_eq!(state(), before);
+    next.terminate();
+
+    // Far ahead it has to make a CA; when the clock is right again, machines boot as before.
+    let old = site.user_data("worker-user-data-managed");
+    let mut ahead = at("+5000d");
+    wait_for("a CA of that time", || {
+        ahead.log().contains("issued a new serving pair").then_some(())
+    });
+    ahead.terminate();
+    let last = site.start(&[]);
+    wait_for("the old one to be back", || site.boots(&old).then_some(()));
+    site.told(&last, "clock", "the clock is behind: ");
+    assert!(site.boots(&site.user_data("worker-user-data-managed")));
 }
 
 #[test]
@@ -619,15 +634,15 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     let section = commands("README.md", "### The CA's key has leaked", "");
     let (own_lines, others): (Vec<_>, Vec<_>) = section.into_iter().take(4).partition(own);
     assert_eq!((own_lines.len(), others.len()), (3, 1));
-    let trusted = || Certificate::read_all(&fs::read(certs.join("ca.crt")).expect("a file"));
-    let leaked = trusted().remove(0);
+    let in_folder = || Certificate::read_all(&fs::read(certs.join("ca.crt")).expect("a file"));
+    let leaked = in_folder().remove(0);
     for (line, expected) in own_lines.iter().zip([0, 1, 0]) {
         let line = line.replace(EXAMPLE, &leaked.common_name);
         let output = site.shell(folder.path(), &line);
         assert_eq!(output.status.code(), Some(expected), "{line}: {}", said(&output));
     }
     run(check);
-    assert!(!trusted().contains(&leaked));
+    assert!(!in_folder().contains(&leaked));
     let leaked = newest();
     for (line, expected) in own_lines.iter().zip([0, 1, 0]) {
         let line = in_cluster(&line.replace(EXAMPLE, &leaked.common_name));
@@ -666,7 +681,8 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     run(&in_cluster(check));
     assert_eq!([site.serial(&authority()), fs::read(certs.join("ca.key")).expect("a file")], kept);
     assert!(site.boots(&old[0]));
-    assert_eq!(fs::read(certs.join("user-data/worker.ign")).expect("a file"), old[1]);
+    let restored = fs::read(certs.join("user-data/worker.ign")).expect("a file");
+    assert_eq!(trusted(&restored), trusted(&old[1]));
 
     // Lost: what is served stays until somebody insists.
     drop(running);
