@@ -4,7 +4,7 @@ use std::fs;
 
 use time::{Duration, OffsetDateTime};
 
-use super::{Place, boot, keeps_keys, keys, wait_until_told};
+use super::{Place, boot, keeps_keys, keys, wait_until_logged, wait_until_told};
 use crate::support::clock::follow_clock;
 use crate::support::server::Server;
 
@@ -22,7 +22,7 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
     {
         let server = place.serve(Some(NO_BATTERY), &[]);
         wait_until_told(&server, "the clock is behind");
-        assert!(server.log().contains("the clock is behind: "), "{}", server.log());
+        wait_until_logged(&server, "the clock is behind: ");
     }
     let told = place.certs_at(Some(NO_BATTERY), &["check"]);
     told.refused(&["the clock is behind: \"machine-config-server-ca@", "not in order"]);
@@ -32,7 +32,7 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
 
     let far_ahead = {
         let server = place.serve(Some(FAR_AHEAD), &[]);
-        assert!(server.log().contains("made a certificate authority"), "{}", server.log());
+        wait_until_logged(&server, "made a certificate authority");
         place.pointer()
     };
     assert!(keeps_keys(&before, &place.text("ca.key")));
@@ -42,7 +42,7 @@ fn a_start_with_the_clock_at_2020_or_2040_loses_no_key_and_locks_nobody_out() {
     // The clock is right again.
     let server = place.serve(None, &[]);
     wait_until_told(&server, "the clock is behind");
-    assert!(server.log().contains("the clock is behind: "), "{}", server.log());
+    wait_until_logged(&server, "the clock is behind: ");
     place.certs(&["check"]).refused(&["the clock is behind: "]);
     let present = place.pointer();
     for pointer in [&oldest, &newer, &far_ahead, &present] {
@@ -70,7 +70,7 @@ fn a_clock_that_is_set_right_while_it_serves_locks_nobody_out_for_long() {
     let mut command = place.serve_command(&[]);
     follow_clock(&mut command, &clock);
     let server = Server::prepared(command);
-    assert!(server.log().contains("made a certificate authority"), "{}", server.log());
+    wait_until_logged(&server, "made a certificate authority");
     assert!(!place.boots(&oldest));
     fs::write(&clock, "+0").expect("a writable folder");
     wait_until_told(&server, "the clock is behind");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Place, boot, identity, wait_until_told};
+use super::{Place, boot, identity, wait_until_logged, wait_until_told};
 
 /// A small file system of its own, unmounted with this value.
 struct Disk(PathBuf);
@@ -50,7 +50,7 @@ fn a_read_only_state_directory_is_served_from_and_told() {
         // One more name is due, and cannot be written.
         let server = place.serve_anyhow(None, &["--host", "mcs.example.com"]);
         wait_until_told(&server, "certificates: ");
-        assert!(server.log().contains("Read-only file system"), "{}", server.log());
+        wait_until_logged(&server, "Read-only file system");
         boot(&handed_out, &server);
     }
     place.certs(&["check"]).done();

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::{Place, identity, wait_until_told};
+use super::{Place, identity, wait_until_logged, wait_until_told};
 use crate::support::openssl::openssl;
 
 /// A state directory whose CA has been rotated once, and the pointer configs from before and after.
@@ -77,6 +77,7 @@ fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
         {
             let server = place.serve(None, &[]);
             wait_until_told(&server, "certificates: the signing CA cannot be used");
+            wait_until_logged(&server, told);
             let log = server.log();
             let lines: Vec<_> = log.lines().filter(|line| line.contains(told)).collect();
             assert_eq!(lines.len(), 1, "{what}: {log}");

@@ -99,7 +99,8 @@ impl Place {
 
     fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         fs::write(self.file(name), text).expect("a writable folder");
-        let mode = if name.ends_with(".key") { 0o600 } else { 0o644 };
+        let is_key = Path::new(name).extension().is_some_and(|extension| extension == "key");
+        let mode = if is_key { 0o600 } else { 0o644 };
         fs::set_permissions(self.file(name), Permissions::from_mode(mode)).expect("chmod");
     }
 
@@ -253,6 +254,11 @@ fn wait_until_told(server: &Server, part: &str) {
         let text = String::from_utf8(answer.body).expect("text");
         (answer.status == 200 && text.contains(part)).then_some(())
     });
+}
+
+/// Waits until the log, which is written beside what it tells of, has a line that says this.
+fn wait_until_logged(server: &Server, part: &str) {
+    wait_for(part, || server.log().lines().any(|line| line.contains(part)).then_some(()));
 }
 
 /// A file's bytes and its place on the disk: whether it was written, even with the same.
