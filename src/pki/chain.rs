@@ -10,12 +10,14 @@
 //! What is sent begins with the oldest CA that it leads to, not when it was issued: a machine whose
 //! clock is behind boots after a rotation as it did before.
 
+use std::cell::RefCell;
+
 use time::{Duration, OffsetDateTime};
 
 use super::issue::{BACKDATED, cross_sign};
 use super::kept::{Ca, Kept};
-use super::lockout::handshake_bytes;
-use super::{Certificate, Holder, IssueError, locked_out};
+use super::lockout::{Signatures, handshake_bytes, refusals};
+use super::{Certificate, Holder, IssueError};
 
 /// What a handshake may hold of certificates.
 pub const MOST_BYTES: usize = 16 * 1024;
@@ -26,6 +28,8 @@ pub(super) struct Links<'a> {
     /// Certificates that are known beside those that are kept: what is sent now, and the bundle.
     pub(super) known: &'a [Certificate],
     pub(super) now: OffsetDateTime,
+    /// What was found out about signatures.
+    pub(super) signatures: &'a RefCell<Signatures>,
     /// The end of a pair that was replaced and that nobody here can issue again.
     pub(super) irreplaceable_until: Option<OffsetDateTime>,
 }
@@ -149,7 +153,8 @@ impl Links<'_> {
 
     fn reaches(&self, sent: &[Certificate], ca: &Certificate) -> bool {
         let holder = Holder::of_one(ca);
-        locked_out(sent, std::slice::from_ref(&holder), self.now).is_empty()
+        let signatures = &mut self.signatures.borrow_mut();
+        refusals(sent, [&holder], self.now, signatures) == [None]
     }
 }
 

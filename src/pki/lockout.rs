@@ -40,7 +40,8 @@ use super::{Certificate, Holder, Host, Lockout, LockoutReason};
 /// chain's first; the others follow in any order.
 #[must_use]
 pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime) -> Vec<Lockout> {
-    let reasons = refusals(chain, holders, now).into_iter().zip(holders);
+    let reasons =
+        refusals(chain, holders, now, &mut Signatures::default()).into_iter().zip(holders);
     reasons
         .filter_map(|(reason, holder)| {
             Some(Lockout { holder: holder.name.clone(), reason: reason? })
@@ -50,24 +51,38 @@ pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime
 
 /// For every holder why it refuses the chain, if it does.
 pub(super) fn refusals<'a>(
-    chain: &'a [Certificate],
+    chain: &[Certificate],
     holders: impl IntoIterator<Item = &'a Holder>,
     now: OffsetDateTime,
+    signatures: &mut Signatures,
 ) -> Vec<Option<LockoutReason>> {
-    let mut signatures = Signatures::default();
-    holders.into_iter().map(|holder| refusal(chain, holder, now, &mut signatures)).collect()
+    holders.into_iter().map(|holder| refusal(chain, holder, now, signatures)).collect()
 }
 
 /// Whose key made whose signature, by the certificate and the key: many holders lead along the same
-/// ways, and looking at signatures is nearly all of the work.
-type Signatures<'a> = HashMap<(&'a [u8], &'a [u8]), bool>;
+/// ways, in one chain after another, and looking at signatures is nearly all of the work.
+#[derive(Default)]
+pub(super) struct Signatures(HashMap<Vec<u8>, HashMap<Vec<u8>, bool>>);
+
+impl Signatures {
+    fn is_signed_by(&mut self, certificate: &Certificate, ca: &Certificate) -> bool {
+        let known = self.0.get(certificate.der()).and_then(|keys| keys.get(&ca.key_info));
+        if let Some(known) = known {
+            return *known;
+        }
+        let is_signed = certificate.is_signed_by(ca);
+        let keys = self.0.entry(certificate.der().to_vec()).or_default();
+        keys.insert(ca.key_info.clone(), is_signed);
+        is_signed
+    }
+}
 
 /// Why this one refuses the chain.
-fn refusal<'a>(
-    chain: &'a [Certificate],
-    holder: &'a Holder,
+fn refusal(
+    chain: &[Certificate],
+    holder: &Holder,
     now: OffsetDateTime,
-    signatures: &mut Signatures<'a>,
+    signatures: &mut Signatures,
 ) -> Option<LockoutReason> {
     let Some((leaf, others)) = chain.split_first() else {
         return Some(LockoutReason::NothingServed);
@@ -116,7 +131,7 @@ struct Search<'a, 's> {
     trusted: Vec<&'a Certificate>,
     sent: Vec<&'a Certificate>,
     now: OffsetDateTime,
-    signatures: &'s mut Signatures<'a>,
+    signatures: &'s mut Signatures,
     /// Looks for a way with faults, and what the first is.
     passes_faults: bool,
     candidates: usize,
@@ -129,15 +144,10 @@ impl<'a, 's> Search<'a, 's> {
         trusted: &'a [Certificate],
         sent: &'a [Certificate],
         now: OffsetDateTime,
-        signatures: &'s mut Signatures<'a>,
+        signatures: &'s mut Signatures,
     ) -> Self {
         let (trusted, sent) = (each_once(trusted), each_once(sent));
         Self { trusted, sent, now, signatures, passes_faults: false, candidates: 0, dead_end: None }
-    }
-
-    fn is_signed_by(&mut self, certificate: &'a Certificate, ca: &'a Certificate) -> bool {
-        let key = (certificate.der(), &ca.key_info[..]);
-        *self.signatures.entry(key).or_insert_with(|| certificate.is_signed_by(ca))
     }
 
     /// Tries every way on from `path`, whose first fault is `fault`. Breaks with the outcome: that of
@@ -157,7 +167,9 @@ impl<'a, 's> Search<'a, 's> {
             if self.candidates > MOST_CANDIDATES {
                 return ControlFlow::Break(Some(LockoutReason::TooManyCandidates));
             }
-            if path.iter().any(|other| is_the_same(other, ca)) || !self.is_signed_by(last, ca) {
+            if path.iter().any(|other| is_the_same(other, ca))
+                || !self.signatures.is_signed_by(last, ca)
+            {
                 continue;
             }
             is_dead_end = false;

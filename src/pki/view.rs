@@ -1,11 +1,13 @@
 //! What is stored, read once: what a plan decides on.
 
+use std::cell::RefCell;
+
 use time::OffsetDateTime;
 
 use super::certificate::key_of;
 use super::chain::Links;
 use super::kept::Kept;
-use super::lockout::refusals;
+use super::lockout::{Signatures, refusals};
 use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, StoredPair, Unusable};
 
 /// The state, and what it comes to.
@@ -24,6 +26,8 @@ pub(super) struct View<'a> {
     known: Vec<Certificate>,
     holders: Vec<Known>,
     before: Vec<Option<LockoutReason>>,
+    /// What was found out about signatures.
+    signatures: RefCell<Signatures>,
 }
 
 /// Whose the serving pair is.
@@ -78,6 +82,7 @@ impl<'a> View<'a> {
             known,
             holders: Vec::new(),
             before: Vec::new(),
+            signatures: RefCell::default(),
         };
         view.serving = view.read_serving();
         view.holders = view.find_holders();
@@ -96,6 +101,7 @@ impl<'a> View<'a> {
             kept: &self.kept,
             known: &self.known,
             now: self.now,
+            signatures: &self.signatures,
             irreplaceable_until: kept.chain(foreign).max(),
         }
     }
@@ -192,7 +198,7 @@ impl<'a> View<'a> {
         chain: &'b [Certificate],
         holders: impl IntoIterator<Item = &'b Holder>,
     ) -> Vec<Option<LockoutReason>> {
-        refusals(chain, holders, self.now)
+        refusals(chain, holders, self.now, &mut self.signatures.borrow_mut())
     }
 
     fn holders(&self) -> impl Iterator<Item = &Holder> {
