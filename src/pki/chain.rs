@@ -54,8 +54,12 @@ impl Links<'_> {
         let is_followed =
             |ca: &&Ca| ca.certificate.is_valid_at(self.now) && !ca.certificate.is_same_ca(signer);
         let mut followed: Vec<_> = self.kept.cas.iter().filter(is_followed).collect();
+        // One that hangs on somebody else's comes last: from it the way goes on with its own
+        // certificate.
         followed.sort_by_key(|ca| {
-            std::cmp::Reverse((ca.certificate.not_after, ca.certificate.not_before))
+            let Certificate { not_after, not_before, subject_name, issuer_name, .. } =
+                &ca.certificate;
+            (subject_name != issuer_name, std::cmp::Reverse((*not_after, *not_before)))
         });
         followed
     }
@@ -133,7 +137,7 @@ impl Links<'_> {
                     && other.is_valid_at(self.now)
                     && !sent.contains(other)
                     && sent.iter().any(|it| it.is_issued_by(other))
-                    && !sent.iter().any(|it| it.is_same_ca(other))
+                    && !self.kept.cas.iter().any(|ca| other.is_issued_by(&ca.certificate))
             });
             let Some(next) = next else { return };
             sent.push(next.clone());

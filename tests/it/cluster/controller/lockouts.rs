@@ -177,6 +177,8 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     assert!(said(&asked).contains("a new certificate authority is refused"), "{}", said(&asked));
     site.annotate(&authority(), &json!({ROTATE: "now"}));
     site.told(&controller, "refused", "a new certificate authority is refused (it was asked for)");
+    // A pair alone; one that is asked for beside a CA waits for that.
+    site.annotate(&authority(), &json!({ROTATE: null}));
     site.annotate(&serving(), &json!({ROTATE: "now"}));
     site.told(&controller, "refused", "a new serving pair is refused (it was asked for)");
     assert_eq!(site.serial(&serving()), pair);
@@ -686,8 +688,8 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
 
     // Lost: what is served stays until somebody insists.
     drop(running);
-    let lost = commands("README.md", "### The key is lost", "");
-    let [lose, lose_secret, force] = &lost[..3] else { panic!("{lost:?}") };
+    let lost_key = commands("README.md", "### The key is lost", "");
+    let [lose, lose_secret, force] = &lost_key[..3] else { panic!("{lost_key:?}") };
     let served = || [site.serial(&serving()), fs::read(certs.join("tls.crt")).expect("a file")];
     let before = served();
     run(lose);
