@@ -6,7 +6,7 @@
 //! which every machine can still boot.
 //!
 //! What a step comes to is judged before it is handed out: one after which a machine could not boot
-//! that could before ([`locked_out`](super::locked_out)) is refused, and told.
+//! that could before ([`locked_out`]) is refused, and told.
 
 use std::sync::Arc;
 

@@ -147,7 +147,7 @@ pub fn fetches(user_data: &[u8], url: &str) -> bool {
     Config::read(user_data).is_some_and(|config| config.sources().any(|source| source == url))
 }
 
-/// Whether it is a pointer config with nothing else in it, as [`pointer`] makes them.
+/// Whether it is a pointer config with nothing else in it, as [`pointer()`] makes them.
 #[must_use]
 pub fn is_plain_pointer(user_data: &[u8]) -> bool {
     let Ok(present) = serde_json::from_slice::<Value>(user_data) else { return false };
