@@ -46,6 +46,9 @@ pub enum Refusal {
         /// As long as it may be.
         most: usize,
     },
+    /// What is there would be lost.
+    #[error("the pair that is there cannot be kept beside the signing CA ({0})")]
+    Unkept(Unusable),
     /// Nothing is made while the clock is behind.
     #[error("the clock is behind the newest CA")]
     Clock,

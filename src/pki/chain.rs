@@ -4,8 +4,9 @@
 //! it to the CA that they trust: cross-certificates, each one CA's name and key signed by another.
 //! The verifiers that count are Go's, Ignition's own, which tries every way; and OpenSSL's, curl's,
 //! which takes the first certificate of an issuer's name that it meets and never turns back. So all
-//! CAs lie on one way, that with the longest left to live next to the leaf's own, and each is sent
-//! once. A chain grows by one certificate a rotation, and never beyond [`MOST_BYTES`].
+//! CAs lie on one way, that with the longest left to live next to the leaf's own, those that hang on
+//! somebody else's last, and each is sent once. A chain grows by one certificate a rotation, and not
+//! beyond [`MOST_BYTES`].
 //!
 //! What is sent begins with the oldest CA that it leads to, not when it was issued: a machine whose
 //! clock is behind boots after a rotation as it did before.
@@ -25,8 +26,9 @@ pub const MOST_BYTES: usize = 16 * 1024;
 /// What chains are put together from.
 pub(super) struct Links<'a> {
     pub(super) kept: &'a Kept,
-    /// Certificates that are known beside those that are kept: what is sent now, and the bundle.
-    pub(super) known: &'a [Certificate],
+    /// Certificates that are known beside those that are kept: what is sent now, the bundle, and an
+    /// older installation's CA.
+    pub(super) known: [&'a [Certificate]; 3],
     pub(super) now: OffsetDateTime,
     /// What was found out about signatures.
     pub(super) signatures: &'a RefCell<Signatures>,
@@ -151,7 +153,7 @@ impl Links<'_> {
     /// All certificates that might be sent.
     fn all(&self) -> impl Iterator<Item = &Certificate> {
         let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
-        let all = kept.chain(&self.kept.cross_certificates).chain(self.known);
+        let all = kept.chain(&self.kept.cross_certificates).chain(self.known.into_iter().flatten());
         all.filter(|it| !self.kept.is_tainted(it))
     }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use pem::Pem;
 use rcgen::KeyPair;
+use time::OffsetDateTime;
 
 use super::certificate::{is_whole_pem, key_of, pem_text};
 use super::issue::Signer;
@@ -227,6 +228,11 @@ impl Kept {
         let mut signers: Vec<_> = self.cas.iter().filter(|ca| ca.signer().is_some()).collect();
         signers.sort_by_key(|ca| std::cmp::Reverse(ca.certificate.made_at()));
         signers
+    }
+
+    /// The newest CA that can sign at this time.
+    pub(super) fn signer_at(&self, now: OffsetDateTime) -> Option<&Ca> {
+        self.signers().into_iter().find(|ca| ca.certificate.is_valid_at(now))
     }
 
     /// The CA that issued a certificate, with a key that can issue another.

@@ -109,8 +109,7 @@ impl RotationPlan {
         if !distrusted.is_empty() && (behind.is_none() || can_go_on_without(view, &distrusted)) {
             self.steps.push(Step::Store(Reason::Distrusted));
         }
-        let signers = kept.signers();
-        let best = signers.iter().find(|ca| ca.certificate.is_valid_at(*now));
+        let (signers, best) = (kept.signers(), kept.signer_at(*now));
         let reason = match best {
             None if view.state.authority.is_none() => Some(Reason::Missing),
             None => Some(Reason::Expired),
@@ -208,7 +207,6 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
     let mut signers = view.kept.signers();
     signers.retain(|ca| ca.certificate.is_valid_at(view.now));
     let newest = signers.first()?;
-    // One that would end no later is no renewal.
     let is_due = |leaf: &Certificate| {
         let outlives = signers.iter().any(|ca| ca.certificate.not_after > leaf.not_after);
         view.now >= renewal(leaf, policy) && outlives

@@ -18,10 +18,19 @@ use super::{
 /// Makes a new key for a thing.
 pub type Generate<'a> = &'a mut dyn FnMut(Made) -> Result<KeyPair, IssueError>;
 
-/// A pair that could be served.
-struct Candidate {
-    pair: StoredPair,
+/// A chain that could be served.
+struct Candidate<'a> {
     chain: Vec<Certificate>,
+    key: CandidateKey<'a>,
+}
+
+/// The key of a chain's leaf.
+enum CandidateKey<'a> {
+    /// Its text.
+    AtHand(Vec<u8>),
+    /// It is made when it is needed, which takes long for some kinds. Until then the leaf stands for
+    /// one that this CA issues: whose key it has makes no difference to who trusts it.
+    Wanted(&'a Ca),
 }
 
 /// The pair to be served for this reason, or why there is none.
@@ -38,11 +47,13 @@ pub(super) fn choose(
         Reason::Restored => restored(view),
         Reason::Chain => rechained(view)?.into_iter().collect(),
         _ => {
-            let key = generate(Made::Serving)?;
             let mut candidates = Vec::new();
-            for signer in signers(view, reason) {
-                match issued(view, policy, signer, hosts, &key) {
-                    Ok(candidate) => candidates.push(candidate),
+            for ca in signers(view, reason) {
+                let trial = ca.signer().ok_or(IssueError::NoSigner);
+                match trial.and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
+                    Ok(chain) => {
+                        candidates.push(Candidate { chain, key: CandidateKey::Wanted(ca) });
+                    }
                     Err(error) => failure = Some(error.to_string()),
                 }
             }
@@ -52,7 +63,7 @@ pub(super) fn choose(
     let is_forced = is_forced(&view.state.asked, reason);
     let before = view.lockouts_now();
     let must_mend = matches!(reason, Reason::Restored | Reason::Chain);
-    let mut best: Option<(usize, Candidate)> = None;
+    let mut best: Option<(usize, Candidate<'_>)> = None;
     let mut locked_out: Vec<Lockout> = Vec::new();
     for candidate in candidates {
         let new = view.newly_locked_out(&candidate.chain);
@@ -77,7 +88,14 @@ pub(super) fn choose(
         }
     }
     Ok(match (best, failure) {
-        (Some((_, candidate)), _) => Ok(candidate.pair),
+        (Some((_, Candidate { chain, key: CandidateKey::AtHand(key) })), _) => {
+            Ok(stored_pair(&chain, key))
+        }
+        (Some((_, Candidate { key: CandidateKey::Wanted(ca), .. })), _) => {
+            let key = generate(Made::Serving)?;
+            let chain = issued(view, policy, ca, hosts, &key)?;
+            Ok(stored_pair(&chain, key.serialize_pem().into()))
+        }
         (None, _) if !locked_out.is_empty() => Err(refused(Refusal::LocksOut(locked_out))),
         (None, failure) => {
             let failure = failure.unwrap_or_else(|| IssueError::NoSigner.to_string());
@@ -90,9 +108,7 @@ pub(super) fn choose(
 #[must_use]
 pub fn signing_ca(state: &CertificateState, now: OffsetDateTime) -> Option<Certificate> {
     let view = View::of(state, now);
-    let signers = view.kept.signers();
-    let valid = signers.into_iter().find(|ca| ca.certificate.is_valid_at(now));
-    valid.map(|ca| ca.certificate.clone())
+    view.kept.signer_at(now).map(|ca| ca.certificate.clone())
 }
 
 /// A pair for somebody else's server, by the CA that signs now, with what leads to those before it.
@@ -105,12 +121,15 @@ pub fn issue_pair(
     now: OffsetDateTime,
 ) -> Result<Option<StoredPair>, IssueError> {
     let view = View::of(state, now);
-    let signer = signers(&view, &Reason::Asked).into_iter().next();
-    signer.map(|ca| Ok(issued(&view, policy, ca, hosts, key)?.pair)).transpose()
+    let pair = |ca| {
+        let chain = issued(&view, policy, ca, hosts, key)?;
+        Ok(stored_pair(&chain, key.serialize_pem().into()))
+    };
+    view.kept.signer_at(now).map(pair).transpose()
 }
 
 /// Whether machines may be locked out for it, because somebody said so.
-fn is_forced(asked: &Asked, reason: &Reason) -> bool {
+pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
         || asked.force && matches!(reason, Reason::Asked | Reason::NewerAuthority)
 }
@@ -119,64 +138,66 @@ fn is_forced(asked: &Asked, reason: &Reason) -> bool {
 fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
     let mut signers = view.kept.signers();
     signers.retain(|ca| ca.certificate.is_valid_at(view.now));
-    if *reason == Reason::NewerAuthority
-        && let Serving::Ours(leaf) = &view.serving
-        && let Some(issuer) = view.kept.issuer_of(leaf)
-    {
-        let made = issuer.certificate.made_at();
-        signers
-            .retain(|ca| ca.certificate.made_at() >= made && ca.certificate != issuer.certificate);
+    match (reason, &view.serving) {
+        (Reason::NewerAuthority, Serving::Ours(leaf)) => {
+            if let Some(issuer) = view.kept.issuer_of(leaf).map(|ca| &ca.certificate) {
+                let made = issuer.made_at();
+                signers.retain(|ca| ca.certificate.made_at() >= made && ca.certificate != *issuer);
+            }
+        }
+        // One that would end no later is no renewal.
+        (Reason::Renewal, Serving::Ours(leaf) | Serving::Foreign { leaf, .. }) => {
+            signers.retain(|ca| ca.certificate.not_after > leaf.not_after);
+        }
+        _ => {}
     }
     signers
 }
 
+/// A leaf for this key by this CA, with what leads to the others.
 fn issued(
     view: &View<'_>,
     policy: &Policy,
     ca: &Ca,
     hosts: &[Host],
     key: &KeyPair,
-) -> Result<Candidate, IssueError> {
+) -> Result<Vec<Certificate>, IssueError> {
     let signer = ca.signer().ok_or(IssueError::NoSigner)?;
     let links = view.links();
     let begin = links.begin(&ca.certificate);
     let validity = Validity { begin, end: view.now + policy.validity };
     let leaf = issue_serving(key, hosts, signer, validity)?;
-    let chain = links.chain(&leaf, &ca.certificate)?;
-    Ok(Candidate::new(chain, key.serialize_pem().into()))
+    links.chain(&leaf, &ca.certificate)
 }
 
 /// The pair that is served, with the certificates that should be sent with it.
-fn rechained(view: &View<'_>) -> Result<Option<Candidate>, IssueError> {
+fn rechained(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> {
     let (Serving::Ours(leaf), Some(present)) = (&view.serving, &view.state.serving) else {
         return Ok(None);
     };
     let Some(issuer) = view.kept.issuer_of(leaf) else { return Ok(None) };
     let chain = view.links().chain(leaf, &issuer.certificate)?;
-    Ok(Some(Candidate::new(chain, own_key_text(&present.key))))
+    Ok(Some(Candidate { chain, key: CandidateKey::AtHand(own_key_text(&present.key)) }))
 }
 
 /// The pairs that were replaced once.
-fn restored(view: &View<'_>) -> Vec<Candidate> {
-    let is_valid = |leaf: &Certificate, now: OffsetDateTime| leaf.is_valid_at(now);
+fn restored(view: &View<'_>) -> Vec<Candidate<'static>> {
     view.kept
         .pairs()
         .filter_map(|pair| {
             let chain = Certificate::read_all(&pair.certificates);
-            let leaf = chain.first().filter(|leaf| is_valid(leaf, view.now))?;
+            let leaf = chain.first().filter(|leaf| leaf.is_valid_at(view.now))?;
             let key = key_of(&pair.key)?;
             let is_whole = leaf.matches(&key) && !view.kept.is_tainted(leaf);
-            is_whole.then(|| Candidate::new(chain, own_key_text(&pair.key)))
+            let key = CandidateKey::AtHand(own_key_text(&pair.key));
+            is_whole.then_some(Candidate { chain, key })
         })
         .collect()
 }
 
-impl Candidate {
-    fn new(chain: Vec<Certificate>, key: Vec<u8>) -> Self {
-        let certificates: String = chain.iter().map(Certificate::to_pem).collect();
-        let pair = StoredPair { certificates: certificates.into(), key, ..StoredPair::default() };
-        Self { pair, chain }
-    }
+fn stored_pair(chain: &[Certificate], key: Vec<u8>) -> StoredPair {
+    let certificates: String = chain.iter().map(Certificate::to_pem).collect();
+    StoredPair { certificates: certificates.into(), key, ..StoredPair::default() }
 }
 
 /// The text of the keys alone, of one that may have certificates in it.

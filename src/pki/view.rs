@@ -22,8 +22,6 @@ pub(super) struct View<'a> {
     pub(super) serving: Serving,
     /// The CA of an older installation, whose key was never kept.
     roots: Vec<Certificate>,
-    /// Certificates that are known beside those that are kept.
-    known: Vec<Certificate>,
     holders: Vec<Known>,
     before: Vec<Option<LockoutReason>>,
     /// What was found out about signatures.
@@ -69,7 +67,6 @@ impl<'a> View<'a> {
         let bundle = state.trusted();
         let chain = state.chain();
         let roots = Certificate::read_all(state.root_authority.as_deref().unwrap_or_default());
-        let known = [&chain[..], &bundle, &roots].concat();
         let mut view = Self {
             state,
             now,
@@ -79,7 +76,6 @@ impl<'a> View<'a> {
             chain,
             serving: Serving::Missing,
             roots,
-            known,
             holders: Vec::new(),
             before: Vec::new(),
             signatures: RefCell::default(),
@@ -99,7 +95,7 @@ impl<'a> View<'a> {
         let kept = self.kept.pairs().filter_map(|pair| Some(pair.leaf()?.not_after));
         Links {
             kept: &self.kept,
-            known: &self.known,
+            known: [&self.chain, &self.bundle, &self.roots],
             now: self.now,
             signatures: &self.signatures,
             irreplaceable_until: kept.chain(foreign).max(),

@@ -10,15 +10,14 @@
 
 use std::sync::Arc;
 
-use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::chain::MOST_BYTES;
-use super::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
-use super::kept::{Ca, CaKey, Kept};
+use super::issue::{Validity, cross_sign, issue_authority, issue_serving};
+use super::kept::{Ca, CaKey};
 use super::lockout::handshake_bytes;
 use super::plan::{RotationPlan, plan, to_distrust};
-use super::serving::{Generate, choose};
+use super::serving::{Generate, choose, is_forced};
 use super::view::{Serving, View};
 use super::{
     Asked, Attention, Certificate, CertificateState, Host, IssueError, Lockout, LockoutReason,
@@ -218,37 +217,55 @@ impl Maker<'_> {
 
     /// A new CA, beside all that are kept.
     fn authority(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
-        let key = (self.generate)(Made::Authority)?;
-        let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
         if *reason == Reason::Asked
             && !self.view.state.asked.force
-            && let Some(refusal) = self.refusal(&certificate, &key)?
+            && let Some(refusal) = self.refusal()?
         {
             return Ok(Err(Refused { what: Made::Authority, because: reason.clone(), refusal }));
         }
         let mut kept = self.view.kept.clone();
-        let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
-        self.keep_links(&mut kept, &new)?;
+        let new = self.new_ca()?;
+        // Keys may be gone when what leads from it to the others is needed again.
+        for link in self.ways_from(&new)?.into_iter().skip(1) {
+            let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
+            if !is_own && !kept.cross_certificates.contains(&link) {
+                kept.cross_certificates.push(link);
+            }
+        }
         kept.cas.insert(0, new.clone());
         Ok(Ok(vec![Write::Authority(kept.store(&new))]))
     }
 
-    /// Why a CA that was asked for is better not made: what it would sign locks somebody out.
-    fn refusal(
-        &self,
-        certificate: &Certificate,
-        key: &KeyPair,
-    ) -> Result<Option<Refusal>, IssueError> {
+    fn new_ca(&mut self) -> Result<Ca, IssueError> {
+        let key = (self.generate)(Made::Authority)?;
+        let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
+        Ok(Ca { certificate, key: Some(Arc::new(CaKey::new(key))) })
+    }
+
+    /// What a new CA would have a server send, from any leaf on: what leads to the other CAs.
+    fn ways_from(&self, new: &Ca) -> Result<Vec<Certificate>, IssueError> {
+        let signer = new.signer().ok_or(IssueError::NoSigner)?;
         let links = self.view.links();
-        let begin = links.begin(certificate);
-        let validity = Validity { begin, end: certificate.not_after };
+        let begin = links.begin(&new.certificate);
+        let validity = Validity { begin, end: new.certificate.not_after };
         let hosts = self.view.chain.first().map(|leaf| leaf.hosts.iter().cloned().collect());
-        let hosts: Vec<Host> = hosts.unwrap_or_default();
-        if hosts.is_empty() {
-            return Ok(None);
-        }
-        let leaf = issue_serving(key, &hosts, Signer { certificate, key }, validity)?;
-        let chain = links.chain(&leaf, certificate)?;
+        let hosts: Vec<Host> = hosts
+            .filter(|hosts: &Vec<_>| !hosts.is_empty())
+            .unwrap_or_else(|| vec![Host::Name("localhost".to_owned())]);
+        let leaf = issue_serving(signer.key, &hosts, signer, validity)?;
+        links.chain(&leaf, &new.certificate)
+    }
+
+    /// Why a CA that is asked for is better not made: what it would sign locks somebody out. It is
+    /// tried with a key that is at hand: a request that stands refused is judged at every look, and a
+    /// new key takes long for some kinds.
+    fn refusal(&self) -> Result<Option<Refusal>, IssueError> {
+        let present = self.view.kept.signer_at(self.view.now);
+        let Some(key) = present.and_then(|ca| ca.key.clone()) else { return Ok(None) };
+        let certificate = issue_authority(&key.pair, self.policy.validity, self.view.now)?;
+        let trial = Ca { certificate, key: Some(key) };
+        let certificate = &trial.certificate;
+        let chain = self.ways_from(&trial)?;
         let bytes = handshake_bytes(&chain);
         let room = RENEWALS * (certificate.der().len() + 5);
         if bytes + room > MOST_BYTES {
@@ -257,10 +274,11 @@ impl Maker<'_> {
         let mut lockouts = self.view.newly_locked_out(&chain);
         // A way that could not be gone was not sent. What is wrong with it tells more than that there
         // is none.
+        let begin = self.view.links().begin(certificate);
         let ways = self.view.kept.signers().into_iter().filter_map(Ca::signer);
         let ways = ways.filter_map(|signer| cross_sign(certificate, signer, begin).ok());
-        let reasons =
-            self.view.newly_locked_out(&chain.into_iter().chain(ways).collect::<Vec<_>>());
+        let with_ways: Vec<_> = chain.into_iter().chain(ways).collect();
+        let reasons = self.view.newly_locked_out(&with_ways);
         for lockout in &mut lockouts {
             if let Some(known) = reasons.iter().find(|it| it.holder == lockout.holder) {
                 lockout.reason = known.reason.clone();
@@ -275,26 +293,6 @@ impl Maker<'_> {
         Ok((!lockouts.is_empty()).then_some(Refusal::LocksOut(lockouts)))
     }
 
-    /// Stores what leads from a new CA to those before it. Their keys may be gone when it is needed
-    /// again.
-    fn keep_links(&self, kept: &mut Kept, new: &Ca) -> Result<(), IssueError> {
-        let Some(signer) = new.signer() else { return Ok(()) };
-        let links = self.view.links();
-        // Any leaf shows the way.
-        let host = Host::Name("localhost".to_owned());
-        let begin = links.begin(&new.certificate);
-        let validity = Validity { begin, end: new.certificate.not_after };
-        let leaf = issue_serving(signer.key, &[host], signer, validity)?;
-        let chain = links.chain(&leaf, &new.certificate)?;
-        for link in chain.into_iter().skip(1) {
-            let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
-            if !is_own && !kept.cross_certificates.contains(&link) {
-                kept.cross_certificates.push(link);
-            }
-        }
-        Ok(())
-    }
-
     /// What is kept, in another order, or without what is distrusted.
     fn store(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
         let mut kept = self.view.kept.clone();
@@ -306,15 +304,12 @@ impl Maker<'_> {
         let own = self.view.kept.cas.first().map(|own| &own.certificate);
         let stays =
             kept.cas.iter().find(|ca| *reason == Reason::Joined && Some(&ca.certificate) == own);
-        let is_valid = |ca: &&Ca| ca.certificate.is_valid_at(self.view.now);
-        let best = stays.or_else(|| kept.signers().into_iter().find(is_valid)).cloned();
+        let best = stays.or_else(|| kept.signer_at(self.view.now)).cloned();
         let own = if let Some(best) = best {
             best
         } else {
             // The last one is distrusted: its place is never empty.
-            let key = (self.generate)(Made::Authority)?;
-            let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
-            let new = Ca { certificate, key: Some(Arc::new(CaKey::new(key))) };
+            let new = self.new_ca()?;
             kept.cas.insert(0, new.clone());
             new
         };
@@ -362,8 +357,14 @@ impl Maker<'_> {
     }
 
     fn serving(&mut self, reason: &Reason, hosts: &[Host]) -> Result<Writes, IssueError> {
-        let chosen = choose(self.view, self.policy, reason, hosts, self.generate)?;
-        let pair = match chosen {
+        if let (Some(fault), Serving::Foreign { .. }) = (&self.view.fault, &self.view.serving)
+            && !is_forced(&self.view.state.asked, reason)
+        {
+            // It would be lost: the store that keeps it beside the CAs cannot be written.
+            let refusal = Refusal::Unkept(fault.clone());
+            return Ok(Err(Refused { what: Made::Serving, because: reason.clone(), refusal }));
+        }
+        let pair = match choose(self.view, self.policy, reason, hosts, self.generate)? {
             Ok(pair) => pair,
             Err(refused) => return Ok(Err(refused)),
         };

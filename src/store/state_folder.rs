@@ -197,9 +197,14 @@ impl StateFolder {
         if !is_broken {
             return Ok(());
         }
-        let aside = (1..).map(|number| self.path.join(format!("ca.key.broken-{number}")));
-        let aside = aside.into_iter().find(|aside| !aside.exists());
-        aside.map_or(Ok(()), |aside| std::fs::rename(&path, aside).map_err(failed))
+        let mut aside = self.path.join("ca.key.broken");
+        for number in 2.. {
+            if !aside.exists() {
+                break;
+            }
+            aside.set_file_name(format!("ca.key.broken-{number}"));
+        }
+        std::fs::rename(&path, aside).map_err(failed)
     }
 
     /// What there is now.
@@ -344,8 +349,8 @@ impl StateFolder {
         read().unwrap_or_else(|error: StateError| Some(StoredPair::unreadable(error.to_string())))
     }
 
-    /// Held while the folder is changed; a process that dies lets it go.
-    /// Where nothing can be written there is nothing to hold.
+    /// Held while the folder is changed; a process that dies lets it go. Where nothing can be written
+    /// there is nothing to hold.
     fn lock(&self) -> Result<Option<File>, StateError> {
         let path = self.path.join(".lock");
         let failed = |error| StateError::Read { path: path.clone(), error };

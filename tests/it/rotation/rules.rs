@@ -8,7 +8,7 @@ use machine_config_server::pki::{
 };
 use time::{Duration, OffsetDateTime};
 
-use super::world::{HOST, START, World, YEAR, host, key};
+use super::world::{HOST, OwnCa, START, World, YEAR, host, key};
 
 #[test]
 fn renewal_and_expiry_are_kept_to_the_second() {
@@ -121,6 +121,26 @@ fn a_ca_that_is_made_in_the_second_of_another_signs_all_the_same() {
     assert_eq!(world.chain().len(), 2);
 }
 
+#[test]
+fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() {
+    let mut world = World::settled(START);
+    world.rotate(true, false);
+    let own = OwnCa::with(START, |_| {});
+    let pair = own.pair(&[host()], START, YEAR);
+    world.stored.serving = Some(pair.clone());
+    // The key of the CA that signs is another's; the one before it has its own still.
+    let authority = world.stored.authority.as_mut().expect("one");
+    authority.key = key().serialize_pem().into();
+    world.stored.asked.serving = true;
+    world.settle();
+    assert_eq!(world.stored.serving.as_ref(), Some(&pair));
+    let told: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|it| it.contains("cannot be kept beside the signing CA")), "{told:?}");
+    world.stored.asked.force = true;
+    world.settle();
+    assert_ne!(world.stored.serving.as_ref(), Some(&pair));
+}
+
 /// Writes PEM files and has OpenSSL verify the chain by these authorities.
 pub(super) fn openssl_verifies(
     chain: &[Certificate],
@@ -187,7 +207,7 @@ fn certificates_are_as_rfc_5280_asks() {
             "TLS Web Server Authentication",
             "X509v3 Subject Key Identifier",
             "X509v3 Authority Key Identifier",
-            "DNS:api-int.example.com, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1",
+            "DNS:localhost, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1",
         ] {
             assert!(text.contains(wanted), "{name}: {wanted} in {text}");
         }

@@ -13,7 +13,8 @@ use machine_config_server::user_data;
 use time::{Duration, OffsetDateTime};
 
 pub(super) const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
-pub(super) const HOST: &str = "api-int.example.com";
+/// A name that a test can really ask for.
+pub(crate) const HOST: &str = "localhost";
 pub(super) const YEAR: Duration = Duration::days(365);
 
 /// All that is stored, changed one write at a time.
@@ -139,6 +140,13 @@ impl World {
         self.stored.chain()
     }
 
+    /// The pair that is served, if that can be.
+    pub(crate) fn serving(&self) -> Option<&StoredPair> {
+        let pair = self.stored.serving.as_ref()?;
+        let key = rcgen::KeyPair::from_pem(str::from_utf8(&pair.key).ok()?).ok()?;
+        self.chain().first()?.matches(&key).then_some(pair)
+    }
+
     fn known(&self) -> Vec<Certificate> {
         let roots = self.stored.root_authority.as_deref().unwrap_or_default();
         let stored = self.stored.authority.iter().flat_map(StoredPair::authorities);
@@ -158,8 +166,15 @@ impl World {
     pub(super) fn next(&mut self) -> Next {
         self.observe();
         let algorithm = self.policy.algorithm;
-        next(&self.stored, &self.policy, self.now, &mut |_| algorithm.generate())
-            .expect("certificates that can be issued")
+        let mut keys = 0;
+        let next = next(&self.stored, &self.policy, self.now, &mut |_| {
+            keys += 1;
+            algorithm.generate()
+        });
+        let next = next.expect("certificates that can be issued");
+        // Whoever is settled looks often, and some keys take seconds.
+        assert!(keys == 0 || matches!(next, Next::Step { .. }), "a key that nobody gets: {next:?}");
+        next
     }
 
     /// The step that comes next.
