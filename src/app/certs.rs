@@ -225,6 +225,10 @@ pub fn rotate(
     let state = open(folder)?;
     let hosts = present_hosts(&state)?;
     if hosts.is_empty() && !force {
+        // What is there and cannot be used is a better reason than that there is none.
+        let observed = state.observe(&hosts, &Asked::default())?;
+        let generate = &mut |_| policy.algorithm.generate();
+        refuse(&state, pki::foresee(&observed, policy, now, generate)?.1)?;
         bail!("{}: there is no serving certificate yet: run `serve` first", folder.display());
     }
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };

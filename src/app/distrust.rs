@@ -28,7 +28,8 @@ pub fn distrust(
     let asked =
         Asked { distrust: cas.iter().map(Certificate::fingerprint).collect(), ..Asked::default() };
     let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
-    let (foreseen, _) = pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
+    let (foreseen, attention) =
+        pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
     for ca in &cas {
         print_line(&format!("{} ({})", ca.common_name, ca.fingerprint()));
     }
@@ -54,6 +55,12 @@ pub fn distrust(
             listed.extend(asked.distrust);
             annotate(&client, AUTHORITY, DISTRUST, listed.join(",")).await?;
             print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
+            let left = pki::trusted_by_somebody(&foreseen, now);
+            if let Some(reason) =
+                attention.first().filter(|_| left.iter().any(|ca| cas.contains(ca)))
+            {
+                bail!("the controller cannot do it yet: {reason}");
+            }
             Ok(())
         }),
     }

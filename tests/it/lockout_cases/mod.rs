@@ -9,6 +9,7 @@ mod many;
 mod own;
 mod own_authority;
 mod pointers;
+mod real_ignition;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;

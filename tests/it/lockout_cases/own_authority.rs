@@ -234,6 +234,8 @@ fn a_ca_with_an_unusual_name_is_followed_by_every_verifier() {
         ("/O=Example+OU=PKI+CN=own", "default"),
         ("/C=DE/O=Müller & Söhne/CN=Größe", "nombstr"),
         ("/C=DE/O=Müller/CN=中文", "pkix"),
+        ("/O=Example/CN=a T61String", "MASK:0x4"),
+        ("/O=Example/CN=a BMPString", "MASK:0x800"),
         ("/O=no common name", "default"),
         ("/CN=a \\/ slash, comma=\\+/emailAddress=pki@example.com", "default"),
     ] {

@@ -4,10 +4,10 @@
 
 use machine_config_server::pki::{Asked, Certificate, StoredPair, locked_out};
 use rcgen::{BasicConstraints, GeneralSubtree, IsCa, NameConstraints};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use super::rules::openssl_verifies;
-use super::world::{OwnCa, START, World, YEAR, host, pointer_config};
+use super::world::{HOST, OwnCa, START, World, YEAR, host, pointer_config};
 
 /// Random numbers that are the same in every run.
 struct Random(u64);
@@ -37,6 +37,23 @@ type Happening = fn(&mut World, &mut Random);
 pub(crate) fn seen_by(judge: fn(&World), states: u64) {
     for (seed, happen) in [(1, jump as Happening), (2, spoil)] {
         run_seen_by(Some(judge), seed, states / 2, happen);
+    }
+}
+
+/// States that all come about within hours of `now`, each judged by `judge`.
+pub(crate) fn seen_at(now: OffsetDateTime, judge: fn(&World), states: u64) {
+    let mut random = Random(4);
+    let mut total = 0;
+    while total < states {
+        let mut world =
+            if random.below(2) == 0 { World::with_root(now).0 } else { World::fresh(now) };
+        world.other_judge = Some(judge);
+        for _ in 0..8 {
+            world.settle();
+            spoil(&mut world, &mut random);
+            world.stored.asked = Asked::default();
+        }
+        total += world.states;
     }
 }
 
@@ -157,7 +174,7 @@ fn bring(world: &mut World, random: &mut Random) {
         4 => own_ca(
             world,
             OwnCa::with(now, |params| {
-                let permitted = GeneralSubtree::DnsName("example.com".to_owned());
+                let permitted = GeneralSubtree::DnsName(HOST.to_owned());
                 params.name_constraints = Some(NameConstraints {
                     permitted_subtrees: vec![permitted],
                     excluded_subtrees: Vec::new(),
