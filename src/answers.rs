@@ -108,19 +108,36 @@ impl Answers {
     /// What keeps the server from being ready, one line each; nothing if all is well.
     #[must_use]
     pub fn unready(&self) -> Vec<String> {
+        self.unready_lines(Problem::to_string, |_, reason| reason.to_owned())
+    }
+
+    /// The same for whoever may ask: which pools and objects, and nothing that is in one.
+    #[must_use]
+    pub fn unready_to_strangers(&self) -> Vec<String> {
+        self.unready_lines(Problem::to_strangers, |pool, _| match &pool.inputs {
+            Ok(_) => "its config cannot be rendered".to_owned(),
+            Err(unselected) => unselected.to_string(),
+        })
+    }
+
+    fn unready_lines(
+        &self,
+        problem: impl Fn(&Problem) -> String,
+        failed: impl Fn(&Pool, &str) -> String,
+    ) -> Vec<String> {
         let table = self.table.load();
         let Some(table) = table.as_ref() else { return vec![Refusal::NotRead.to_string()] };
-        let mut lines: Vec<String> = table.problems.iter().map(Problem::to_string).collect();
+        let mut lines: Vec<String> = table.problems.iter().map(problem).collect();
         if table.pools.is_empty() {
             lines.push("there are no pools".to_owned());
         }
         let pools = table.pools.values().filter_map(|pool| {
             let reason = match pool.check.get() {
                 Some(Ok(())) => return None,
-                Some(Err(reason)) => reason.as_str(),
+                Some(Err(reason)) => failed(pool, reason),
                 // What was rendered ahead of the swap is good; readiness must not blink.
                 None if pool.is_serving() => return None,
-                None => "is being rendered",
+                None => "is being rendered".to_owned(),
             };
             Some(format!("pool {}: {reason}", pool.name))
         });

@@ -24,7 +24,14 @@ impl Conditions {
         true
     }
 
-    /// One line a thing.
+    /// One line a thing, without its reason: what whoever may ask is told.
+    #[must_use]
+    pub fn things(&self) -> Vec<String> {
+        let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reasons.keys().map(|thing| format!("{thing}: not in order")).collect()
+    }
+
+    /// One line a thing, with its reason.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);

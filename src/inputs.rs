@@ -127,6 +127,16 @@ pub struct Problem {
     pub is_partial: bool,
 }
 
+impl Problem {
+    /// What strangers may know of it: the name of the object or file, without the folder.
+    #[must_use]
+    pub fn to_strangers(&self) -> String {
+        let name = self.place.rsplit('/').next().unwrap_or_default();
+        let extent = if self.is_partial { "a part of it" } else { "it" };
+        format!("{}: {extent} cannot be used", name.escape_debug())
+    }
+}
+
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.place, self.reason)

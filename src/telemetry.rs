@@ -1,7 +1,11 @@
 //! Logs and metrics.
 
+mod connections;
 mod logs;
 mod metrics;
+mod occurrences;
 
+pub use connections::{ConnectionMetrics, HandshakeFailure};
 pub use logs::{Logs, Verbosity, init as init_logs};
-pub use metrics::{HandshakeFailure, Metrics, PoolLabel};
+pub use metrics::{Metrics, PoolLabel};
+pub use occurrences::Occurrences;

@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use axum::Router;
 use kube::Client;
 
 use super::signals::StopSignals;
-use super::tasks::Tasks;
 use crate::controllers::certificates::{self, CertificateController};
 use crate::controllers::leader::Candidate;
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::{Health, NAMESPACE};
 use crate::kube_client;
-use crate::server::metrics_endpoint;
+use crate::server::readiness::Readiness;
+use crate::server::{Limits, Listener, Serving, administrators};
 
 /// The Lease of the active one.
 const LEASE: &str = "machine-config-server-controller";
@@ -41,16 +42,13 @@ pub fn run(settings: Settings) -> anyhow::Result<()> {
 async fn control(settings: Settings) -> anyhow::Result<()> {
     let Settings { kubeconfig, metrics_address, certificates } = settings;
     let health = Health::default();
-    let mut tasks = Tasks::default();
+    let pages = pages(&health);
+    let limits = Limits::of_administrators();
+    let administrators = Serving::new(pages, limits, health.metrics.connections.clone());
     if let Some(address) = metrics_address {
-        let listener = metrics_endpoint::bind(address)
-            .await
+        let listener = Listener::bind(address, None)
             .with_context(|| format!("--metrics-address {address}"))?;
-        let metrics = Arc::clone(&health.metrics);
-        let encode = move || metrics.encode().ok();
-        let status = health.status.clone();
-        let pages = metrics_endpoint::serve_with_readiness(listener, encode, status);
-        tasks.spawn("what gives out metrics", pages);
+        administrators.listen(listener);
     }
     let client = kube_client::connect(kubeconfig).await?;
     let identity = identity();
@@ -59,13 +57,23 @@ async fn control(settings: Settings) -> anyhow::Result<()> {
     let mut stop = StopSignals::listen()?;
     let result = tokio::select! {
         () = stop.received() => Ok(()),
-        error = tasks.ended() => Err(error),
         error = lead(client, certificates, &candidate, &identity, &health) => Err(error),
     };
     health.metrics.leading.set(0);
     result?;
     tracing::info!("stopping");
     candidate.release().await.context("giving back the Lease")
+}
+
+/// What administrators and probes are told.
+fn pages(health: &Health) -> Router {
+    let (metrics, status) = (Arc::clone(&health.metrics), health.status.clone());
+    let encode = move || metrics.encode();
+    let readiness = move || Readiness {
+        not_ready: status.not_ready.lines(),
+        degraded: status.degraded.lines(),
+    };
+    administrators::router(encode, readiness)
 }
 
 /// Waits for the Lease, and keeps everything in order while it is held. What it returns is why it

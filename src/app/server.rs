@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwapOption;
+use axum::Router;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 
 use super::publish::Publisher;
 use super::serving_pair::ServingPair;
@@ -17,9 +17,10 @@ use super::tasks::Tasks;
 use crate::answers::Answers;
 use crate::conditions::Status;
 use crate::server::listener::any_address;
-use crate::server::routes::Routes;
+use crate::server::machines::{self, Machines};
+use crate::server::readiness::Readiness;
 use crate::server::tls_policy::TlsPolicy;
-use crate::server::{Limits, Listener, Serving, metrics_endpoint};
+use crate::server::{Limits, Listener, Serving, administrators};
 use crate::source::{self, Reporting, Source};
 use crate::telemetry::Metrics;
 
@@ -84,7 +85,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
     let pair = ServingPair::read(settings.pair, settings.policy, reporting.clone())?;
     let (listeners, ports) = bind(settings.listen, &pair.tls())?;
-    let metrics_listener = bind_metrics(settings.listen.metrics, &status).await;
+    let metrics_listener = bind_metrics(settings.listen.metrics, &status);
 
     let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
     let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics));
@@ -102,14 +103,17 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     if let Some(Beside { what, task }) = settings.beside {
         tasks.spawn(what, task(reporting));
     }
-    let routes = Routes { answers, metrics: Arc::clone(&metrics), status };
-    let serving = Serving::new(Arc::new(routes), settings.limits);
+    let pages = pages(&answers, &metrics, &status);
+    let connections = [metrics.connections.clone(), metrics.administrators.clone()];
+    let [of_machines, of_administrators] = connections;
+    let machines = machines::router(Arc::new(Machines { answers, metrics, status }));
+    let serving = Serving::new(machines, settings.limits, of_machines);
     for listener in listeners {
         serving.listen(listener);
     }
+    let administrators = Serving::new(pages, Limits::of_administrators(), of_administrators);
     if let Some(listener) = metrics_listener {
-        let encode = move || metrics.encode(SystemTime::now()).ok();
-        tasks.spawn("what gives out metrics", metrics_endpoint::serve(listener, encode));
+        administrators.listen(listener);
     }
 
     let mut signals = StopSignals::listen()?;
@@ -122,6 +126,18 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         tracing::warn!("cut off connections that were not finished in time");
     }
     Ok(())
+}
+
+/// What administrators are told.
+fn pages(answers: &Arc<Answers>, metrics: &Arc<Metrics>, status: &Status) -> Router {
+    let (answers, metrics, status) = (Arc::clone(answers), Arc::clone(metrics), status.clone());
+    let encode = move || metrics.encode(SystemTime::now());
+    let readiness = move || {
+        let mut not_ready = status.not_ready.lines();
+        not_ready.extend(answers.unready());
+        Readiness { not_ready, degraded: status.degraded.lines() }
+    };
+    administrators::router(encode, readiness)
 }
 
 fn bind(
@@ -148,9 +164,9 @@ fn bind(
 
 /// The listener for metrics. That there is none must not keep machines from booting: on an
 /// OpenShift node another program may have the default port already.
-async fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<TcpListener> {
+fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener> {
     let address = address?;
-    match metrics_endpoint::bind(address).await {
+    match Listener::bind(address, None) {
         Ok(listener) => Some(listener),
         Err(error) => {
             let reason = format!("--metrics-address {address}: {error}");

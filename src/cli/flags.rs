@@ -10,8 +10,8 @@ use clap::builder::BoolishValueParser;
 
 use crate::app;
 use crate::app::server::{Listen, PairFiles};
-use crate::server::Limits;
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::server::{Limits, PlaceLimits};
 use crate::telemetry::Verbosity;
 
 /// The reference server's logging flags. `--v` counts; the others are accepted, so that an
@@ -123,10 +123,21 @@ struct LimitFlags {
     #[arg(long, value_name = "BYTES", default_value_t = 16384,
         value_parser = clap::value_parser!(u32).range(8192..=1_048_576))]
     max_head_bytes: u32,
-    /// Connections at a time; more wait
+    /// Connections at a time; past it the longest idle one goes
     #[arg(long, value_name = "N", default_value_t = 10_000,
         value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: u32,
+    /// Connections at a time from one IPv4 address, or one IPv6 network of 64 bits; 0 for as many as
+    /// there are, where all machines come through one balancer
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    max_connections_per_source: u32,
+    /// Requests on one connection
+    #[arg(long, value_name = "N", default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests_per_connection: u32,
+    /// How old a connection gets; an answer under way then has as long again
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    max_connection_age: Duration,
 }
 
 impl ServingFlags {
@@ -157,7 +168,13 @@ impl ServingFlags {
             stall: self.limits.stall_timeout,
             drain: self.limits.drain_timeout,
             head_bytes: self.limits.max_head_bytes as usize,
-            connections: self.limits.max_connections as usize,
+            age: self.limits.max_connection_age,
+            requests: self.limits.max_requests_per_connection,
+            places: PlaceLimits {
+                all: self.limits.max_connections as usize,
+                source: Some(self.limits.max_connections_per_source as usize)
+                    .filter(|most| *most != 0),
+            },
         }
     }
 

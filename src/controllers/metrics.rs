@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
 use crate::pki::{Attention, CertificateState, StoredPair};
+use crate::telemetry::ConnectionMetrics;
 use crate::user_data::LeftAlone;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,6 +48,8 @@ pub struct ControllerMetrics {
     rotations: Family<Rotation, Counter>,
     last_rotation: Family<Rotation, Gauge>,
     pointers: Family<Trust, Gauge>,
+    /// Connections of administrators, probes and Prometheus.
+    pub connections: ConnectionMetrics,
     /// Whether this process is the active one.
     pub leading: Gauge<i64, AtomicI64>,
     /// Secrets whose user data was written.
@@ -73,6 +76,7 @@ impl ControllerMetrics {
     }
 
     fn register(&self, registry: &mut Registry) {
+        self.connections.register(registry.sub_registry_with_prefix("administrators"));
         registry.register(
             "managed_certificate_expiry_timestamp_seconds",
             "When the authority and the serving pair expire, in seconds since 1970",

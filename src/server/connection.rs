@@ -1,4 +1,8 @@
 //! One connection: TLS where it is spoken, then HTTP/1.1.
+//!
+//! All here is below or beside HTTP, where a tower layer would come too late: a handshake that never
+//! ends, a head sent a byte a minute, a client that does not read. What a request gets is the
+//! router's.
 
 use std::convert::Infallible;
 use std::io;
@@ -6,29 +10,50 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::body::Body;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tower::Service as _;
 
-use super::routes::Routes;
-use super::timeout_stream::{Limits, SharedPhase, TimeoutStream};
-use crate::telemetry::HandshakeFailure;
+use super::activity::{Activity, Phase};
+use super::limits::Limits;
+use super::payload::Payload;
+use super::timeout_stream::TimeoutStream;
+use crate::telemetry::{ConnectionMetrics, HandshakeFailure, Occurrences};
 
 /// Bytes encrypted ahead of what the network takes, for each connection. Twice the library's default
 /// saves system calls; beyond it the processor's cache no longer holds them.
 const SEND_BUFFER: usize = 128 << 10;
 
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Who asks, as the router's handlers and layers find it in a request's extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer(pub SocketAddr);
+
 /// What a connection needs to know.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
-    pub(super) routes: Arc<Routes>,
+    pub(super) router: Router,
     pub(super) limits: Limits,
+    pub(super) metrics: ConnectionMetrics,
+    /// Handshakes whose keys are computed at a time.
+    pub(super) handshakes: Arc<Semaphore>,
+    pub(super) failures: Arc<Occurrences>,
     /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
     pub(super) stop: CancellationToken,
 }
@@ -38,20 +63,18 @@ pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
+    activity: Activity,
     context: Context,
 ) {
-    let phase = SharedPhase::default();
-    let stream = TimeoutStream::new(stream, phase.clone(), context.limits);
+    let stream = TimeoutStream::new(stream, activity.clone(), context.limits);
     let Some(tls) = tls else {
-        phase.first_head();
-        return http(stream, peer, phase, context).await;
+        activity.begin(Phase::FirstHead, Instant::now());
+        return http(stream, peer, activity, context).await;
     };
-    let accepting =
-        TlsAcceptor::from(tls).accept_with(stream, |tls| tls.set_buffer_limit(Some(SEND_BUFFER)));
-    match accepting.await {
+    match handshake(stream, tls, &context.handshakes).await {
         Ok(stream) => {
-            phase.first_head();
-            http(stream, peer, phase, context).await;
+            activity.begin(Phase::FirstHead, Instant::now());
+            http(stream, peer, activity, context).await;
         }
         Err(error) => {
             let reason = match error.kind() {
@@ -59,24 +82,49 @@ pub(super) async fn serve(
                 io::ErrorKind::InvalidData => HandshakeFailure::Tls,
                 _ => HandshakeFailure::Connection,
             };
-            context.routes.metrics.handshake_failed(reason);
-            tracing::info!(%peer, %error, "TLS handshake failed");
+            context.metrics.handshake_failed(reason);
+            if context.failures.may_log() {
+                tracing::info!(%peer, %error, "TLS handshake failed");
+            }
         }
     }
 }
 
-async fn http<S>(stream: S, peer: SocketAddr, phase: SharedPhase, context: Context)
+/// Computing its keys is nearly all that a handshake costs. As few do so at a time as there are
+/// processors; the others wait outside the runtime's queue, so that those who have a connection
+/// come up for their turn as before, however many knock.
+async fn handshake<S>(
+    stream: S,
+    tls: Arc<ServerConfig>,
+    handshakes: &Semaphore,
+) -> io::Result<TlsStream<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Context { routes, limits, stop } = context;
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        let routes = Arc::clone(&routes);
-        let phase = phase.clone();
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+    let accepting = {
+        let _turn = handshakes.acquire().await;
+        hello.into_stream_with(tls, |tls| tls.set_buffer_limit(Some(SEND_BUFFER)))
+    };
+    accepting.await
+}
+
+async fn http<S>(stream: S, peer: SocketAddr, activity: Activity, context: Context)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Context { router, limits, stop, .. } = context;
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (mut router, activity) = (router.clone(), activity.clone());
         async move {
-            phase.answer();
-            let (parts, _) = request.into_parts();
-            Ok::<_, Infallible>(routes.respond(&parts, peer, &phase).await)
+            let now = Instant::now();
+            activity.begin(Phase::Answer, now);
+            let is_last = activity.count_request() >= limits.requests
+                || now.saturating_duration_since(activity.opened()) >= limits.age;
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(Peer(peer));
+            let Ok(response) = router.call(request).await;
+            Ok::<_, Infallible>(finished(response, is_last, activity))
         }
     });
     let mut http = http1::Builder::new();
@@ -93,4 +141,12 @@ where
     if let Err(error) = result {
         tracing::debug!(%peer, %error, "connection ended");
     }
+}
+
+fn finished(response: Response<Body>, is_last: bool, activity: Activity) -> Response<Payload> {
+    let mut response = response.map(|body| Payload::new(body, activity));
+    if is_last {
+        response.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    response
 }

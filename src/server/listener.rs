@@ -6,20 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use axum::Router;
 use rustls::ServerConfig;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::activity::Activity;
 use super::connection::{self, Context};
-use super::routes::Routes;
-use super::timeout_stream::Limits;
+use super::limits::Limits;
+use super::places::{Door, Place, Places};
+use crate::telemetry::{ConnectionMetrics, Occurrences};
 
 /// Connections that the kernel keeps for us before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;
 /// After an error that only time heals (no file descriptors left).
 const BREATHER: Duration = Duration::from_millis(50);
+/// Bytes that the kernel keeps for a client beyond what the network has room for now.
+const UNSENT: u32 = 64 << 10;
 
 /// A bound port.
 #[derive(Debug)]
@@ -42,6 +49,11 @@ impl Listener {
         };
         // A restart must not wait for the connections of the server before it to time out.
         socket.set_reuseaddr(true)?;
+        // Its connections have these from it. Without the first, the last part of an answer waits for
+        // the client's acknowledgement; without the second, the kernel takes megabytes for a client
+        // that does not read them.
+        socket.set_nodelay(true)?;
+        SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT)?;
         socket.bind(address)?;
         Ok(Self { socket: socket.listen(BACKLOG)?, tls })
     }
@@ -65,22 +77,26 @@ pub fn any_address() -> IpAddr {
 /// The server at work.
 #[derive(Debug)]
 pub struct Serving {
-    routes: Arc<Routes>,
-    limits: Limits,
-    places: Arc<Semaphore>,
-    stop: CancellationToken,
+    context: Context,
+    places: Places,
     tasks: TaskTracker,
 }
 
 impl Serving {
     /// A server that listens nowhere yet.
     #[must_use]
-    pub fn new(routes: Arc<Routes>, limits: Limits) -> Self {
+    pub fn new(router: Router, limits: Limits, metrics: ConnectionMetrics) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            routes,
-            limits,
-            places: Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS))),
-            stop: CancellationToken::new(),
+            context: Context {
+                router,
+                limits,
+                metrics,
+                handshakes: Arc::new(Semaphore::new(processors)),
+                failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
+                stop: CancellationToken::new(),
+            },
+            places: Places::new(limits.places),
             tasks: TaskTracker::new(),
         }
     }
@@ -88,12 +104,8 @@ impl Serving {
     /// Answers on `listener` from now on.
     pub fn listen(&self, listener: Listener) {
         let accepting = Accepting {
-            context: Context {
-                routes: Arc::clone(&self.routes),
-                limits: self.limits,
-                stop: self.stop.clone(),
-            },
-            places: Arc::clone(&self.places),
+            context: self.context.clone(),
+            places: self.places.clone(),
             tasks: self.tasks.clone(),
         };
         self.tasks.spawn(accepting.run(listener));
@@ -102,15 +114,15 @@ impl Serving {
     /// Stops accepting, finishes what is under way, and cuts off what takes longer than the limit.
     /// Tells whether everything was finished.
     pub async fn stop(&self) -> bool {
-        self.stop.cancel();
+        self.context.stop.cancel();
         self.tasks.close();
-        tokio::time::timeout(self.limits.drain, self.tasks.wait()).await.is_ok()
+        tokio::time::timeout(self.context.limits.drain, self.tasks.wait()).await.is_ok()
     }
 }
 
 struct Accepting {
     context: Context,
-    places: Arc<Semaphore>,
+    places: Places,
     tasks: TaskTracker,
 }
 
@@ -125,6 +137,7 @@ impl Accepting {
     }
 
     async fn accept(&self, listener: &Listener) {
+        let door = if listener.tls.is_some() { Door::Tls } else { Door::Plain };
         loop {
             let (stream, peer) = match listener.socket.accept().await {
                 Ok(accepted) => accepted,
@@ -134,8 +147,6 @@ impl Accepting {
                     continue;
                 }
             };
-            // Taken after accepting: a listener that nobody connects to holds no place.
-            let Some(place) = self.place().await else { return };
             let tls = match &listener.tls {
                 None => None,
                 Some(tls) => match tls.load_full() {
@@ -144,17 +155,18 @@ impl Accepting {
                     None => continue,
                 },
             };
-            self.serve(stream, peer, tls, place);
+            let activity = Activity::new(Instant::now());
+            match self.places.take(peer.into(), door, activity.clone()) {
+                Ok((place, shed)) => {
+                    if let Some(shed) = shed {
+                        self.context.metrics.shed(shed.label());
+                    }
+                    self.serve(stream, peer, tls, activity, place);
+                }
+                // Ignition tries again.
+                Err(shed) => self.context.metrics.shed(shed.label()),
+            }
         }
-    }
-
-    /// A place within the limit of connections; `None` if the server is ending.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some(place);
-        }
-        self.context.routes.metrics.connections_waited.inc();
-        Arc::clone(&self.places).acquire_owned().await.ok()
     }
 
     fn serve(
@@ -162,17 +174,16 @@ impl Accepting {
         stream: TcpStream,
         peer: SocketAddr,
         tls: Option<Arc<ServerConfig>>,
-        place: OwnedSemaphorePermit,
+        activity: Activity,
+        place: Place,
     ) {
-        // Without it the last part of an answer waits for the client's acknowledgement.
-        let _ = stream.set_nodelay(true);
         let context = self.context.clone();
-        self.tasks.spawn(async move {
-            let connections = context.routes.metrics.connections.clone();
-            connections.inc();
-            connection::serve(stream, peer, tls, context).await;
-            connections.dec();
+        let ticket = place.ticket();
+        let task = self.tasks.spawn(async move {
+            let _open = context.metrics.opened();
+            connection::serve(stream, peer, tls, activity, context).await;
             drop(place);
         });
+        self.places.served_by(ticket, task.abort_handle());
     }
 }

@@ -1,20 +1,32 @@
 //! The listeners and what they answer.
 //!
 //! ```text
-//! accept ── limit ── timeout_stream ── TLS ── HTTP/1.1 ── routes ── Answers
-//!   listener.rs      timeout_stream.rs  tls.rs   connection.rs  routes.rs
+//! accept ── places ── timeout_stream ── TLS ── HTTP/1.1 ── layers ── machines ── Answers
+//!   listener.rs            tls.rs, connection.rs          layers.rs  machines.rs
+//!                                                                 └── administrators
 //! ```
+//!
+//! Who may be connected and for how long is decided left of HTTP, where nothing was parsed yet; what
+//! is asked and answered is axum's, right of it.
 //!
 //! Status codes are a contract with Ignition: it asks again after a network error and after every
 //! 5xx, and gives up for good on anything else. What may heal by itself is 5xx.
 
+mod activity;
+pub mod administrators;
+mod answer;
 pub mod connection;
+mod excerpt;
+mod layers;
+mod limits;
 pub mod listener;
-pub mod metrics_endpoint;
-pub mod routes;
+pub mod machines;
+mod payload;
+pub mod places;
+pub mod readiness;
 pub mod timeout_stream;
 pub mod tls;
 pub mod tls_policy;
 
+pub use limits::{Limits, PlaceLimits};
 pub use listener::{Listener, Serving};
-pub use timeout_stream::Limits;

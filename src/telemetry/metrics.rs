@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::connections::ConnectionMetrics;
 use crate::ignition::SpecVersion;
 
 /// A pool as a label's value. Names that are no pool's share one, so that whoever asks for
@@ -45,22 +46,6 @@ struct PoolLabels {
     pool: PoolLabel,
 }
 
-/// Why a TLS handshake came to nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum HandshakeFailure {
-    /// It took too long.
-    Timeout,
-    /// The client spoke no TLS, or none that is allowed here, or did not trust the certificate.
-    Tls,
-    /// The connection broke.
-    Connection,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HandshakeLabels {
-    reason: HandshakeFailure,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
@@ -78,11 +63,10 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     /// Bytes of Ignition configs that were handed to the network.
     pub response_bytes: Counter,
-    handshake_failures: Family<HandshakeLabels, Counter>,
-    /// Connections that are open now, both ports.
-    pub connections: Gauge,
-    /// Connections refused a place within the limit for a while, because all were taken.
-    pub connections_waited: Counter,
+    /// The connections of machines, both ports.
+    pub connections: ConnectionMetrics,
+    /// Those of administrators, probes and Prometheus.
+    pub administrators: ConnectionMetrics,
     render_seconds: Histogram,
     render_failures: Family<PoolLabels, Counter>,
     certificate_expiry: Gauge,
@@ -109,9 +93,8 @@ impl Metrics {
             registry: Registry::with_prefix("mcs"),
             requests: Family::default(),
             response_bytes: Counter::default(),
-            handshake_failures: Family::default(),
-            connections: Gauge::default(),
-            connections_waited: Counter::default(),
+            connections: ConnectionMetrics::default(),
+            administrators: ConnectionMetrics::default(),
             render_seconds: Histogram::new([
                 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
             ]),
@@ -143,17 +126,8 @@ impl Metrics {
             "Bytes of configs handed to the network",
             self.response_bytes.clone(),
         );
-        registry.register(
-            "handshake_failures",
-            "TLS handshakes that failed, by reason",
-            self.handshake_failures.clone(),
-        );
-        registry.register("connections", "Connections that are open", self.connections.clone());
-        registry.register(
-            "connections_waited",
-            "Connections that had to wait because as many as allowed were open",
-            self.connections_waited.clone(),
-        );
+        self.connections.register(registry);
+        self.administrators.register(registry.sub_registry_with_prefix("administrators"));
         registry.register(
             "render_duration_seconds",
             "Time to render one config in one version",
@@ -222,11 +196,6 @@ impl Metrics {
     pub fn requests(&self, pool: PoolLabel, spec: Option<SpecVersion>, status: u16) -> Counter {
         let spec = spec.map_or("none", SpecVersion::as_str);
         self.requests.get_or_create_owned(&RequestLabels { pool, spec, status })
-    }
-
-    /// Counts a handshake that failed.
-    pub fn handshake_failed(&self, reason: HandshakeFailure) {
-        self.handshake_failures.get_or_create(&HandshakeLabels { reason }).inc();
     }
 
     /// Counts a rendering that took `duration`.

@@ -1,0 +1,84 @@
+//! What a connection is doing, as far as its client has to do something.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// The TLS handshake is under way.
+    Handshake,
+    /// The client has to begin its first request.
+    FirstHead,
+    /// The client has the answer and may ask again.
+    Idle,
+    /// The head of a request has begun.
+    Head,
+    /// A request is complete; the client has nothing to say until it is answered.
+    Answer,
+    /// The answer is complete; the client has to take what is left of it.
+    Sending,
+}
+
+impl Phase {
+    const ALL: [Self; 6] =
+        [Self::Handshake, Self::FirstHead, Self::Idle, Self::Head, Self::Answer, Self::Sending];
+}
+
+/// The activity of a connection, shared by the side that knows it (TLS, HTTP), the side that keeps
+/// the time, and the side that gives places away.
+#[derive(Debug, Clone)]
+pub struct Activity(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    opened: Instant,
+    phase: AtomicU8,
+    /// Milliseconds from `opened` to the beginning of the phase.
+    since: AtomicU64,
+    requests: AtomicU32,
+}
+
+impl Activity {
+    /// Of a connection that was opened at this time.
+    #[must_use]
+    pub fn new(opened: Instant) -> Self {
+        let (phase, since, requests) = (AtomicU8::new(0), AtomicU64::new(0), AtomicU32::new(0));
+        Self(Arc::new(State { opened, phase, since, requests }))
+    }
+
+    /// Notes what the connection is doing from now on.
+    pub fn begin(&self, phase: Phase, now: Instant) {
+        let since = now.saturating_duration_since(self.0.opened).as_millis();
+        self.0.since.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Counts a request, and tells how many there have been.
+    pub fn count_request(&self) -> u32 {
+        self.0.requests.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    /// What it is doing.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        // Only `begin` stores, so that there is always a phase of this number.
+        Phase::ALL[usize::from(self.0.phase.load(Ordering::Relaxed))]
+    }
+
+    /// When it began to.
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.0.opened + Duration::from_millis(self.0.since.load(Ordering::Relaxed))
+    }
+
+    /// When the connection was opened.
+    #[must_use]
+    pub fn opened(&self) -> Instant {
+        self.0.opened
+    }
+}

@@ -1,0 +1,36 @@
+//! Answers that are no config.
+
+use axum::response::{IntoResponse as _, Response};
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, StatusCode};
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const READ_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
+/// When a client that is no Ignition should ask again, in seconds. Ignition has its own schedule.
+const SOON: HeaderValue = HeaderValue::from_static("5");
+
+/// Plain text, or nothing.
+pub(super) fn text(status: StatusCode, text: String) -> Response {
+    let mut response = text.into_response();
+    *response.status_mut() = status;
+    if http_body::Body::is_end_stream(response.body()) {
+        response.headers_mut().remove(CONTENT_TYPE);
+    } else {
+        response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    }
+    response
+}
+
+/// What may heal by itself: 503, for which a machine asks again.
+pub(super) fn soon(why: String) -> Response {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
+    response.headers_mut().insert(RETRY_AFTER, SOON);
+    response
+}
+
+/// The answer to a method that changes something, where there is something to read.
+pub(super) fn only_read() -> Response {
+    let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
+    response.headers_mut().insert(ALLOW, READ_METHODS);
+    response
+}

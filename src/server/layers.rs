@@ -1,0 +1,86 @@
+//! What cuts across the requests for configs: each is counted, and logged.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderValue, Method};
+use http_body::Body as _;
+use prometheus_client::metrics::counter::Counter;
+
+use super::connection::Peer;
+use super::excerpt;
+use crate::ignition::SpecVersion;
+use crate::telemetry::{Metrics, Occurrences};
+
+/// What a handler tells of the answer to a request for a config, in the response's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    pub(super) pool: String,
+    pub(super) version: Option<SpecVersion>,
+    /// Counts requests of this outcome.
+    pub(super) requests: Counter,
+}
+
+/// Counts each request, and what is sent.
+pub(super) async fn count_requests(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let has_body = request.method() == Method::GET;
+    let response = next.run(request).await;
+    if let Some(outcome) = response.extensions().get::<Outcome>() {
+        outcome.requests.inc();
+        if has_body && response.status().is_success() {
+            let bytes = response.body().size_hint().exact().unwrap_or_default();
+            metrics.response_bytes.inc_by(bytes);
+        }
+    }
+    response
+}
+
+/// The log of requests.
+#[derive(Debug)]
+pub(super) struct RequestLog(Arc<Occurrences>);
+
+impl RequestLog {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Occurrences::new("requests for configs")))
+    }
+}
+
+/// Logs each request, in words that begin as the reference server's do: installers look in its log
+/// for a machine's address before `User-Agent:"Ignition`.
+pub(super) async fn log_requests(
+    State(log): State<Arc<RequestLog>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let method = request.method().clone();
+    let [agent, accept] = [USER_AGENT, ACCEPT].map(|name| request.headers().get(name).cloned());
+    let response = next.run(request).await;
+    let Some(outcome) = response.extensions().get::<Outcome>().filter(|_| log.0.may_log()) else {
+        return response;
+    };
+    let text = |value: Option<&HeaderValue>| {
+        value
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .unwrap_or_default()
+    };
+    let (agent, accept) = (text(agent.as_ref()), text(accept.as_ref()));
+    tracing::info!(
+        spec = outcome.version.map_or("none", SpecVersion::as_str),
+        status = response.status().as_u16(),
+        %method,
+        "Pool {} requested by address:\"{}\" User-Agent:\"{}\" Accept-Header: \"{}\"",
+        excerpt::pool(&outcome.pool),
+        peer.map_or_else(String::new, |Peer(address)| address.to_string()),
+        excerpt::header(&agent),
+        excerpt::header(&accept),
+    );
+    response
+}

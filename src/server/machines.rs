@@ -1,0 +1,139 @@
+//! What machines ask for: the HTTP contract of the ports that they reach.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path, State};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::answer;
+use super::layers::{Outcome, RequestLog, count_requests, log_requests};
+use super::readiness::Readiness;
+use crate::answers::{Answers, Refusal};
+use crate::conditions::Status;
+use crate::ignition::negotiate;
+use crate::telemetry::Metrics;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// What machines are answered from.
+#[derive(Debug)]
+pub struct Machines {
+    /// The pools' configs.
+    pub answers: Arc<Answers>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What else readiness tells, such as a serving pair that was refused.
+    pub status: Status,
+}
+
+/// All that the ports for machines answer.
+pub fn router(machines: Arc<Machines>) -> Router {
+    let log = Arc::new(RequestLog::new());
+    let config = || -> MethodRouter<Arc<Machines>> { get(config).fallback(other_method) };
+    let health = || get(async || StatusCode::OK).fallback(async || answer::only_read());
+    Router::new()
+        .route("/config/{pool}", config())
+        .route("/config/{pool}/", config())
+        .route_layer(from_fn_with_state(Arc::clone(&machines.metrics), count_requests))
+        .route_layer(from_fn_with_state(log, log_requests))
+        .route("/healthz", health())
+        .route("/livez", health())
+        .route("/readyz", get(readiness).fallback(async || answer::only_read()))
+        .fallback(async || StatusCode::NOT_FOUND)
+        .with_state(machines)
+}
+
+/// The name of a pool: one segment of the path, which an encoded slash does not lengthen. What is no
+/// text names nothing.
+struct PoolName(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PoolName {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
+        let name: Result<Path<String>, PathRejection> =
+            Path::from_request_parts(parts, state).await;
+        match name {
+            Ok(Path(name)) if !name.is_empty() && !name.contains('/') => Ok(Self(name)),
+            _ => Err(StatusCode::NOT_FOUND),
+        }
+    }
+}
+
+async fn other_method(_: PoolName) -> Response {
+    answer::only_read()
+}
+
+async fn config(
+    State(machines): State<Arc<Machines>>,
+    PoolName(pool): PoolName,
+    headers: HeaderMap,
+) -> Response {
+    let Machines { answers, metrics, .. } = &*machines;
+    let (mut response, version) = match negotiate(accept(&headers).as_deref()) {
+        Err(error) => (answer::text(StatusCode::BAD_REQUEST, format!("{error}\n")), None),
+        Ok(version) => match answers.answer(&pool, version).await {
+            Ok(answer) => {
+                let mut response = Response::new(Body::from(answer.body.clone()));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, JSON);
+                headers.insert(CONTENT_LENGTH, answer.length.clone());
+                headers.insert(ETAG, answer.etag.clone());
+                let requests = answer.requests.clone();
+                response.extensions_mut().insert(Outcome {
+                    pool,
+                    version: Some(version),
+                    requests,
+                });
+                return response;
+            }
+            Err(refusal) => (unavailable(&pool, &refusal), Some(version)),
+        },
+    };
+    let requests = metrics.requests(answers.label(&pool), version, response.status().as_u16());
+    response.extensions_mut().insert(Outcome { pool, version, requests });
+    response
+}
+
+async fn readiness(State(machines): State<Arc<Machines>>) -> Response {
+    let Status { not_ready, degraded } = &machines.status;
+    let mut lines = not_ready.things();
+    lines.extend(machines.answers.unready_to_strangers());
+    Readiness { not_ready: lines, degraded: degraded.things() }.response()
+}
+
+/// All Accept headers as one, as RFC 9110 section 5.3 joins them.
+fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let first = values.next()?;
+    Some(
+        values.fold(Cow::Borrowed(first), |joined, value| Cow::Owned(format!("{joined}, {value}"))),
+    )
+}
+
+fn unavailable(pool: &str, refusal: &Refusal) -> Response {
+    answer::soon(format!("pool {}: {refusal}\n", super::excerpt::pool(pool))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_accept_headers_count_as_one() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(accept(&headers), None);
+        headers.append(ACCEPT, HeaderValue::from_static("a/b"));
+        headers.append(ACCEPT, HeaderValue::from_static("c/d;q=0.1"));
+        assert_eq!(accept(&headers).as_deref(), Some("a/b, c/d;q=0.1"));
+    }
+}

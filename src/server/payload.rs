@@ -1,0 +1,50 @@
+//! An answer's body, which tells when all of it was handed over.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
+
+use super::activity::{Activity, Phase};
+
+/// A body. When it is gone, what is left of the answer is the client's to take.
+#[derive(Debug)]
+pub(super) struct Payload {
+    body: Body,
+    activity: Activity,
+}
+
+impl Payload {
+    pub(super) fn new(body: Body, activity: Activity) -> Self {
+        Self { body, activity }
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        self.activity.begin(Phase::Sending, Instant::now());
+    }
+}
+
+impl http_body::Body for Payload {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

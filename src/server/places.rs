@@ -1,0 +1,317 @@
+//! Who may be connected, and who goes when there is no place left.
+//!
+//! Places are limited in all and by source, so that one address cannot keep the others out. Who
+//! comes when all are taken gets the place of the connection that has waited longest for its own
+//! client: first of those between two requests, then of those that have not asked for anything yet.
+//! A machine asks at once and is gone; what holds places for long is something else. An answer under
+//! way is never given up. The port without TLS gets three quarters at most: machines boot by the
+//! other one.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::activity::{Activity, Phase};
+use super::limits::PlaceLimits;
+
+/// Where connections come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// A port with TLS.
+    Tls,
+    /// A port without.
+    Plain,
+}
+
+/// Who is counted as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// An IPv4 address, also one that is written as IPv6.
+    V4(Ipv4Addr),
+    /// The network part of an IPv6 address: whoever has one has all of the network.
+    V6(u128),
+}
+
+impl From<SocketAddr> for Source {
+    fn from(peer: SocketAddr) -> Self {
+        match peer.ip().to_canonical() {
+            IpAddr::V4(address) => Self::V4(address),
+            IpAddr::V6(address) => Self::V6(address.to_bits() >> 64),
+        }
+    }
+}
+
+/// Why a connection is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shed {
+    /// It comes from a source that has as many as it may, all with an answer under way.
+    SourceFull,
+    /// All places are taken, with an answer under way on each.
+    Full,
+    /// It waited for its client's next request longest, and another one came.
+    Idle,
+    /// It waited for its client's first request longest, and another one came.
+    Silent,
+}
+
+impl Shed {
+    /// How the metric names it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::SourceFull => "source full",
+            Self::Full => "full",
+            Self::Idle => "idle",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+/// The places of one or more listeners.
+#[derive(Debug, Clone)]
+pub struct Places {
+    limits: PlaceLimits,
+    seats: Arc<Mutex<Seats>>,
+}
+
+#[derive(Debug, Default)]
+struct Seats {
+    by_source: HashMap<Source, HashMap<u64, Seat>>,
+    taken: usize,
+    plain: usize,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Seat {
+    door: Door,
+    activity: Activity,
+    /// Ends the connection, once it runs.
+    task: Option<AbortHandle>,
+}
+
+/// A place that is taken. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Place {
+    seats: Arc<Mutex<Seats>>,
+    ticket: Ticket,
+}
+
+/// What a place is known by to those who do not hold it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket {
+    source: Source,
+    number: u64,
+}
+
+/// A place, and why somebody else lost it, if somebody did.
+pub type Taken = (Place, Option<Shed>);
+
+impl Places {
+    /// With none taken.
+    #[must_use]
+    pub fn new(limits: PlaceLimits) -> Self {
+        Self { limits, seats: Arc::default() }
+    }
+
+    /// Takes a place for a connection that comes in, if need be from another one.
+    pub fn take(&self, source: Source, door: Door, activity: Activity) -> Result<Taken, Shed> {
+        let mut seats = lock(&self.seats);
+        let own = seats.by_source.get(&source).map_or(0, HashMap::len);
+        let most_plain = self.limits.all - self.limits.all / 4;
+        let shed = if self.limits.source.is_some_and(|most| own >= most) {
+            Some(seats.make_room(Some(source), None).ok_or(Shed::SourceFull)?)
+        } else if door == Door::Plain && seats.plain >= most_plain {
+            Some(seats.make_room(None, Some(door)).ok_or(Shed::Full)?)
+        } else if seats.taken >= self.limits.all {
+            Some(seats.make_room(None, None).ok_or(Shed::Full)?)
+        } else {
+            None
+        };
+        let ticket = Ticket { source, number: seats.next };
+        seats.next += 1;
+        seats.add(ticket, Seat { door, activity, task: None });
+        Ok((Place { seats: Arc::clone(&self.seats), ticket }, shed))
+    }
+
+    /// Names the task that serves the connection of a place: it is ended when the place is given to
+    /// another one.
+    pub fn served_by(&self, ticket: Ticket, task: AbortHandle) {
+        let mut seats = lock(&self.seats);
+        let own = seats.by_source.get_mut(&ticket.source);
+        match own.and_then(|own| own.get_mut(&ticket.number)) {
+            Some(seat) => seat.task = Some(task),
+            // It is over already, or its place was given away before it began.
+            None => task.abort(),
+        }
+    }
+}
+
+impl Place {
+    /// What it is known by.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.seats).remove(self.ticket);
+    }
+}
+
+impl Seats {
+    fn add(&mut self, ticket: Ticket, seat: Seat) {
+        self.taken += 1;
+        self.plain += usize::from(seat.door == Door::Plain);
+        self.by_source.entry(ticket.source).or_default().insert(ticket.number, seat);
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Seat> {
+        let own = self.by_source.get_mut(&ticket.source)?;
+        let seat = own.remove(&ticket.number)?;
+        if own.is_empty() {
+            self.by_source.remove(&ticket.source);
+        }
+        self.taken -= 1;
+        self.plain -= usize::from(seat.door == Door::Plain);
+        Some(seat)
+    }
+
+    /// Ends the connection that goes first, of those of this source or door if one is named, and
+    /// tells how it waited. `None` where all are being answered.
+    fn make_room(&mut self, source: Option<Source>, door: Option<Door>) -> Option<Shed> {
+        let sources = self.by_source.iter().filter(|(it, _)| source.is_none_or(|own| own == **it));
+        let seats = sources.flat_map(|(source, seats)| {
+            seats.iter().map(|(number, seat)| (Ticket { source: *source, number: *number }, seat))
+        });
+        let waiting = seats
+            .filter(|(_, seat)| door.is_none_or(|door| door == seat.door))
+            .filter_map(|(ticket, seat)| Some((turn(&seat.activity)?, ticket)));
+        let ((shed, _), ticket) = waiting
+            .min_by_key(|((shed, since), ticket)| (*shed != Shed::Idle, *since, ticket.number))?;
+        if let Some(task) = self.remove(ticket)?.task {
+            task.abort();
+        }
+        Some(shed)
+    }
+}
+
+/// How a connection waits for its client, and since when; `None` while the client waits for it.
+fn turn(activity: &Activity) -> Option<(Shed, Instant)> {
+    let shed = match activity.phase() {
+        Phase::Idle => Shed::Idle,
+        Phase::Handshake | Phase::FirstHead | Phase::Head => Shed::Silent,
+        Phase::Answer | Phase::Sending => return None,
+    };
+    Some((shed, activity.since()))
+}
+
+fn lock(seats: &Mutex<Seats>) -> MutexGuard<'_, Seats> {
+    seats.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A connection that has been at this for so many seconds.
+    fn at(phase: Phase, seconds: u64) -> Activity {
+        let opened = Instant::now();
+        let activity = Activity::new(opened);
+        activity.begin(phase, opened + Duration::from_secs(100 - seconds));
+        activity
+    }
+
+    fn source(last: u8) -> Source {
+        Source::V4(Ipv4Addr::new(192, 0, 2, last))
+    }
+
+    fn places(all: usize, source: Option<usize>) -> Places {
+        Places::new(PlaceLimits { all, source })
+    }
+
+    #[test]
+    fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
+        let places = places(4, None);
+        let take = |last, activity| places.take(source(last), Door::Tls, activity);
+        let answered = at(Phase::Answer, 90);
+        let held: Vec<_> =
+            [answered.clone(), at(Phase::Idle, 5), at(Phase::Idle, 7), at(Phase::Handshake, 60)]
+                .into_iter()
+                .enumerate()
+                .map(|(last, activity)| take(u8::try_from(last).unwrap(), activity).unwrap())
+                .collect();
+        assert!(held.iter().all(|(_, shed)| shed.is_none()));
+        let (idle, silent) = (Some(Shed::Idle), Some(Shed::Silent));
+        let mut late = Vec::new();
+        for expected in [idle, idle, silent] {
+            let (place, shed) = take(9, at(Phase::Answer, 0)).unwrap();
+            assert_eq!(shed, expected);
+            late.push(place);
+        }
+        assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
+        // What was lost already is not given back a second time.
+        drop(held);
+        assert_eq!(lock(&places.seats).taken, 3);
+        drop(late);
+        assert_eq!(lock(&places.seats).taken, 0);
+        assert!(lock(&places.seats).by_source.is_empty());
+    }
+
+    #[test]
+    fn a_source_keeps_nobody_else_out() {
+        let places = places(10, Some(2));
+        let take = |last, phase| places.take(source(last), Door::Tls, at(phase, 1));
+        let greedy: Vec<_> = (0..20).filter_map(|_| take(1, Phase::Idle).ok()).collect();
+        assert_eq!(lock(&places.seats).taken, 2);
+        let busy = [take(1, Phase::Answer), take(1, Phase::Answer)];
+        assert!(busy.iter().all(Result::is_ok));
+        assert_eq!(take(1, Phase::Answer).unwrap_err(), Shed::SourceFull);
+        assert_eq!(take(2, Phase::Answer).unwrap().1, None);
+        drop(greedy);
+    }
+
+    #[test]
+    fn the_port_without_tls_leaves_a_quarter() {
+        let places = places(8, None);
+        let take = |door| places.take(source(1), door, at(Phase::Answer, 1));
+        let plain: Vec<_> = (0..6).map(|_| take(Door::Plain).unwrap()).collect();
+        assert_eq!(take(Door::Plain).unwrap_err(), Shed::Full);
+        let tls = [take(Door::Tls), take(Door::Tls)];
+        assert!(tls.iter().all(Result::is_ok));
+        assert_eq!(take(Door::Tls).unwrap_err(), Shed::Full);
+        drop(plain);
+    }
+
+    #[test]
+    fn a_network_of_64_bits_is_one_source_and_an_ipv4_address_is_itself() {
+        let source = |text: &str| Source::from(text.parse::<SocketAddr>().unwrap());
+        assert_eq!(source("192.0.2.1:1"), source("[::ffff:192.0.2.1]:2"));
+        assert_ne!(source("192.0.2.1:1"), source("192.0.2.2:1"));
+        assert_eq!(source("[2001:db8::1]:1"), source("[2001:db8::ffff:0:0:1]:1"));
+        assert_ne!(source("[2001:db8::1]:1"), source("[2001:db8:0:1::1]:1"));
+    }
+
+    #[tokio::test]
+    async fn whoever_loses_a_place_is_ended() {
+        let places = places(1, None);
+        let (place, _) = places.take(source(1), Door::Tls, at(Phase::Idle, 1)).unwrap();
+        let ticket = place.ticket();
+        let task = tokio::spawn(std::future::pending::<()>());
+        places.served_by(ticket, task.abort_handle());
+        let (_second, shed) = places.take(source(2), Door::Tls, at(Phase::Answer, 1)).unwrap();
+        assert_eq!(shed, Some(Shed::Idle));
+        assert!(task.await.unwrap_err().is_cancelled());
+        // Also where its place is gone before it begins.
+        let task = tokio::spawn(std::future::pending::<()>());
+        places.served_by(ticket, task.abort_handle());
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+}
