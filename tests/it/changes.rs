@@ -87,7 +87,7 @@ fn cluster() -> (tempfile::TempDir, Server) {
 }
 
 fn readiness(server: &Server) -> (u16, String) {
-    let response = server.plain().get("/readyz");
+    let response = server.metrics().get("/readyz");
     (response.status, String::from_utf8(response.body).expect("text"))
 }
 
@@ -309,7 +309,11 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
     assert_eq!(trusting(&old_pem).get("/healthz").status, 200);
 
     fs::copy(&new.certificate, &old.certificate).expect("a copy");
-    let refused = || trusting(&old_pem).get("/readyz").body;
+    let refused = || {
+        // Machines are served as before.
+        assert_eq!(trusting(&old_pem).get("/healthz").status, 200);
+        server.metrics().get("/readyz").body
+    };
     wait_for("readiness to name the pair", || {
         String::from_utf8_lossy(&refused()).contains("serving pair: ").then_some(())
     });

@@ -25,7 +25,9 @@ const HALF_A_HEAD: &[u8] = b"GET /config/master HTTP/1.1\r\nHost: local";
 #[test]
 fn machines_boot_while_a_thousand_handshakes_and_a_thousand_heads_stay_half_open() {
     raise_file_limit();
-    let server = sample_cluster(&["--handshake-timeout", "600s", "--head-timeout", "600s"]);
+    let times = ["--handshake-timeout", "600s", "--head-timeout", "600s"];
+    let places = ["--max-connections-per-source", "0"];
+    let server = sample_cluster(&[&times[..], &places].concat());
     let slow = half_open(&server, 1000);
     wait_for("the slow clients to be connected", || (open(&server) >= 2000).then_some(()));
     for client in [server.tls(), server.plain()] {
@@ -66,16 +68,18 @@ fn a_head_sent_a_byte_at_a_time_is_cut_off_at_the_limit() {
 }
 
 #[test]
-fn past_the_limit_of_connections_new_ones_wait_until_others_are_cut_off() {
-    let limits = ["--max-connections", "50", "--handshake-timeout", "2s", "--head-timeout", "2s"];
+fn past_the_limit_of_connections_whoever_keeps_silent_longest_goes() {
+    let limits =
+        ["--max-connections", "50", "--handshake-timeout", "600s", "--head-timeout", "600s"];
     let server = sample_cluster(&limits);
     let slow = half_open(&server, 50);
-    wait_for("a connection to wait", || {
-        (server.metric("mcs_connections_waited_total") > 0.0).then_some(())
-    });
+    for client in [server.tls(), server.plain()] {
+        for _ in 0..10 {
+            assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
+        }
+    }
     assert!(open(&server) <= 50, "more connections than allowed");
-    let answer = contract::config(&server.tls(), "master", "3.4.0");
-    assert_eq!(answer.status, 200);
+    assert!(server.metric("mcs_connections_shed_total{reason=\"silent\"}") >= 50.0);
     drop(slow);
 }
 
@@ -103,7 +107,10 @@ fn a_client_that_stops_reading_is_cut_off_and_the_others_are_served() {
 fn ten_thousand_connections_are_open_at_once_and_all_are_served() {
     const CONNECTIONS: usize = 10_000;
     raise_file_limit();
-    let server = sample_cluster(&["--idle-timeout", "600s", "--head-timeout", "600s"]);
+    // A quarter is kept for the port with TLS.
+    let limits = ["--max-connections", "13333", "--max-connections-per-source", "0"];
+    let times = ["--idle-timeout", "600s", "--head-timeout", "600s"];
+    let server = sample_cluster(&[limits, times].concat());
     let mut clients: Vec<TcpStream> = Vec::new();
     for _ in 0..CONNECTIONS {
         let mut client = connect(server.insecure());
@@ -115,14 +122,12 @@ fn ten_thousand_connections_are_open_at_once_and_all_are_served() {
         answered(client);
     }
 
-    // One more waits, until there is a place.
+    // One more gets the place of the one that has been idle longest.
     let mut late = connect(server.insecure());
-    late.write_all(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
-    wait_for("the late client to wait", || {
-        (server.metric("mcs_connections_waited_total") > 0.0).then_some(())
-    });
-    clients.truncate(CONNECTIONS / 2);
-    assert_head_of_success(&mut late);
+    answered(&mut late);
+    assert_eq!(clients[1].read(&mut [0]).expect("the end"), 0);
+    assert_eq!(server.metric("mcs_connections_shed_total{reason=\"idle\"}"), 1.0);
+    answered(&mut clients[0]);
 }
 
 #[test]

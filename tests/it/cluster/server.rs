@@ -151,7 +151,7 @@ fn marker_soon(server: &Server, pool: &str, expected: Result<&str, u16>) {
 }
 
 fn readiness(server: &Server) -> (u16, String) {
-    let response = server.plain().get("/readyz");
+    let response = server.metrics().get("/readyz");
     (response.status, String::from_utf8(response.body).expect("text"))
 }
 

@@ -251,7 +251,7 @@ fn keeps_keys(before: &str, after: &str) -> bool {
 /// Waits until `/readyz`, which answers 200, says this of the certificates.
 fn wait_until_told(server: &Server, part: &str) {
     wait_for(part, || {
-        let answer = server.plain().get("/readyz");
+        let answer = server.metrics().get("/readyz");
         let text = String::from_utf8(answer.body).expect("text");
         (answer.status == 200 && text.contains(part)).then_some(())
     });

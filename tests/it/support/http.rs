@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
@@ -16,6 +16,8 @@ use super::DEADLINE;
 pub(crate) struct Client {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
+    /// The address of this machine that it comes from, the usual one without.
+    from: Option<IpAddr>,
 }
 
 /// An answer, read to the end of its connection.
@@ -31,9 +33,18 @@ pub(crate) struct Response {
 pub(crate) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
+/// A connection from one of this machine's addresses.
+pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let domain = socket2::Domain::for_address(to);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect_timeout(&to.into(), DEADLINE)?;
+    Ok(socket.into())
+}
+
 impl Client {
     pub(crate) fn plain(address: SocketAddr) -> Self {
-        Self { address, tls: None }
+        Self { address, tls: None, from: None }
     }
 
     /// Trusts the certificates of `ca_pem` and none else. Every connection is a full handshake.
@@ -49,12 +60,25 @@ impl Client {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
-        Self { address, tls: Some(Arc::new(config)) }
+        Self { address, tls: Some(Arc::new(config)), from: None }
+    }
+
+    /// Where requests go.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same, from another address of this machine.
+    pub(crate) fn from(self, address: IpAddr) -> Self {
+        Self { from: Some(address), ..self }
     }
 
     /// A connection, with the handshake done when it is one over TLS.
     pub(crate) fn connect(&self) -> io::Result<Box<dyn Stream>> {
-        let mut socket = TcpStream::connect_timeout(&self.address, DEADLINE)?;
+        let mut socket = match self.from {
+            Some(address) => connect_from(address, self.address)?,
+            None => TcpStream::connect_timeout(&self.address, DEADLINE)?,
+        };
         socket.set_read_timeout(Some(DEADLINE))?;
         socket.set_write_timeout(Some(DEADLINE))?;
         socket.set_nodelay(true)?;

@@ -1,0 +1,192 @@
+//! Clients that take more than their share, and what strangers can read and have logged.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
+
+use crate::support::http::{Client, Response, connect_from};
+use crate::support::server::Server;
+use crate::support::{contract, in_repository, wait_for};
+
+const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+const HEALTH: &[u8] = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+fn sample_cluster(flags: &[&str]) -> Server {
+    Server::serve(&in_repository("ignition-fixtures"), flags)
+}
+
+/// Connections that have asked for something once and stay.
+fn idle(to: SocketAddr, many: usize) -> Vec<TcpStream> {
+    let connect = |_| {
+        let mut stream = connect_from(GREEDY, to).expect("a connection");
+        stream.write_all(HEALTH).expect("a request");
+        stream
+    };
+    (0..many).map(connect).collect()
+}
+
+#[test]
+fn a_source_with_all_the_connections_it_may_have_keeps_no_other_out() {
+    let limits = ["--max-connections", "60", "--max-connections-per-source", "40"];
+    let server = sample_cluster(&[&limits[..], &["--idle-timeout", "600s"]].concat());
+    let held = idle(server.insecure(), 200);
+    wait_for("the last to have a place", || {
+        let shed = server.metric("mcs_connections_shed_total{reason=\"idle\"}");
+        let silent = "mcs_connections_shed_total{reason=\"silent\"}";
+        let page = String::from_utf8(server.metrics().get("/metrics").body).expect("text");
+        let silent = if page.contains(silent) { server.metric(silent) } else { 0.0 };
+        (shed + silent >= 160.0).then_some(())
+    });
+    for client in [server.tls(), server.plain()] {
+        for _ in 0..30 {
+            assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
+        }
+        // Also one of its own: the longest idle one goes.
+        let own = client.from(GREEDY);
+        assert_eq!(contract::config(&own, "master", "3.4.0").status, 200);
+    }
+    assert!(server.metric("mcs_connections") <= 41.0);
+    drop(held);
+}
+
+#[test]
+fn a_flood_of_the_administrators_listener_stays_its_own() {
+    let server = sample_cluster(&["--idle-timeout", "600s"]);
+    let address = server.metrics().address();
+    let held = idle(address, 1_300);
+    assert!(server.metric("mcs_administrators_connections") <= 65.0);
+    assert_eq!(contract::config(&server.tls(), "master", "3.4.0").status, 200);
+    drop(held);
+}
+
+/// Asks again and again on one connection, and tells how many answers came and whether the last
+/// announced the end.
+fn asked(server: &Server, most: usize, mut before_each: impl FnMut()) -> (usize, bool) {
+    let mut stream = TcpStream::connect(server.insecure()).expect("a connection");
+    for number in 1..=most {
+        before_each();
+        stream.write_all(HEALTH).expect("a request");
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).expect("an answer");
+            head.push(byte[0]);
+        }
+        let answer = Response::parse(&head).expect("an answer");
+        assert_eq!(answer.status, 200);
+        if answer.header("connection") == Some("close") {
+            assert_eq!(stream.read(&mut byte).expect("the end"), 0);
+            return (number, true);
+        }
+    }
+    (most, false)
+}
+
+#[test]
+fn a_connection_ends_after_its_number_of_requests_or_at_its_age() {
+    let server = sample_cluster(&["--max-requests-per-connection", "3"]);
+    assert_eq!(asked(&server, 5, || {}), (3, true));
+    let server = sample_cluster(&["--max-connection-age", "300ms"]);
+    let started = std::time::Instant::now();
+    let (_, is_announced) = asked(&server, usize::MAX, || {
+        assert!(started.elapsed().as_secs() < 60, "it goes on for ever");
+    });
+    assert!(is_announced);
+}
+
+#[test]
+fn what_a_client_does_not_read_takes_little_memory() {
+    let server = sample_cluster(&["--stall-timeout", "600s"]);
+    assert_eq!(contract::config(&server.plain(), "master", "3.4.0").status, 200);
+    let length = server.plain().get("/config/master").body.len();
+    assert!(length > 10_000, "{length}");
+    let before = server.resident_bytes();
+    let ask = b"GET /config/master HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1_000);
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        let mut stream = connect_from(GREEDY, server.insecure()).expect("a connection");
+        stream.set_nonblocking(true).expect("a socket option");
+        // As many as fit: the server stops reading them.
+        let _ = stream.write(&ask);
+        held.push(stream);
+    }
+    // Bytes that the kernel holds for each client, by the table of its connections.
+    let unsent = || -> Vec<u64> {
+        let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+        let local = format!("0100007F:{:04X}", server.insecure().port());
+        let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+        let own = rows.filter(|row| row.get(1) == Some(&&*local) && row.get(3) == Some(&"01"));
+        own.map(|row| u64::from_str_radix(&row[4][..8], 16).expect("a number")).collect()
+    };
+    let held_up = || unsent().iter().filter(|bytes| **bytes > 0).count() >= 100;
+    wait_for("all answers to be held up", || held_up().then_some(()));
+    let most = unsent().into_iter().max().expect("a connection");
+    assert!(most <= 128 << 10, "{most} bytes are held for one client");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 100 * (128 << 10), "{grown} bytes for 100 clients");
+    assert_eq!(contract::config(&server.tls(), "master", "3.4.0").status, 200);
+}
+
+#[test]
+fn what_a_client_sends_is_cut_and_escaped_in_log_and_answers() {
+    let server = sample_cluster(&[]);
+    let pool = "x".repeat(9_000);
+    let agent = "Ignition/2.14.0\u{1b}[31m".to_owned() + &"y".repeat(4_000);
+    let agent = agent.replace('\u{1b}', "\t");
+    for name in [format!("%0aforged%1b{pool}"), format!("%c3%bc{pool}")] {
+        let target = format!("/config/{name}");
+        let answer = server.plain().request("GET", &target, &[("User-Agent", &agent)]);
+        assert_eq!(answer.status, 503);
+        assert!(answer.body.len() < 400, "{answer:?}");
+        assert_eq!(answer.body.iter().filter(|byte| **byte == b'\n').count(), 1);
+    }
+    let line = wait_for("the log", || {
+        let log = server.log();
+        log.lines().find(|line| line.contains("forged")).map(str::to_owned)
+    });
+    assert!(line.len() < 1_100 && line.contains("Pool \\nforged\\u{1b}xxx"), "{line}");
+}
+
+/// What assisted-installer looks for, with the addresses of the machine in question.
+#[test]
+fn installers_find_a_machine_in_the_log() {
+    let server = sample_cluster(&[]);
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(server.tls().request("GET", "/config/master", &agent).status, 200);
+    let line = wait_for("the log", || {
+        let log = server.log();
+        log.lines().find(|line| line.contains("Ignition/")).map(str::to_owned)
+    });
+    let after = line.split_once("Pool master requested by address:\"127.0.0.1:").expect("it").1;
+    let after = after.trim_start_matches(|it: char| it.is_ascii_digit());
+    assert!(after.starts_with("\" User-Agent:\"Ignition/2.14.0\" Accept-Header: \"\""), "{line}");
+    assert!(line.contains("status=200") && line.contains("spec=\"2.2.0\""), "{line}");
+}
+
+#[test]
+fn strangers_read_what_is_not_in_order_and_administrators_why() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let sample = in_repository("ignition-fixtures");
+    let copied = Command::new("cp").arg("-r").arg(sample.join(".")).arg(folder.path()).status();
+    assert!(copied.expect("cp").success());
+    let broken = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
+                  metadata: {name: broken}\nspec: {configuration: 17-is-secret}\n";
+    let server = Server::serve(folder.path(), &[]);
+    fs::write(folder.path().join("broken.yaml"), broken).expect("a writable folder");
+    let read = |client: Client| {
+        let answer = client.get("/readyz");
+        (answer.status, String::from_utf8(answer.body).expect("text"))
+    };
+    let path = folder.path().to_str().expect("text");
+    let (_, why) = wait_for("administrators to be told", || {
+        Some(read(server.metrics())).filter(|(_, text)| text.contains("17-is-secret"))
+    });
+    assert!(why.contains(path), "{why}");
+    for client in [server.plain(), server.tls()] {
+        let (status, what) = read(client);
+        assert_eq!(status, 503);
+        assert!(what.contains("broken.yaml: it cannot be used\n"), "{what}");
+        assert!(!what.contains(path) && !what.contains("17-is-secret"), "{what}");
+    }
+}
