@@ -16,7 +16,7 @@ use crate::machine::HOST;
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Our server's state, below the scratch directory.
-const STATE: &str = "state";
+pub(crate) const STATE: &str = "state";
 
 /// A running server; dropping it ends it.
 pub(crate) struct Server {
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(address: SocketAddr, command: &mut Command, log: &Path) -> Result<Self> {
+    pub(crate) fn start(address: SocketAddr, command: &mut Command, log: &Path) -> Result<Self> {
         let log = File::create(log)?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let process = command
@@ -137,6 +137,6 @@ http {{
 }
 
 /// A port that was free a moment ago: neither server says which one it got for port 0.
-fn free_address() -> Result<SocketAddr> {
+pub(crate) fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

@@ -24,6 +24,12 @@ pub fn version() -> String {
     format!("machine-config-server {} ({})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
 }
 
+/// Keeps private keys out of core dumps, and other processes of the same user out of this one's
+/// memory. A kernel that cannot is no reason not to serve.
+pub fn keep_memory_private() {
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
 /// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");

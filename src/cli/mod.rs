@@ -60,6 +60,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(error) => return fail(&one_line(&error)),
     };
+    app::keep_memory_private();
     let result = match cli.command {
         None => {
             let _ = Cli::command().print_help();

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use pem::Pem;
 use rcgen::KeyPair;
 use time::OffsetDateTime;
+use zeroize::Zeroize as _;
 
 use super::certificate::{is_whole_pem, key_of, pem_text};
 use super::issue::Signer;
@@ -51,6 +52,13 @@ impl CaKey {
     pub(super) fn new(pair: KeyPair) -> Self {
         let text = pair.serialize_pem();
         Self { pair, text }
+    }
+}
+
+impl Drop for CaKey {
+    fn drop(&mut self) {
+        self.text.zeroize();
+        self.pair.zeroize();
     }
 }
 

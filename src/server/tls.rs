@@ -14,6 +14,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+use zeroize::Zeroizing;
 
 use super::tls_policy::TlsPolicy;
 
@@ -75,7 +76,8 @@ impl Pair {
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
         let expires = parsed.validity().not_after.to_datetime();
-        let key_der = PrivateKeyDer::from_pem_slice(&read(key)?)
+        let text = Zeroizing::new(read(key)?);
+        let key_der = PrivateKeyDer::from_pem_slice(&text)
             .map_err(|error| malformed(key, format!("no PEM private key: {error}")))?;
         let signing_key = policy
             .provider

@@ -3,9 +3,9 @@
 //! By hand, because tempfile's names are random, so that what a crash leaves behind would pile up,
 //! and because it syncs neither the file nor its folder.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A write that failed, with the file it was for.
@@ -32,9 +32,13 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError
     try_replace(path, contents, mode).map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
-/// Makes a folder and those above it.
+/// Makes a folder and those above it, for their owner alone.
 pub fn create_folder(path: &Path) -> Result<(), WriteError> {
-    std::fs::create_dir_all(path).map_err(|error| WriteError { path: path.to_owned(), error })
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
 fn is_as_wanted(path: &Path, contents: &[u8], mode: u32) -> bool {
@@ -49,19 +53,23 @@ fn try_replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     // Hidden, so that whoever lists the folder does not take it for a file; named by the process,
     // so that two processes do not write into each other's.
     let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    // One that a crash has left. Whatever else is there by that name is not followed nor written to.
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let written = write_new(&temporary, contents, mode)
         .and_then(|()| std::fs::rename(&temporary, path))
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
-        // What cannot be removed is overwritten by the next try.
+        // What cannot be removed is met by the next try.
         let _ = std::fs::remove_file(&temporary);
     }
     written
 }
 
 fn write_new(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     // The process' umask may have taken bits away.
     file.set_permissions(Permissions::from_mode(mode))?;
     file.write_all(contents)?;
@@ -81,6 +89,28 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_lies_where_a_file_is_prepared_is_neither_followed_nor_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::write(&elsewhere, "theirs").unwrap();
+        let prepared = folder.path().join(format!(".key.{}", std::process::id()));
+        std::os::unix::fs::symlink(&elsewhere, &prepared).unwrap();
+        replace(&path, b"ours", PRIVATE).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"ours");
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_new_folder_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        create_folder(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        create_folder(&path).unwrap();
     }
 
     #[test]

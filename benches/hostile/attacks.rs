@@ -1,0 +1,223 @@
+//! What hostile clients do, each from one address that is not the machines'.
+
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::sleep;
+use tokio_rustls::TlsConnector;
+
+/// Where attackers come from.
+const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// Before whoever was refused comes again.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Memory that the kernel takes on the attacker's side of a connection is not the server's.
+const RECEIVE_BUFFER: u32 = 4 << 10;
+
+/// A way to be hostile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Attack {
+    /// None, for comparison.
+    None,
+    /// 10,050 connections without TLS that ask for `/livez` every 40 s.
+    Idle,
+    /// 300 clients that ask for a config a thousand times at once and read nothing.
+    Pipelining,
+    /// 2,000 clients that send a head a byte a second.
+    SlowHeads,
+    /// 2,000 connections to the port with TLS that say nothing.
+    HalfOpen,
+    /// 2,000 connections that send half a ClientHello.
+    MidHandshake,
+    /// Handshakes on 64 connections at a time, one after the other.
+    Handshakes,
+    /// 1,300 connections to the administrators' listener.
+    Metrics,
+    /// Requests with 15 KB in the pool's name on 16 connections at a time.
+    LongNames,
+}
+
+/// The ports of the server.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Ports {
+    #[arg(long)]
+    pub(crate) secure: SocketAddr,
+    #[arg(long)]
+    pub(crate) insecure: SocketAddr,
+    #[arg(long)]
+    pub(crate) metrics: SocketAddr,
+}
+
+impl Attack {
+    /// Goes on until the process is ended.
+    pub(crate) async fn run(self, ports: Ports) {
+        let Ports { secure, insecure, metrics } = ports;
+        match self {
+            Self::None => {}
+            Self::Idle => {
+                let ask = move || async move {
+                    let mut stream = connect(insecure).await?;
+                    loop {
+                        stream.write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+                        stay(&mut stream, Duration::from_secs(40)).await?;
+                    }
+                };
+                many(10_050, ask);
+            }
+            Self::Pipelining => {
+                let ask = move || async move {
+                    let mut stream = connect(insecure).await?;
+                    let request = b"GET /config/master HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
+                    stream.write_all(&request).await?;
+                    stream.writable().await?;
+                    std::future::pending().await
+                };
+                many(300, ask);
+            }
+            Self::SlowHeads => {
+                let ask = move || async move {
+                    let mut stream = connect(insecure).await?;
+                    stream.write_all(b"GET /config/master HTTP/1.1\r\nX: ").await?;
+                    loop {
+                        stream.write_all(b"x").await?;
+                        sleep(Duration::from_secs(1)).await;
+                    }
+                };
+                many(2_000, ask);
+            }
+            Self::HalfOpen => many(2_000, move || say_nothing(secure, b"")),
+            Self::MidHandshake => {
+                let half = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+                many(2_000, move || say_nothing(secure, half));
+            }
+            Self::Handshakes => {
+                let Ok(config) = trusting() else { return };
+                let connector = TlsConnector::from(Arc::new(config));
+                let shake = move || {
+                    let connector = connector.clone();
+                    async move {
+                        loop {
+                            let stream = connect(secure).await?;
+                            connector.connect(ServerName::try_from("localhost")?, stream).await?;
+                        }
+                    }
+                };
+                many(64, shake);
+            }
+            Self::Metrics => many(1_300, move || {
+                say_nothing(metrics, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            }),
+            Self::LongNames => {
+                let ask = move || async move {
+                    let mut stream = connect(insecure).await?;
+                    let request =
+                        format!("GET /config/{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(15_000));
+                    let mut answer = vec![0; 4_096];
+                    loop {
+                        stream.write_all(request.as_bytes()).await?;
+                        anyhow::ensure!(stream.read(&mut answer).await? > 0, "the end");
+                    }
+                };
+                many(16, ask);
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+}
+
+/// So many clients at a time, each of whom comes again after a while when it is sent away.
+fn many<F, A>(clients: usize, client: F)
+where
+    F: Fn() -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Result<()>> + Send,
+{
+    for _ in 0..clients {
+        let client = client.clone();
+        tokio::spawn(async move {
+            loop {
+                let _ = client().await;
+                sleep(AGAIN).await;
+            }
+        });
+    }
+}
+
+async fn say_nothing(to: SocketAddr, first: &'static [u8]) -> Result<()> {
+    let mut stream = connect(to).await?;
+    stream.write_all(first).await?;
+    stay(&mut stream, Duration::MAX).await
+}
+
+/// Reads what comes, until the time is up or the server ends the connection.
+async fn stay(stream: &mut TcpStream, time: Duration) -> Result<()> {
+    let mut buffer = [0; 1_024];
+    let reading = async {
+        while stream.read(&mut buffer).await? > 0 {}
+        anyhow::bail!("the end")
+    };
+    tokio::time::timeout(time, reading).await.unwrap_or(Ok(()))
+}
+
+async fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.bind((FROM, 0).into())?;
+    Ok(socket.connect(to).await?)
+}
+
+/// Trusts everybody.
+fn trusting() -> Result<ClientConfig, rustls::Error> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Everybody))
+        .with_no_client_auth();
+    config.resumption = rustls::client::Resumption::disabled();
+    Ok(config)
+}
+
+#[derive(Debug)]
+struct Everybody;
+
+impl ServerCertVerifier for Everybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
