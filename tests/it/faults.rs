@@ -126,7 +126,8 @@ fn ten_thousand_connections_are_open_at_once_and_all_are_served() {
     let mut late = connect(server.insecure());
     answered(&mut late);
     assert_eq!(clients[1].read(&mut [0]).expect("the end"), 0);
-    assert_eq!(server.metric("mcs_connections_shed_total{reason=\"idle\"}"), 1.0);
+    let shed = server.metric("mcs_connections_shed_total{reason=\"idle\"}");
+    assert!((0.5..1.5).contains(&shed), "{shed}");
     answered(&mut clients[0]);
 }
 
