@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::objects::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig, Object,
-    REGISTRY_NAMESPACE,
+    REGISTRY_NAMESPACE, TlsProfile,
 };
 use crate::registry_ca::RegistryHost;
 
@@ -40,6 +40,8 @@ pub struct Inputs {
     pub layering: Layering,
     /// What all pools have in common.
     pub shared: Arc<Shared>,
+    /// The TLS profile that the cluster's administrators chose, where servers follow it.
+    pub tls_profile: Option<TlsProfile>,
     /// What could not be read, one entry a file or object. The values above are then the last
     /// good ones.
     pub problems: Vec<Problem>,

@@ -29,6 +29,7 @@ fn inputs(mode: Mode, configuration: &str, ignition: &Value) -> Inputs {
         machine_configs: [("rendered".to_owned(), config)].into(),
         layering: Layering::default(),
         shared: Arc::new(Shared::default()),
+        tls_profile: None,
         problems: Vec::new(),
     }
 }

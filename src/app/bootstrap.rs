@@ -41,7 +41,8 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
     serve(ServerSettings {
         source: source::Settings::Directory(Layout::Bootstrap { base, kubeconfig, registry_cas }),
         listen,
-        policy: tls_policy(&profile).unwrap_or(policy),
+        policy: tls_policy(&profile, &policy).unwrap_or(policy),
+        follows_profile: false,
         pair,
         limits,
         on_change: Box::new(|_, _| {}),
@@ -52,7 +53,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
 /// The policy of the API server's TLS profile, which goes before the flags as it does for the
 /// reference. A profile that cannot be used must not end an installation: it is logged, and the
 /// flags hold.
-fn tls_policy(path: &Path) -> Option<TlsPolicy> {
+fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -64,7 +65,7 @@ fn tls_policy(path: &Path) -> Option<TlsPolicy> {
     match read_profile(&bytes) {
         Ok((policy, passed_over)) => {
             warn_passed_over(&passed_over);
-            Some(policy)
+            Some(policy.with_groups_of(flags))
         }
         Err(error) => {
             tracing::warn!(path = %path.display(), error = format!("{error:#}"), "no TLS profile; the flags hold");

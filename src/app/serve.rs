@@ -71,6 +71,7 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
         }
     };
     serve_source(ServerSettings {
+        follows_profile: false,
         source: source::Settings::Directory(Layout::Tree { root: settings.manifests }),
         listen: settings.listen,
         policy: settings.policy,

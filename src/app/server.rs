@@ -16,6 +16,7 @@ use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::answers::Answers;
 use crate::conditions::Status;
+use crate::inputs::Inputs;
 use crate::server::listener::any_address;
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
@@ -35,6 +36,8 @@ pub struct ServerSettings {
     pub listen: Listen,
     /// Which TLS is spoken.
     pub policy: TlsPolicy,
+    /// Whether the TLS profile of the inputs goes before it.
+    pub follows_profile: bool,
     /// With which certificate.
     pub pair: PairFiles,
     /// What clients may do.
@@ -83,7 +86,8 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let metrics = Arc::new(Metrics::new());
     let status = Status::default();
     let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
-    let pair = ServingPair::read(settings.pair, settings.policy, reporting.clone())?;
+    let policy = settings.policy;
+    let pair = ServingPair::read(settings.pair, policy.clone(), reporting.clone())?;
     let (listeners, ports) = bind(settings.listen, &pair.tls())?;
     let metrics_listener = bind_metrics(settings.listen.metrics, &status);
 
@@ -93,11 +97,17 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let after_changes = publisher.after_changes(ports, settings.on_change);
     tasks.spawn("what follows a change of the inputs", after_changes);
     let (source, first) = Source::open(settings.source).await?;
+    let mut follow_profile = settings.follows_profile.then(|| pair.follow_profile(policy));
+    let mut publish = move |inputs: &Inputs| {
+        publisher.publish(inputs);
+        if let Some(follow) = &mut follow_profile {
+            follow(inputs.tls_profile.as_ref());
+        }
+    };
     // Whoever connects first finds the answers there.
     if let Some(inputs) = first {
-        publisher.publish(&inputs);
+        publish(&inputs);
     }
-    let publish = move |inputs: &_| publisher.publish(inputs);
     tasks.spawn("what follows the inputs", source.follow(publish, reporting.clone()));
     tasks.spawn("what follows the serving pair", pair.follow());
     if let Some(Beside { what, task }) = settings.beside {

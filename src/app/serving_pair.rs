@@ -2,15 +2,16 @@
 //! leaves the one before.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
 use time::format_description::well_known::Rfc3339;
 
 use crate::folder_watch::{FolderWatch, Scanned};
+use crate::objects::TlsProfile;
 use crate::server::tls::{Pair, PairError};
-use crate::server::tls_policy::TlsPolicy;
+use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::Reporting;
 use crate::telemetry::Metrics;
 
@@ -39,10 +40,20 @@ impl PairFiles {
 /// The pair that is served.
 pub(super) struct ServingPair {
     files: PairFiles,
+    shown: Arc<Shown>,
+    reporting: Reporting,
+}
+
+/// What clients are shown.
+struct Shown {
+    terms: Mutex<Terms>,
+    /// Made of them.
+    tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
+}
+
+struct Terms {
     policy: TlsPolicy,
     pair: Pair,
-    tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
-    reporting: Reporting,
 }
 
 impl ServingPair {
@@ -55,16 +66,53 @@ impl ServingPair {
         let pair = Pair::read(&files.certificate, &files.key, &policy)?;
         let tls = Arc::new(ArcSwapOption::from_pointee(pair.config(&policy)?));
         note(&pair, &reporting.metrics);
-        Ok(Self { files, policy, pair, tls, reporting })
+        let shown = Arc::new(Shown { terms: Mutex::new(Terms { policy, pair }), tls });
+        Ok(Self { files, shown, reporting })
     }
 
     /// The TLS configuration in force, swapped when another pair is taken over.
     pub(super) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
-        Arc::clone(&self.tls)
+        Arc::clone(&self.shown.tls)
+    }
+
+    /// What takes over a cluster's TLS profile whenever it is another one; where there is none,
+    /// `flags` hold. A profile that cannot be used leaves what was spoken before.
+    pub(super) fn follow_profile(
+        &self,
+        flags: TlsPolicy,
+    ) -> impl FnMut(Option<&TlsProfile>) + Send + 'static {
+        let shown = Arc::clone(&self.shown);
+        let degraded = self.reporting.status.degraded.clone();
+        let mut known: Option<TlsProfile> = None;
+        move |profile| {
+            if known.as_ref() == profile {
+                return;
+            }
+            known = profile.cloned();
+            let policy = match profile.map(TlsPolicy::from_profile) {
+                None => Ok((flags.clone(), Vec::new())),
+                Some(Ok((policy, passed_over))) => Ok((policy.with_groups_of(&flags), passed_over)),
+                Some(Err(error)) => Err(error.to_string()),
+            };
+            let taken_over = policy.and_then(|(policy, passed_over)| {
+                warn_passed_over(&passed_over);
+                shown.speak(policy).map_err(|error| error.to_string())
+            });
+            match &taken_over {
+                Ok(()) => tracing::info!(
+                    profile = profile.map_or("none", |profile| profile.kind.as_str()),
+                    "TLS profile taken over"
+                ),
+                Err(error) => {
+                    tracing::error!(error, "the TLS profile cannot be used; what was before stays");
+                }
+            }
+            degraded.set("TLS profile", taken_over.err());
+        }
     }
 
     /// Takes over the pair whenever its files change, for ever.
-    pub(super) async fn follow(mut self) {
+    pub(super) async fn follow(self) {
         let watch = FolderWatch::new(self.files.folders());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
@@ -85,13 +133,27 @@ impl ServingPair {
         watch.follow(scan).await;
     }
 
-    fn take_over(&mut self) -> Result<(), PairError> {
-        let pair = Pair::read(&self.files.certificate, &self.files.key, &self.policy)?;
-        if !pair.same(&self.pair) {
-            self.tls.store(Some(Arc::new(pair.config(&self.policy)?)));
+    fn take_over(&self) -> Result<(), PairError> {
+        let mut terms = self.shown.terms();
+        let pair = Pair::read(&self.files.certificate, &self.files.key, &terms.policy)?;
+        if !pair.same(&terms.pair) {
+            self.shown.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
             note(&pair, &self.reporting.metrics);
-            self.pair = pair;
+            terms.pair = pair;
         }
+        Ok(())
+    }
+}
+
+impl Shown {
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn speak(&self, policy: TlsPolicy) -> Result<(), PairError> {
+        let mut terms = self.terms();
+        self.tls.store(Some(Arc::new(terms.pair.config(&policy)?)));
+        terms.policy = policy;
         Ok(())
     }
 }

@@ -88,12 +88,16 @@ pub(super) struct ServingFlags {
     /// Address and port for metrics; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8797", value_parser = metrics_address)]
     metrics_address: MetricsAddress,
-    /// Oldest TLS version: VersionTLS12 or VersionTLS13
-    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
-    tls_min_version: String,
+    /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 where nothing else says so
+    #[arg(long, value_name = "VERSION")]
+    tls_min_version: Option<String>,
     /// Cipher suites by their IANA names; all safe ones by default
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
+    /// Prefer the key exchange that a quantum computer cannot undo (X25519MLKEM768), where a client
+    /// offers it: on or off
+    #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = BoolishValueParser::new())]
+    tls_post_quantum: bool,
     /// The OpenShift release that this server belongs to, for the log
     #[arg(long, value_name = "VERSION")]
     payload_version: Option<String>,
@@ -180,10 +184,16 @@ impl ServingFlags {
 
     /// The TLS policy of the flags; suites that are passed over are logged.
     pub(super) fn tls_policy(&self) -> anyhow::Result<TlsPolicy> {
-        let (policy, passed_over) = TlsPolicy::new(&self.tls_min_version, &self.tls_cipher_suites)
+        let min_version = self.tls_min_version.as_deref().unwrap_or_default();
+        let (policy, passed_over) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
             .context("--tls-min-version, --tls-cipher-suites")?;
         warn_passed_over(&passed_over);
-        Ok(policy)
+        Ok(policy.with_post_quantum(self.tls_post_quantum))
+    }
+
+    /// Whether flags say which TLS is spoken: they go before a cluster's profile.
+    pub(super) fn say_which_tls(&self) -> bool {
+        self.tls_min_version.is_some() || !self.tls_cipher_suites.is_empty()
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         }),
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
+        follows_profile: !args.serving.say_which_tls(),
         pair: args.pair.files(),
         limits: args.serving.limits(),
         on_change: Box::new(|_, _| {}),

@@ -127,6 +127,7 @@ mod tests {
                 kubeconfig: Some("kubeconfig".into()),
                 ..Shared::default()
             }),
+            tls_profile: None,
             problems: Vec::new(),
         }
     }

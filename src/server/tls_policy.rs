@@ -119,6 +119,28 @@ impl TlsPolicy {
         Ok((Self { provider: Arc::new(provider), versions }, passed_over))
     }
 
+    /// The same with the hybrid of X25519 and ML-KEM-768 preferred where a client offers it, or not
+    /// spoken at all. What is recorded today stays secret from a quantum computer of tomorrow; a
+    /// handshake costs more for it.
+    #[must_use]
+    pub fn with_post_quantum(mut self, is_on: bool) -> Self {
+        let hybrid = aws_lc_rs::kx_group::X25519MLKEM768;
+        let provider = Arc::make_mut(&mut self.provider);
+        provider.kx_groups.retain(|group| group.name() != hybrid.name());
+        if is_on {
+            provider.kx_groups.insert(0, hybrid);
+        }
+        self
+    }
+
+    /// The same with another one's key exchanges, of which profiles say nothing.
+    #[must_use]
+    pub fn with_groups_of(mut self, other: &Self) -> Self {
+        let groups = other.provider.kx_groups.clone();
+        Arc::make_mut(&mut self.provider).kx_groups = groups;
+        self
+    }
+
     /// The policy that an `APIServer`'s profile stands for.
     pub fn from_profile(profile: &TlsProfile) -> Result<(Self, Vec<String>), PolicyError> {
         match profile.kind.as_str() {
@@ -161,6 +183,7 @@ fn suite(name: &str) -> Option<CipherSuite> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::NamedGroup;
     use serde_json::json;
 
     fn names(suites: &[&str]) -> Vec<String> {
@@ -224,6 +247,17 @@ mod tests {
         .unwrap();
         assert_eq!(suites_of(&custom).len(), 4);
         assert!(policy(json!({"type": "Odd"})).is_err());
+    }
+
+    #[test]
+    fn the_hybrid_group_comes_first_or_not_at_all() {
+        let groups = |is_on| {
+            let policy = TlsPolicy::new("", &[]).unwrap().0.with_post_quantum(is_on);
+            policy.provider.kx_groups.iter().map(|group| group.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(groups(true)[..2], [NamedGroup::X25519MLKEM768, NamedGroup::X25519]);
+        assert_eq!(groups(false)[0], NamedGroup::X25519);
+        assert!(!groups(false).contains(&NamedGroup::X25519MLKEM768));
     }
 
     #[test]

@@ -165,7 +165,9 @@ impl Directory {
             self.shared = Arc::new(shared);
         }
         let shared = Arc::clone(&self.shared);
-        let inputs = Inputs { mode, pools, machine_configs, layering, shared, problems };
+        let tls_profile = None;
+        let inputs =
+            Inputs { mode, pools, machine_configs, layering, shared, tls_profile, problems };
         let scanned = match (self.files.unsettled(), leads_out) {
             (true, _) => Scanned::Unsettled,
             (false, true) => Scanned::SettledElsewhere,

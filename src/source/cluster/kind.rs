@@ -30,6 +30,8 @@ pub(super) enum Kind {
     Route,
     /// The config map with the certificate authorities of image registries.
     RegistryCas,
+    /// The one with the TLS profile that the cluster's administrators chose.
+    ApiServer,
 }
 
 /// Where the API server has the objects of a kind.
@@ -45,7 +47,7 @@ struct Place {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::MachineConfigPool,
         Self::MachineConfig,
         Self::ControllerConfig,
@@ -55,6 +57,7 @@ impl Kind {
         Self::Service,
         Self::Route,
         Self::RegistryCas,
+        Self::ApiServer,
     ];
 
     fn place(self) -> Place {
@@ -112,6 +115,14 @@ impl Kind {
                 namespace: Some(REGISTRY_NAMESPACE),
                 name: None,
                 may_be_absent: false,
+            },
+            Self::ApiServer => Place {
+                group: "config.openshift.io",
+                kind: "APIServer",
+                plural: "apiservers",
+                namespace: None,
+                name: Some("cluster"),
+                may_be_absent: true,
             },
             Self::Route => Place {
                 group: "route.openshift.io",

@@ -155,6 +155,10 @@ impl ClusterView {
             machine_configs,
             layering,
             shared: Arc::clone(&self.shared),
+            tls_profile: self.objects(Kind::ApiServer).find_map(|object| {
+                let Object::ApiServer(api_server) = object else { return None };
+                api_server.tls_profile().cloned()
+            }),
             problems: self.problems(),
         };
         self.published = Some(inputs.clone());
