@@ -99,7 +99,8 @@ pub fn render(inputs: &PoolInputs, version: SpecVersion) -> Result<Bytes, Render
     config.append_file(ENCAPSULATED, &encapsulated);
 
     let lowered = config.lower(version).map_err(ignition)?;
-    serde_json::to_vec(&lowered).map(Bytes::from).map_err(json)
+    // It is kept for long: without the room that was left to grow.
+    serde_json::to_vec(&lowered).map(|json| json.into_boxed_slice().into()).map_err(json)
 }
 
 /// What machine-config-daemon makes the node's annotations of.
