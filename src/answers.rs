@@ -16,10 +16,10 @@ use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use crate::ignition::SpecVersion;
+use crate::ignition::{Form, SpecVersion};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use crate::parallel;
-use crate::render::{self, PoolInputs, Unselected};
+use crate::render::{self, CompressedContents, PoolInputs, Unselected};
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// A config in one spec version, ready to send.
@@ -295,7 +295,8 @@ impl Pool {
         metrics: &Metrics,
     ) -> Result<Arc<Answer>, String> {
         let started = Instant::now();
-        let body = render::render(inputs, version).map_err(|error| {
+        let compressed = CompressedContents::default();
+        let body = render::render(inputs, version, Form::Plain, &compressed).map_err(|error| {
             metrics.render_failed(&self.name);
             error.to_string()
         })?;
