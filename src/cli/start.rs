@@ -44,6 +44,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         policy: args.serving.tls_policy()?,
         pair: args.pair.files(),
         limits: args.serving.limits(),
+        compact: args.serving.compact(),
         on_change: Box::new(|_, _| {}),
         beside: None,
     })

@@ -16,7 +16,7 @@ use percent_encoding::percent_decode_str;
 use super::timeout_stream::SharedPhase;
 use crate::answers::{Answers, Refusal};
 use crate::conditions::Status;
-use crate::ignition::{SpecVersion, negotiate};
+use crate::ignition::{Form, SpecVersion, negotiate};
 use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -96,7 +96,7 @@ impl Routes {
                 let response = plain(StatusCode::BAD_REQUEST, line(&error.to_string()));
                 (response, None)
             }
-            Ok(version) => match self.answers.answer(pool, version).await {
+            Ok(version) => match self.answers.answer(pool, version, form(request, version)).await {
                 Ok(answer) => {
                     answer.requests.inc();
                     if request.method == Method::GET {
@@ -141,6 +141,11 @@ fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     Some(
         values.fold(Cow::Borrowed(first), |joined, value| Cow::Owned(format!("{joined}, {value}"))),
     )
+}
+
+fn form(request: &Parts, version: SpecVersion) -> Form {
+    let user_agent = request.headers.get(USER_AGENT);
+    Form::of(user_agent.and_then(|value| value.to_str().ok()), version)
 }
 
 fn unavailable(pool: &str, refusal: &Refusal) -> Response<Bytes> {
