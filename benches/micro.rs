@@ -15,8 +15,8 @@ use std::hint::black_box;
 
 use anyhow::{Context, Result};
 use criterion::{BatchSize, Criterion};
-use machine_config_server::ignition::{Config, SpecVersion, negotiate};
-use machine_config_server::render::{PoolInputs, render, select};
+use machine_config_server::ignition::{Config, Form, SpecVersion, negotiate};
+use machine_config_server::render::{CompressedContents, PoolInputs, render, select};
 use machine_config_server::source::directory::{Directory, Layout};
 
 /// As Ignition 2.18 (spec 3.4) sends it, and one that has to be searched for something servable.
@@ -64,12 +64,14 @@ fn measure_convert(criterion: &mut Criterion, inputs: &PoolInputs) -> Result<()>
 }
 
 fn measure_render(criterion: &mut Criterion, inputs: &PoolInputs) -> Result<()> {
-    let mut group = criterion.benchmark_group("render");
-    for version in SpecVersion::ALL {
-        render(inputs, version)?;
-        group.bench_function(version.as_str(), |bencher| {
-            bencher.iter(|| render(black_box(inputs), version));
-        });
+    for (name, form) in [("render", Form::Plain), ("compact", Form::Compact)] {
+        let mut group = criterion.benchmark_group(name);
+        for version in SpecVersion::ALL {
+            let render =
+                || render(black_box(inputs), version, form, &CompressedContents::default());
+            render()?;
+            group.bench_function(version.as_str(), |bencher| bencher.iter(render));
+        }
     }
     Ok(())
 }

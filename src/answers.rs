@@ -1,8 +1,9 @@
 //! What each pool answers, ready to send: bytes behind an atomically swapped pointer.
 //!
-//! A config is rendered when it is asked for first, once for all who ask at the same time, and
-//! kept. When the inputs change, what has been asked for before is rendered again ahead of the
-//! swap, so that no request waits for it; and where that fails, the last good bytes stay.
+//! A config is rendered when it is asked for first, in the version and the form that were asked
+//! for, once for all who ask at the same time, and kept. When the inputs change, what has been asked
+//! for before is rendered again ahead of the swap, so that no request waits for it; and where that
+//! fails, the last good bytes stay.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -16,10 +17,10 @@ use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use crate::ignition::SpecVersion;
+use crate::ignition::{Form, SpecVersion};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use crate::parallel;
-use crate::render::{self, PoolInputs, Unselected};
+use crate::render::{self, CompressedContents, PoolInputs, Unselected};
 use crate::telemetry::{Metrics, PoolLabel};
 
 /// A config in one spec version, ready to send.
@@ -54,6 +55,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Answers {
     table: ArcSwapOption<Table>,
+    is_compact: bool,
     metrics: Arc<Metrics>,
 }
 
@@ -70,31 +72,58 @@ type Outcome = Result<Arc<Answer>, Refusal>;
 struct Pool {
     name: Arc<str>,
     inputs: Result<PoolInputs, Unselected>,
-    /// By [`SpecVersion::index`].
-    outcomes: [OnceCell<Outcome>; SpecVersion::ALL.len()],
+    /// By [`Variant::index`].
+    outcomes: [OnceCell<Outcome>; Variant::COUNT],
     /// Whether the pool's present inputs render, once that is known.
     check: OnceLock<Result<(), String>>,
 }
 
-impl Answers {
-    /// No answers yet.
-    #[must_use]
-    pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { table: ArcSwapOption::empty(), metrics }
+/// What is rendered of a pool: there is one answer for each.
+#[derive(Debug, Clone, Copy)]
+struct Variant {
+    version: SpecVersion,
+    form: Form,
+}
+
+impl Variant {
+    const COUNT: usize = SpecVersion::ALL.len() * Form::ALL.len();
+
+    fn all() -> impl Iterator<Item = Self> {
+        let forms = |version| Form::ALL.map(|form| Self { version, form });
+        SpecVersion::ALL.into_iter().flat_map(forms)
     }
 
-    /// The answer for a machine of `pool` that speaks `version`.
-    pub async fn answer(&self, pool: &str, version: SpecVersion) -> Result<Arc<Answer>, Refusal> {
+    fn index(self) -> usize {
+        self.version.index() * Form::ALL.len() + self.form.index()
+    }
+}
+
+impl Answers {
+    /// No answers yet. Only where `is_compact` is there any other form than the plain one.
+    #[must_use]
+    pub fn new(is_compact: bool, metrics: Arc<Metrics>) -> Self {
+        Self { table: ArcSwapOption::empty(), is_compact, metrics }
+    }
+
+    /// The answer for a machine of `pool` that speaks `version`, in the form that it can have.
+    pub async fn answer(
+        &self,
+        pool: &str,
+        version: SpecVersion,
+        form: Form,
+    ) -> Result<Arc<Answer>, Refusal> {
+        let form = if self.is_compact { form } else { Form::Plain };
+        let variant = Variant { version, form };
         let pool = {
             let table = self.table.load();
             let table = table.as_ref().ok_or(Refusal::NotRead)?;
             let Some(pool) = table.pools.get(pool) else { return Err(table.unknown(pool)) };
-            if let Some(outcome) = pool.outcomes[version.index()].get() {
+            if let Some(outcome) = pool.outcomes[variant.index()].get() {
                 return outcome.clone();
             }
             Arc::clone(pool)
         };
-        pool.first_answer(version, &self.metrics).await
+        pool.first_answer(variant, &self.metrics).await
     }
 
     /// Whether there is a pool of this name, for labels.
@@ -153,9 +182,11 @@ impl Answers {
     pub fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
+        let compressed = CompressedContents::default();
         let pools = parallel::map(&names, |name| {
             let old = old.as_ref().and_then(|table| table.pools.get(name.as_str()));
-            let pool = Pool::next(name, render::select(inputs, name), old, &self.metrics);
+            let selected = render::select(inputs, name);
+            let pool = Pool::next(name, selected, old, &compressed, &self.metrics);
             (Arc::clone(&pool.name), pool)
         });
         let table = Table {
@@ -211,6 +242,7 @@ impl Pool {
         name: &str,
         inputs: Result<PoolInputs, Unselected>,
         old: Option<&Arc<Self>>,
+        compressed: &CompressedContents,
         metrics: &Metrics,
     ) -> Arc<Self> {
         if let Some(old) = old {
@@ -225,26 +257,35 @@ impl Pool {
         }
         let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
         let pool = Self { name, inputs, outcomes: Default::default(), check: OnceLock::new() };
-        for version in SpecVersion::ALL {
-            let last_good = old
-                .and_then(|old| old.outcomes[version.index()].get())
-                .and_then(|outcome| outcome.as_ref().ok());
-            if let Some(last_good) = last_good {
-                pool.replace(version, last_good, metrics);
+        for variant in Variant::all() {
+            if let Some(last_good) = old.and_then(|old| old.good(variant)) {
+                pool.replace(variant, last_good, compressed, metrics);
             }
         }
         Arc::new(pool)
     }
 
+    /// What is ready to send.
+    fn good(&self, variant: Variant) -> Option<&Arc<Answer>> {
+        self.outcomes[variant.index()].get()?.as_ref().ok()
+    }
+
     /// Whether some version is ready to send.
     fn is_serving(&self) -> bool {
-        self.outcomes.iter().filter_map(OnceCell::get).any(Result::is_ok)
+        Variant::all().any(|variant| self.good(variant).is_some())
     }
 
     /// Renders what was served before, and keeps the last good answer where that fails.
-    fn replace(&self, version: SpecVersion, last_good: &Arc<Answer>, metrics: &Metrics) {
+    fn replace(
+        &self,
+        variant: Variant,
+        last_good: &Arc<Answer>,
+        compressed: &CompressedContents,
+        metrics: &Metrics,
+    ) {
+        let version = variant.version;
         let outcome = match &self.inputs {
-            Ok(inputs) => match self.render(inputs, version, metrics) {
+            Ok(inputs) => match self.render(inputs, variant, compressed, metrics) {
                 Ok(answer) => Ok(answer),
                 Err(reason) => {
                     tracing::error!(
@@ -265,37 +306,44 @@ impl Pool {
                 Ok(Arc::clone(last_good))
             }
         };
-        // The cell is empty: this pool is not shared yet, and each version comes once.
-        let _ = self.outcomes[version.index()].set(outcome);
+        // The cell is empty: this pool is not shared yet, and each variant comes once.
+        let _ = self.outcomes[variant.index()].set(outcome);
     }
 
-    /// Renders a version that nobody has asked for before.
-    async fn first_answer(
-        self: Arc<Self>,
-        version: SpecVersion,
-        metrics: &Arc<Metrics>,
-    ) -> Outcome {
+    /// Renders what nobody has asked for before.
+    async fn first_answer(self: Arc<Self>, variant: Variant, metrics: &Arc<Metrics>) -> Outcome {
         let pool = Arc::clone(&self);
         let metrics = Arc::clone(metrics);
         let render = || async move {
-            let work = tokio::task::spawn_blocking(move || pool.outcome(version, &metrics));
+            let work = tokio::task::spawn_blocking(move || pool.outcome(variant, &metrics));
             // The task is not cancelled, and a panic has ended the process.
-            work.await.unwrap_or(Err(Refusal::Unrenderable(version)))
+            work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
         };
-        self.outcomes[version.index()].get_or_init(render).await.clone()
+        self.outcomes[variant.index()].get_or_init(render).await.clone()
     }
 
-    fn outcome(&self, version: SpecVersion, metrics: &Metrics) -> Outcome {
-        let inputs = self.inputs.as_ref().map_err(Clone::clone)?;
-        self.render(inputs, version, metrics).map_err(|reason| {
-            tracing::error!(pool = %self.name, spec = %version, reason, "cannot render");
-            Refusal::Unrenderable(version)
-        })
+    fn outcome(&self, variant: Variant, metrics: &Metrics) -> Outcome {
+        let version = variant.version;
+        let rendered = self.inputs.as_ref().map_err(|reason| reason.clone().into());
+        let rendered = rendered.and_then(|inputs| {
+            let compressed = CompressedContents::default();
+            self.render(inputs, variant, &compressed, metrics).map_err(|reason| {
+                tracing::error!(pool = %self.name, spec = %version, reason, "cannot render");
+                Refusal::Unrenderable(version)
+            })
+        });
+        // Ignition, asking for the first time, gets the last good answer that others asked for.
+        let plain = || self.good(Variant { form: Form::Plain, ..variant }).cloned();
+        rendered.or_else(|refusal| plain().ok_or(refusal))
     }
 
     fn check(&self, metrics: &Metrics) {
         let result = match &self.inputs {
-            Ok(inputs) => self.render(inputs, SpecVersion::NEWEST, metrics).map(|_| ()),
+            Ok(inputs) => {
+                let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
+                let compressed = CompressedContents::default();
+                self.render(inputs, newest, &compressed, metrics).map(|_| ())
+            }
             Err(reason) => Err(reason.to_string()),
         };
         if let Err(reason) = &result {
@@ -308,11 +356,12 @@ impl Pool {
     fn render(
         &self,
         inputs: &PoolInputs,
-        version: SpecVersion,
+        Variant { version, form }: Variant,
+        compressed: &CompressedContents,
         metrics: &Metrics,
     ) -> Result<Arc<Answer>, String> {
         let started = Instant::now();
-        let body = render::render(inputs, version).map_err(|error| {
+        let body = render::render(inputs, version, form, compressed).map_err(|error| {
             metrics.render_failed(&self.name);
             error.to_string()
         })?;

@@ -18,7 +18,7 @@
 //!   pointer configs come to trust others, [`pointer_check`] whether a machine would boot from one. One executor turns a rotation's steps into writes for
 //!   whoever stores them.
 //! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
-//!   **[`render`]**, a pure function from it, a pool and an Ignition spec version to JSON.
+//!   **[`render`]**, a pure function from it, a pool, an Ignition spec version and a form to JSON.
 //! - **Where it comes from and goes to**, I/O: [`source`] reads files or follows a cluster, and
 //!   publishes inputs; [`store`] keeps certificates in a folder, [`controllers`] in a cluster, with
 //!   the merged registry CAs; [`node_ca`] keeps those on running nodes. What is decided in there is

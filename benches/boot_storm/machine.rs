@@ -20,6 +20,10 @@ use tokio_rustls::TlsConnector;
 /// The name that the machines ask for.
 pub(crate) const HOST: &str = "api-int.storm.test";
 
+/// What Ignition calls itself, who gets the config compact from our server, and what gets it plain.
+pub(crate) const IGNITION: &str = "Ignition/2.18.0";
+pub(crate) const OTHER: &str = "Boot-storm/2.18.0";
+
 /// A boot that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -36,7 +40,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// A machine that boots from `address` and trusts the CA in the file `ca`.
-    pub(crate) fn new(address: SocketAddr, ca: &Path) -> Result<Self> {
+    pub(crate) fn new(address: SocketAddr, ca: &Path, user_agent: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(ca)?)?;
         let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
@@ -49,7 +53,7 @@ impl Machine {
             address,
             connector: TlsConnector::from(Arc::new(config)),
             host: ServerName::try_from(HOST)?,
-            request: request().into(),
+            request: request(user_agent).into(),
         })
     }
 
@@ -97,11 +101,11 @@ fn provider() -> CryptoProvider {
 }
 
 /// What Ignition sends for spec 3.4.
-fn request() -> String {
+fn request(user_agent: &str) -> String {
     format!(
         "GET /config/master HTTP/1.1\r\n\
          Host: {HOST}:22623\r\n\
-         User-Agent: Ignition/2.18.0\r\n\
+         User-Agent: {user_agent}\r\n\
          Accept: application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1\r\n\
          Accept-Encoding: identity\r\n\r\n"
     )

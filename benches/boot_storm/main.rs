@@ -1,6 +1,7 @@
 //! A boot storm: many machines at once, each with a connection, a full TLS 1.3 handshake and one
 //! config of some 440 KB, against this server and against nginx with the same bytes as a static
-//! file, the same key and the same certificate.
+//! file, the same key and the same certificate; and against this server once more as Ignition itself,
+//! which gets the config compact.
 //!
 //! ```text
 //! cargo bench --bench boot_storm                       # the table
@@ -8,7 +9,7 @@
 //! cargo bench --bench boot_storm -- --concurrency 256 --rounds 3
 //! ```
 //!
-//! The two take turns, because a shared machine is never the same from one minute to the next: only
+//! They take turns, because a shared machine is never the same from one minute to the next: only
 //! figures of neighbouring rounds are compared, and the ratio shown is the median of those of the
 //! rounds. The load comes from a process of its own, so that what it costs is in nobody's figures.
 //!
@@ -31,10 +32,12 @@ mod servers;
 mod storm;
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 
+use crate::machine::{IGNITION, OTHER};
 use crate::options::{Options, Role};
 use crate::report::{Measured, Report, Round};
 use crate::servers::{Pair, Server};
@@ -55,42 +58,42 @@ fn compare(options: &Options) -> Result<()> {
 
     let ours = servers::start_ours(&options.server, &manifests, scratch.path())?;
     let pair = Pair::made_by_ours(scratch.path());
-    let config = storm::first_config(ours.address, &pair.ca)?;
-    let config_file = scratch.path().join("config/master");
     fs::create_dir(scratch.path().join("config"))?;
-    fs::write(&config_file, &config)?;
+    let plain = Load::first(&ours, &pair, OTHER, scratch.path().join("config/master"))?;
+    let compact = Load::first(&ours, &pair, IGNITION, scratch.path().join("compact"))?;
     let nginx = servers::start_nginx(&pair, scratch.path())?;
-    storm::first_config(nginx.address, &pair.ca)?;
+    let from_nginx = Load::first(&nginx, &pair, OTHER, scratch.path().join("from-nginx"))?;
 
-    let measure = |server: &Server, boots: u32| -> Result<Measured> {
+    let measure = |load: &Load<'_>, boots: u32| -> Result<Measured> {
         let storm = Storm {
-            address: server.address,
+            address: load.server.address,
             ca: pair.ca.clone(),
-            config: config_file.clone(),
+            user_agent: load.user_agent.to_owned(),
+            config: load.config.clone(),
             boots,
             seconds: options.seconds,
             concurrency: options.concurrency,
         };
-        let before = processes::cpu_time(server.pid())?;
+        let before = processes::cpu_time(load.server.pid())?;
         let outcome = storm.run_in_own_process()?;
-        let cpu = processes::cpu_time(server.pid())?.saturating_sub(before);
+        let cpu = processes::cpu_time(load.server.pid())?.saturating_sub(before);
         Ok(Measured { outcome, cpu_per_boot: cpu / outcome.boots.max(1) })
     };
 
     println!(
-        "{} bytes a boot, {} at once, up to {} boots or {} s a round",
-        config.len(),
-        options.concurrency,
-        options.boots,
-        options.seconds
+        "{} bytes a boot, {} compact, {} at once, up to {} boots or {} s a round",
+        plain.length, compact.length, options.concurrency, options.boots, options.seconds
     );
-    for server in [&ours, &nginx] {
-        measure(server, options.boots.div_ceil(4)).context("warming up")?;
+    for load in [&plain, &from_nginx, &compact] {
+        measure(load, options.boots.div_ceil(4)).context("warming up")?;
     }
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        let round =
-            Round { ours: measure(&ours, options.boots)?, nginx: measure(&nginx, options.boots)? };
+        let round = Round {
+            plain: measure(&plain, options.boots)?,
+            nginx: measure(&from_nginx, options.boots)?,
+            compact: measure(&compact, options.boots)?,
+        };
         println!("{round}");
         rounds.push(round);
     }
@@ -101,4 +104,27 @@ fn compare(options: &Options) -> Result<()> {
     };
     println!("\n{report}");
     if options.check { report.check() } else { Ok(()) }
+}
+
+/// What is asked of a server over and over.
+struct Load<'a> {
+    server: &'a Server,
+    user_agent: &'static str,
+    /// A file with the bytes that it answers.
+    config: PathBuf,
+    length: usize,
+}
+
+impl<'a> Load<'a> {
+    /// Keeps the server's first answer as what every machine must get.
+    fn first(
+        server: &'a Server,
+        pair: &Pair,
+        user_agent: &'static str,
+        config: PathBuf,
+    ) -> Result<Self> {
+        let bytes = storm::first_config(server.address, &pair.ca, user_agent)?;
+        fs::write(&config, &bytes)?;
+        Ok(Self { server, user_agent, config, length: bytes.len() })
+    }
 }

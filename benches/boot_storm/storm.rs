@@ -28,6 +28,9 @@ pub(crate) struct Storm {
     /// The CA that the server's certificate must come from.
     #[arg(long)]
     pub(crate) ca: PathBuf,
+    /// What the machines call themselves.
+    #[arg(long)]
+    pub(crate) user_agent: String,
     /// A file with the bytes that every machine must get.
     #[arg(long)]
     pub(crate) config: PathBuf,
@@ -58,6 +61,7 @@ impl Storm {
             .args(["--address", &self.address.to_string()])
             .arg("--ca")
             .arg(&self.ca)
+            .args(["--user-agent", &self.user_agent])
             .arg("--config")
             .arg(&self.config)
             .args(["--boots", &self.boots.to_string()])
@@ -77,7 +81,7 @@ impl Storm {
     }
 
     async fn drive(&self) -> Result<Outcome> {
-        let machine = Machine::new(self.address, &self.ca)?;
+        let machine = Machine::new(self.address, &self.ca, &self.user_agent)?;
         let config: Arc<[u8]> = fs::read(&self.config)?.into();
         let begun = Arc::new(AtomicU32::new(0));
         let (started, boots) = (Instant::now(), self.boots);
@@ -118,10 +122,10 @@ impl Storm {
 
 /// The config that the first machine gets, asked for until the server has come up and, where it makes
 /// its CA itself, that is there.
-pub(crate) fn first_config(address: SocketAddr, ca: &Path) -> Result<Vec<u8>> {
+pub(crate) fn first_config(address: SocketAddr, ca: &Path, user_agent: &str) -> Result<Vec<u8>> {
     let attempt = async || -> Result<Vec<u8>> {
         let mut buffer = Vec::with_capacity(BUFFER_SIZE);
-        Ok(Machine::new(address, ca)?.boot(&mut buffer).await?.to_vec())
+        Ok(Machine::new(address, ca, user_agent)?.boot(&mut buffer).await?.to_vec())
     };
     let deadline = Instant::now() + START;
     Runtime::new()?.block_on(async {

@@ -42,7 +42,7 @@ fn publish(answers: &Answers, inputs: &Inputs) -> bool {
 
 /// Which marker the pool's machines get, or why they get nothing.
 async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
-    let answer = answers.answer(pool, SpecVersion::V3_4).await?;
+    let answer = answers.answer(pool, SpecVersion::V3_4, Form::Plain).await?;
     let config: Value = serde_json::from_slice(&answer.body).unwrap();
     let unit = config["systemd"]["units"][0]["name"].as_str().unwrap();
     Ok(unit.trim_end_matches(".service").to_owned())
@@ -50,7 +50,7 @@ async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
 
 #[tokio::test]
 async fn nothing_is_answered_before_anything_was_read() {
-    let answers = Answers::new(Arc::default());
+    let answers = Answers::new(true, Arc::default());
     assert_eq!(marker(&answers, "worker").await, Err(Refusal::NotRead));
     assert_eq!(answers.unready(), ["the inputs have not been read yet"]);
 }
@@ -75,7 +75,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
             Some("there are no pools"),
         ),
     ] {
-        let answers = Answers::new(Arc::default());
+        let answers = Answers::new(true, Arc::default());
         publish(&answers, &manifests("rendered", &good("one")));
         assert_eq!(marker(&answers, "worker").await, one());
         assert!(answers.unready().is_empty());
@@ -91,7 +91,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
 
 #[tokio::test]
 async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
-    let answers = Answers::new(Arc::default());
+    let answers = Answers::new(true, Arc::default());
     publish(&answers, &inputs(Mode::Manifests, "rendered", &bad()));
     let refused = marker(&answers, "worker").await;
     assert_eq!(refused, Err(Refusal::Unrenderable(SpecVersion::V3_4)));
@@ -107,11 +107,42 @@ async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
 
 #[tokio::test]
 async fn the_same_inputs_are_no_change_and_the_same_bytes() {
-    let answers = Answers::new(Arc::default());
+    let answers = Answers::new(true, Arc::default());
     let inputs = inputs(Mode::Manifests, "rendered", &good("one"));
     assert!(publish(&answers, &inputs));
-    let before = answers.answer("worker", SpecVersion::V3_4).await.unwrap();
+    let before = answers.answer("worker", SpecVersion::V3_4, Form::Plain).await.unwrap();
     assert!(!publish(&answers, &inputs));
-    let after = answers.answer("worker", SpecVersion::V3_4).await.unwrap();
+    let after = answers.answer("worker", SpecVersion::V3_4, Form::Plain).await.unwrap();
     assert!(Arc::ptr_eq(&before, &after));
+}
+
+#[tokio::test]
+async fn what_was_good_before_is_good_for_ignition_too() {
+    let manifests = |ignition: &Value| inputs(Mode::Manifests, "rendered", ignition);
+    let answers = Answers::new(true, Arc::default());
+    let ask = |form| answers.answer("worker", SpecVersion::V3_4, form);
+    publish(&answers, &manifests(&good("one")));
+    let plain = ask(Form::Plain).await.unwrap();
+    for broken in [manifests(&bad()), inputs(Mode::Manifests, "gone", &bad())] {
+        publish(&answers, &broken);
+        assert!(Arc::ptr_eq(&ask(Form::Compact).await.unwrap(), &plain));
+    }
+    publish(&answers, &manifests(&good("two")));
+    let compact = ask(Form::Compact).await.unwrap();
+    assert!(compact.body.len() < ask(Form::Plain).await.unwrap().body.len());
+    publish(&answers, &manifests(&bad()));
+    assert!(Arc::ptr_eq(&ask(Form::Compact).await.unwrap(), &compact));
+}
+
+#[tokio::test]
+async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
+    for is_compact in [true, false] {
+        let answers = Answers::new(is_compact, Arc::default());
+        publish(&answers, &inputs(Mode::Manifests, "rendered", &good("one")));
+        let ask = |form| answers.answer("worker", SpecVersion::V3_4, form);
+        let (plain, compact) = (ask(Form::Plain).await.unwrap(), ask(Form::Compact).await.unwrap());
+        assert_eq!(Arc::ptr_eq(&plain, &compact), !is_compact);
+        assert_eq!(plain.etag != compact.etag, is_compact);
+        assert_eq!(compact.length, compact.body.len().to_string());
+    }
 }

@@ -29,11 +29,13 @@ pub struct BootstrapSettings {
     pub policy: TlsPolicy,
     /// What clients may do.
     pub limits: Limits,
+    /// Whether Ignition itself gets compact configs.
+    pub compact: bool,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
-    let BootstrapSettings { base, kubeconfig, registry_cas, pair, listen, policy, limits } =
+    let BootstrapSettings { base, kubeconfig, registry_cas, pair, listen, policy, limits, compact } =
         settings;
     std::fs::File::open(&kubeconfig)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
@@ -45,6 +47,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         follows_profile: false,
         pair,
         limits,
+        compact,
         on_change: Box::new(|_, _| {}),
         beside: None,
     })

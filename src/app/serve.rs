@@ -38,6 +38,8 @@ pub struct ServeSettings {
     pub policy: TlsPolicy,
     /// What clients may do.
     pub limits: Limits,
+    /// Whether Ignition itself gets compact configs.
+    pub compact: bool,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -77,6 +79,7 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
         policy: settings.policy,
         pair,
         limits: settings.limits,
+        compact: settings.compact,
         on_change: Box::new(on_change),
         beside: Some(Beside {
             what: "what renews the certificates",

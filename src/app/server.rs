@@ -42,6 +42,8 @@ pub struct ServerSettings {
     pub pair: PairFiles,
     /// What clients may do.
     pub limits: Limits,
+    /// Whether Ignition itself gets compact configs.
+    pub compact: bool,
     /// Called once everything is served, and after each change of the inputs.
     pub on_change: OnChange,
     /// What runs beside the server for ever, if anything does.
@@ -91,7 +93,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let (listeners, ports) = bind(settings.listen, &pair.tls())?;
     let metrics_listener = bind_metrics(settings.listen.metrics, &status);
 
-    let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
+    let answers = Arc::new(Answers::new(settings.compact, Arc::clone(&metrics)));
     let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics));
     let mut tasks = Tasks::default();
     let after_changes = publisher.after_changes(ports, settings.on_change);

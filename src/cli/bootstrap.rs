@@ -35,6 +35,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
         limits: args.serving.limits(),
+        compact: args.serving.compact(),
     })
 }
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Args;
 use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
 
 use crate::app;
 use crate::app::server::{Listen, PairFiles};
@@ -101,8 +101,18 @@ pub(super) struct ServingFlags {
     /// The OpenShift release that this server belongs to, for the log
     #[arg(long, value_name = "VERSION")]
     payload_version: Option<String>,
+    /// Whether Ignition itself gets the contents of files gzipped, the same machine in fewer bytes;
+    /// others never do
+    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true)]
+    compact: Switch,
     #[command(flatten)]
     limits: LimitFlags,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Debug, Args)]
@@ -180,6 +190,10 @@ impl ServingFlags {
                     .filter(|most| *most != 0),
             },
         }
+    }
+
+    pub(super) fn compact(&self) -> bool {
+        self.compact == Switch::On
     }
 
     /// The TLS policy of the flags; suites that are passed over are logged.

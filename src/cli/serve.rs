@@ -35,5 +35,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
         limits: args.serving.limits(),
+        compact: args.serving.compact(),
     })
 }

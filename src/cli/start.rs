@@ -45,6 +45,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         follows_profile: !args.serving.say_which_tls(),
         pair: args.pair.files(),
         limits: args.serving.limits(),
+        compact: args.serving.compact(),
         on_change: Box::new(|_, _| {}),
         beside: None,
     })

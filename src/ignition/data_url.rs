@@ -47,6 +47,14 @@ pub fn encode(contents: &[u8]) -> String {
     url
 }
 
+/// The shortest data URL of bytes that are not text.
+#[must_use]
+pub fn encode_base64(contents: &[u8]) -> String {
+    let mut url = String::from("data:;base64,");
+    BASE64.encode_string(contents, &mut url);
+    url
+}
+
 /// What RFC 2396 does not call unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -212,6 +220,8 @@ mod tests {
     fn what_is_encoded_decodes_to_itself() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(decode(&encode(&all)).unwrap(), all);
+        assert_eq!(decode(&encode_base64(&all)).unwrap(), all);
+        assert_eq!(encode_base64(b"fo"), "data:;base64,Zm8=");
     }
 
     #[test]

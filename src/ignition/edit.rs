@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::data_url;
 use super::error::{At, Error};
-use super::spec3::{File, Resource};
+use super::spec3::{File, IgnitionConfig, Resource};
 use super::version::SpecVersion;
 
 impl Config {
@@ -32,6 +32,29 @@ impl Config {
             mode: Some(0o644),
             ..File::default()
         });
+    }
+
+    /// Has the contents of files, and what is appended to them, compressed where `gzipped` makes another data URL of
+    /// theirs, one of the gzipped bytes.
+    ///
+    /// A hash stays: it is that of the bytes on disk. What is compressed already, or fetched from elsewhere, is left
+    /// alone. So is a config that refers to others: Ignition merges field by field, and a later config that gives one
+    /// of these files other contents, without a word about compression, would inherit `gzip` for them.
+    pub fn compress_files(&mut self, mut gzipped: impl FnMut(&str) -> Option<String>) {
+        if self.body.ignition.config != IgnitionConfig::default() {
+            return;
+        }
+        let files = self.body.storage.files.iter_mut();
+        let resources =
+            files.flat_map(|file| std::iter::once(&mut file.contents).chain(&mut file.append));
+        for resource in resources {
+            let is_plain = resource.compression.as_ref().is_none_or(String::is_empty);
+            let source = resource.source.as_deref().filter(|source| source.starts_with("data:"));
+            if let Some(url) = source.filter(|_| is_plain).and_then(&mut gzipped) {
+                resource.source = Some(url);
+                resource.compression = Some("gzip".to_owned());
+            }
+        }
     }
 
     /// Removes the kernel arguments and returns those that should exist.
@@ -81,6 +104,66 @@ mod tests {
             files(config),
             json!([{"path": "/a", "overwrite": true, "contents": {"source": "data:,a%20b"}, "mode": 420}])
         );
+    }
+
+    #[test]
+    fn contents_and_appended_parts_are_compressed_and_hashes_stay() {
+        let hash = json!({"hash": format!("sha256-{}", "0".repeat(64))});
+        let mut config = json!({
+            "ignition": {"version": "3.3.0"},
+            "storage": {"files": [
+                {"path": "/a", "contents": {"source": "data:,a", "verification": hash}, "mode": 384},
+                {"path": "/b", "append": [{"source": "data:,b"}, {"source": "data:;base64,Yg=="}]},
+                {"path": "/c", "contents": {"source": "data:,c", "compression": ""}},
+            ]},
+        });
+        let compressed = |config: &serde_json::Value| {
+            let mut config = Config::parse(&config.to_string()).unwrap();
+            config.compress_files(|url| Some(format!("data:,{}", url.len())));
+            files(config)
+        };
+        let gzip = |source| json!({"compression": "gzip", "source": source});
+        let mut first = gzip("data:,7");
+        first["verification"] = hash.clone();
+        assert_eq!(
+            compressed(&config),
+            json!([
+                {"path": "/a", "contents": first, "mode": 384},
+                {"path": "/b", "append": [gzip("data:,7"), gzip("data:,17")]},
+                {"path": "/c", "contents": gzip("data:,7")},
+            ])
+        );
+
+        for reference in ["merge", "replace"] {
+            let other = json!({"source": "https://example.com/other.ign"});
+            let other = if reference == "merge" { json!([other]) } else { other };
+            config["ignition"]["config"] = json!({reference: other});
+            assert_eq!(compressed(&config), config["storage"]["files"], "{reference}");
+        }
+    }
+
+    #[test]
+    fn what_is_compressed_or_lies_elsewhere_is_left_alone() {
+        let config = json!({
+            "ignition": {"version": "3.3.0"},
+            "storage": {"files": [
+                {"path": "/a", "contents": {"source": "data:,a", "compression": "gzip"}},
+                {"path": "/b", "contents": {"source": "https://example.com/b"}},
+                {"path": "/c", "contents": {"source": "s3://bucket/c"}},
+                {"path": "/d", "contents": {"source": ""}},
+                {"path": "/e", "append": [{"source": "tftp://example.com/e"}]},
+                {"path": "/f"},
+            ]},
+        });
+        let mut config = Config::parse(&config.to_string()).unwrap();
+        let before = config.clone();
+        config.compress_files(|url| panic!("{url}"));
+        assert_eq!(config, before);
+        config.body.storage.files[0].contents =
+            Resource { source: Some("data:,%".to_owned()), ..Resource::default() };
+        let before = config.clone();
+        config.compress_files(|_| None);
+        assert_eq!(config, before);
     }
 
     #[test]

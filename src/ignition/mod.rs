@@ -17,8 +17,8 @@
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served besides.
 //!
-//! Which spec a client reads is negotiated by [`negotiate`]; [`pointer()`] makes the config that a machine starts
-//! with.
+//! Which spec a client reads is negotiated by [`negotiate`], whether it gets it compact by [`Form::of`]; [`pointer()`]
+//! makes the config that a machine starts with.
 
 mod accept;
 mod config;
@@ -27,6 +27,7 @@ mod downgrade;
 mod edit;
 mod error;
 mod fields;
+mod form;
 mod lift;
 mod lower;
 mod normalise;
@@ -41,5 +42,6 @@ mod version;
 pub use accept::{NotServable, negotiate};
 pub use config::{Config, Lowered};
 pub use error::Error;
+pub use form::Form;
 pub use pointer::{authority_source, pointer};
 pub use version::SpecVersion;

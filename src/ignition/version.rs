@@ -68,6 +68,15 @@ impl SpecVersion {
         self as usize
     }
 
+    /// Whether every Ignition that asks for this spec takes data URLs with `compression`.
+    ///
+    /// All specs have the field, but Ignition refused it with a data URL before its release 2.3.0, the first that
+    /// reads 3.1.
+    #[must_use]
+    pub fn has_compressed_data(self) -> bool {
+        self >= Self::V3_1
+    }
+
     /// Major and minor version.
     pub(super) const fn number(self) -> (u8, u8) {
         match self {

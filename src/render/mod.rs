@@ -2,16 +2,18 @@
 //! the Ignition spec version.
 //!
 //! ```text
-//! Inputs ── select ──> PoolInputs ── render(version) ──> Ignition config as JSON
+//! Inputs ── select ──> PoolInputs ── render(version, form) ──> Ignition config as JSON
 //!             │                          │
 //!   which machine config          parse and lift, edit in a fixed order,
-//!   and image the pool            lower to the version
+//!   and image the pool            compact for Ignition, lower to the version
 //!   serves now
 //! ```
 
+mod compact;
 mod image;
 mod select;
 mod steps;
 
+pub use compact::CompressedContents;
 pub use select::{PoolInputs, Unselected, select};
 pub use steps::{RenderError, render};

@@ -6,7 +6,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::PoolInputs;
-use crate::ignition::{self, Config, SpecVersion};
+use super::compact::{CompressedContents, compact};
+use crate::ignition::{self, Config, Form, SpecVersion};
 use crate::inputs::Mode;
 use crate::objects::MachineConfig;
 
@@ -48,7 +49,15 @@ pub enum RenderError {
 }
 
 /// The Ignition config that a machine of this pool is served in `version`, as JSON.
-pub fn render(inputs: &PoolInputs, version: SpecVersion) -> Result<Bytes, RenderError> {
+///
+/// A version that cannot be had compact is plain in either form. `compressed` makes it quicker where
+/// much is rendered at once, and changes nothing else.
+pub fn render(
+    inputs: &PoolInputs,
+    version: SpecVersion,
+    form: Form,
+    compressed: &CompressedContents,
+) -> Result<Bytes, RenderError> {
     let name = &inputs.configuration;
     let ignition = |error| RenderError::Ignition { name: name.clone(), error };
     let json = |error| RenderError::Json { name: name.clone(), error };
@@ -98,8 +107,12 @@ pub fn render(inputs: &PoolInputs, version: SpecVersion) -> Result<Bytes, Render
     let encapsulated = encapsulate(machine_config, inputs.mode, version).map_err(json)?;
     config.append_file(ENCAPSULATED, &encapsulated);
 
+    if form == Form::Compact && version.has_compressed_data() {
+        compact(&mut config, compressed);
+    }
     let lowered = config.lower(version).map_err(ignition)?;
-    serde_json::to_vec(&lowered).map(Bytes::from).map_err(json)
+    // It is kept for long: without the room that was left to grow.
+    serde_json::to_vec(&lowered).map(|json| json.into_boxed_slice().into()).map_err(json)
 }
 
 /// What machine-config-daemon makes the node's annotations of.

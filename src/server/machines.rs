@@ -10,7 +10,7 @@ use axum::extract::{FromRequestParts, Path, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
@@ -19,7 +19,7 @@ use super::layers::{Outcome, RequestLog, count_requests, log_requests};
 use super::readiness::Readiness;
 use crate::answers::{Answers, Refusal};
 use crate::conditions::Status;
-use crate::ignition::negotiate;
+use crate::ignition::{Form, SpecVersion, negotiate};
 use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -81,7 +81,7 @@ async fn config(
     let Machines { answers, metrics, .. } = &*machines;
     let (mut response, version) = match negotiate(accept(&headers).as_deref()) {
         Err(error) => (answer::text(StatusCode::BAD_REQUEST, format!("{error}\n")), None),
-        Ok(version) => match answers.answer(&pool, version).await {
+        Ok(version) => match answers.answer(&pool, version, form(&headers, version)).await {
             Ok(answer) => {
                 let mut response = Response::new(Body::from(answer.body.clone()));
                 let headers = response.headers_mut();
@@ -118,6 +118,11 @@ fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     Some(
         values.fold(Cow::Borrowed(first), |joined, value| Cow::Owned(format!("{joined}, {value}"))),
     )
+}
+
+fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
+    let user_agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+    Form::of(user_agent, version)
 }
 
 fn unavailable(pool: &str, refusal: &Refusal) -> Response {

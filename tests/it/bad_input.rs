@@ -140,6 +140,7 @@ fn a_slip_on_the_command_line_is_named_with_what_is_nearest() {
         (&["serve", "x", "--secure-port", "70000"], "--secure-port"),
         (&["serve", "x", "--host", "a b"], "neither a DNS name nor an IP address"),
         (&["serve", "x", "--idle-timeout", "soon"], "expected a time"),
+        (&["start", "--compact", "maybe"], "--compact"),
         (&["bootstrap", "--bootstrap-certs", "registry"], "expected HOST=FILE"),
         (&["bootstrap", "--bootstrap-certs", "../x=y"], "no registry host"),
         (&["serve", "x", "--tls-min-version", "1.2"], "VersionTLS12"),

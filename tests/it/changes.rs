@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::support::contract::config;
+use crate::support::contract::{config, config_for_ignition};
+use crate::support::http::{Client, Response};
 use crate::support::pair::Pair;
 use crate::support::rest::comes_to_rest;
 use crate::support::server::Server;
@@ -224,6 +225,16 @@ fn a_config_that_cannot_be_rendered_leaves_the_last_good_one() {
 
 #[test]
 fn a_hundred_pools_of_real_size_that_change_at_once_are_served_within_a_second() {
+    a_hundred_pools_change_at_once(config);
+}
+
+#[test]
+fn a_hundred_pools_are_compacted_within_that_second() {
+    a_hundred_pools_change_at_once(config_for_ignition);
+}
+
+/// `ask` gets a pool's config in a version.
+fn a_hundred_pools_change_at_once(ask: fn(&Client, &str, &str) -> Response) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
     let fill = |marker: &str| {
@@ -239,7 +250,7 @@ fn a_hundred_pools_of_real_size_that_change_at_once_are_served_within_a_second()
         }
     };
     let is_served = |server: &Server, name: &str, marker: &str| {
-        let body = config(&server.plain(), name, "3.4.0").body;
+        let body = ask(&server.plain(), name, "3.4.0").body;
         let wanted = format!("data:,{marker}\"");
         body.windows(wanted.len()).any(|window| window == wanted.as_bytes())
     };
@@ -304,7 +315,7 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
         &old.key,
         &["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")],
     );
-    let trusting = |pem: &str| crate::support::http::Client::tls(server.secure(), pem.as_bytes());
+    let trusting = |pem: &str| Client::tls(server.secure(), pem.as_bytes());
     let (old_pem, new_pem) = (old.pem.clone(), new.pem.clone());
     assert_eq!(trusting(&old_pem).get("/healthz").status, 200);
 

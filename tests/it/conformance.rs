@@ -218,6 +218,16 @@ fn check(data: &Path, cases: Vec<Case>, answers: &Answers) {
                             faults.lock().expect("the faults").push(fault);
                             continue;
                         }
+                        // As Ignition asks for it: the same machine, and never more bytes.
+                        let compact = contract::config_for_ignition(&client, "master", version);
+                        assert_eq!(compact.status, answer.status, "{at}: {compact:?}");
+                        if *status == 200 {
+                            assert!(compact.body.len() <= answer.body.len(), "{at}");
+                            let lines = differences(&compact.json(), &answer.json());
+                            let lines =
+                                lines.into_iter().map(|line| format!("{at}: compact: {line}"));
+                            faults.lock().expect("the faults").extend(lines);
+                        }
                         let Some(expected) = answers.get(&case.name, version) else { continue };
                         *compared.lock().expect("the count") += 1;
                         let lines = differences(&answer.json(), &expected);

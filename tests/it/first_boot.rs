@@ -68,7 +68,7 @@ fn a_machine_that_trusts_another_ca_refuses_the_server() {
 }
 
 /// The pointer config that the server made for a pool.
-fn pointer(server: &Server, pool: &str) -> String {
+pub(crate) fn pointer(server: &Server, pool: &str) -> String {
     let path = server.state().join(format!("user-data/{pool}.ign"));
     wait_for("the pointer config", || fs::read_to_string(&path).ok())
 }

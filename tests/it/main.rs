@@ -11,6 +11,7 @@ mod certificates;
 mod changes;
 mod check_pointer;
 mod cluster;
+mod compact;
 mod conformance;
 mod faults;
 mod first_boot;

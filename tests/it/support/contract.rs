@@ -16,6 +16,12 @@ pub(crate) fn config(client: &Client, pool: &str, version: &str) -> Response {
     client.request("GET", &format!("/config/{pool}"), &[("Accept", &accept(version))])
 }
 
+/// The same as Ignition itself asks for it.
+pub(crate) fn config_for_ignition(client: &Client, pool: &str, version: &str) -> Response {
+    let headers = [("User-Agent", "Ignition/2.14.0"), ("Accept", &accept(version))];
+    client.request("GET", &format!("/config/{pool}"), &headers)
+}
+
 /// The status that a method gets at a target from a server of these pools.
 pub(crate) fn status(method: &str, target: &str, pools: &[&str]) -> u16 {
     match known_path(target, pools) {

@@ -1,10 +1,11 @@
-//! A way to a server that can be cut: faults of a network that a real one does not have on request.
+//! A way to a server that can be cut or is slow: faults of a network that a real one does not have on
+//! request.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What becomes of bytes on their way.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,15 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) fn to(server: SocketAddr) -> Self {
+        Self::start(server, None)
+    }
+
+    /// One that hands on so many bytes a second, each way of each connection.
+    pub(crate) fn slow(server: SocketAddr, bytes_a_second: u32) -> Self {
+        Self::start(server, Some(bytes_a_second))
+    }
+
+    fn start(server: SocketAddr, bytes_a_second: Option<u32>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("a bound address");
         let way = Arc::new(AtomicU8::new(Way::Open as u8));
@@ -50,7 +60,7 @@ impl Proxy {
                     let way = Arc::clone(&way);
                     std::thread::spawn(move || {
                         // An end is what both sides see.
-                        let _ = hand_on(&from, &to, &way);
+                        let _ = hand_on(&from, &to, &way, bytes_a_second);
                         let _ = from.shutdown(Shutdown::Both);
                         let _ = to.shutdown(Shutdown::Both);
                     });
@@ -84,9 +94,16 @@ impl Drop for Proxy {
     }
 }
 
-fn hand_on(mut from: &TcpStream, mut to: &TcpStream, way: &AtomicU8) -> io::Result<()> {
-    let mut buffer = vec![0; 1 << 16];
+fn hand_on(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    way: &AtomicU8,
+    bytes_a_second: Option<u32>,
+) -> io::Result<()> {
+    // A slow way is one of small steps.
+    let mut buffer = vec![0; if bytes_a_second.is_some() { 1 << 11 } else { 1 << 16 }];
     from.set_read_timeout(Some(Duration::from_millis(20)))?;
+    let mut free_at = Instant::now();
     loop {
         if way.load(Ordering::SeqCst) == Way::Silent as u8 {
             std::thread::sleep(Duration::from_millis(5));
@@ -94,7 +111,15 @@ fn hand_on(mut from: &TcpStream, mut to: &TcpStream, way: &AtomicU8) -> io::Resu
         }
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(length) => to.write_all(&buffer[..length])?,
+            Ok(length) => {
+                if let Some(rate) = bytes_a_second {
+                    let length = u32::try_from(length).map_err(io::Error::other)?;
+                    let takes = Duration::from_secs_f64(f64::from(length) / f64::from(rate));
+                    free_at = free_at.max(Instant::now()) + takes;
+                    std::thread::sleep(free_at.saturating_duration_since(Instant::now()));
+                }
+                to.write_all(&buffer[..length])?;
+            }
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
             Err(error) => return Err(error),

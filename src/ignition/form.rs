@@ -1,0 +1,79 @@
+//! In which form a client gets a config, from what it says about itself.
+
+use super::version::SpecVersion;
+
+/// How a served config says what is in its files. Ignition writes the same bytes from either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// As the config has them, for people, and for programs that read configs.
+    Plain,
+    /// Gzipped where that is smaller, for Ignition itself.
+    Compact,
+}
+
+impl Form {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Plain, Self::Compact];
+
+    /// The form for a client that calls itself `user_agent` and has been found to read `version`.
+    ///
+    /// Ignition calls itself `Ignition/` and its version. Whoever does so and has named no Ignition version in its
+    /// Accept header gets 2.2, and with it the plain form.
+    #[must_use]
+    pub fn of(user_agent: Option<&str>, version: SpecVersion) -> Self {
+        let is_ignition = user_agent.is_some_and(|name| name.starts_with("Ignition/"));
+        if is_ignition && version.has_compressed_data() { Self::Compact } else { Self::Plain }
+    }
+
+    /// The position in [`Self::ALL`], for arrays with one slot a form.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::negotiate;
+    use super::*;
+
+    #[test]
+    fn ignition_itself_gets_the_compact_form_where_it_can_read_it() {
+        let accept = |version: &str| {
+            Some(format!("application/vnd.coreos.ignition+json;version={version}, */*;q=0.1"))
+        };
+        for (user_agent, accept, form) in [
+            (Some("Ignition/2.14.0"), accept("3.3.0"), Form::Compact),
+            (Some("Ignition/2.3.0"), accept("3.1.0"), Form::Compact),
+            (Some("Ignition/2.22.0"), accept("3.5.0"), Form::Compact),
+            (Some("Ignition/3.0.0"), accept("3.99.0"), Form::Compact),
+            (Some("Ignition/v2.14.0-dirty"), accept("3.3.0"), Form::Compact),
+            (Some("Ignition/"), accept("3.6.0"), Form::Compact),
+            // Those that refuse compressed data URLs.
+            (Some("Ignition/2.1.1"), accept("3.0.0"), Form::Plain),
+            (Some("Ignition/0.35.0"), accept("2.4.0"), Form::Plain),
+            (Some("Ignition/0.35.0"), accept("2.2.0"), Form::Plain),
+            // Ignition fetches other things than configs as well.
+            (Some("Ignition/2.14.0"), None, Form::Plain),
+            (Some("Ignition/2.14.0"), Some("*/*".to_owned()), Form::Plain),
+            (
+                Some("Ignition/2.14.0"),
+                Some("application/vnd.coreos.ignition+json".into()),
+                Form::Plain,
+            ),
+            // Others that read configs.
+            (Some("curl/8.14.1"), accept("3.4.0"), Form::Plain),
+            (Some("assisted-installer"), accept("3.4.0"), Form::Plain),
+            (Some("Go-http-client/1.1"), accept("3.4.0"), Form::Plain),
+            (Some("Mozilla/5.0 (like Ignition/2.14.0)"), accept("3.4.0"), Form::Plain),
+            (Some("ignition/2.14.0"), accept("3.4.0"), Form::Plain),
+            (Some("Ignition"), accept("3.4.0"), Form::Plain),
+            (Some("Ignition-validate/2.14.0"), accept("3.4.0"), Form::Plain),
+            (Some(""), accept("3.4.0"), Form::Plain),
+            (None, accept("3.4.0"), Form::Plain),
+        ] {
+            let version = negotiate(accept.as_deref()).unwrap();
+            assert_eq!(Form::of(user_agent, version), form, "{user_agent:?} {accept:?}");
+        }
+    }
+}
