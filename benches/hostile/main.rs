@@ -45,6 +45,8 @@ use crate::storm::{Outcome, Storm};
 const P99_TARGET: Duration = Duration::from_secs(1);
 /// The most that the kernel may hold, in MiB.
 const KERNEL_TARGET: f64 = 64.0;
+/// As whom machines boot: Ignition gets compact configs.
+const AGENT: &str = "Ignition/2.14.0";
 /// Until an attack stands.
 const PREPARATION: Duration = Duration::from_secs(5);
 
@@ -157,7 +159,7 @@ fn boots_beside(options: &Options, attack: Attack) -> Result<Beside> {
     manifests::write(&manifests)?;
     let (server, ports) = start(&options.server, &manifests, scratch.path())?;
     let pair = Pair::made_by_ours(scratch.path());
-    let config = storm::first_config(server.address, &pair.ca)?;
+    let config = storm::first_config(server.address, &pair.ca, AGENT)?;
     let config_file = scratch.path().join("config");
     fs::write(&config_file, &config)?;
 
@@ -171,6 +173,7 @@ fn boots_beside(options: &Options, attack: Attack) -> Result<Beside> {
         boots: u32::MAX,
         seconds: options.seconds,
         concurrency: options.concurrency,
+        user_agent: AGENT.to_owned(),
     };
     let storm = thread::spawn(move || storm.run_in_own_process());
     let mut kernel = 0;

@@ -21,7 +21,8 @@ use std::io::Write as _;
 /// Name, version, commit.
 #[must_use]
 pub fn version() -> String {
-    format!("machine-config-server {} ({})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
+    let fips = if cfg!(feature = "fips") { ", FIPS" } else { "" };
+    format!("machine-config-server {} ({}{fips})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
 }
 
 /// Keeps private keys out of core dumps, and other processes of the same user out of this one's

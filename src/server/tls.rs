@@ -54,6 +54,9 @@ pub enum PairError {
         /// The key's file.
         key: PathBuf,
     },
+    /// The build is for FIPS 140-3, and what it would speak is not all of it approved.
+    #[error("TLS: not what FIPS 140-3 approves, which this server was built for")]
+    NotFips,
     /// The TLS library refuses the policy with this pair.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
@@ -109,6 +112,9 @@ impl Pair {
         config.send_tls13_tickets = 0;
         config.ignore_client_order = true;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if cfg!(feature = "fips") && !config.fips() {
+            return Err(PairError::NotFips);
+        }
         Ok(config)
     }
 
