@@ -63,6 +63,12 @@ impl Activity {
         self.0.requests.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
+    /// How many requests there have been.
+    #[must_use]
+    pub fn requests(&self) -> u32 {
+        self.0.requests.load(Ordering::Relaxed)
+    }
+
     /// What it is doing.
     #[must_use]
     pub fn phase(&self) -> Phase {

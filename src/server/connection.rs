@@ -32,6 +32,7 @@ use tower::Service as _;
 use super::activity::{Activity, Phase};
 use super::limits::Limits;
 use super::payload::Payload;
+use super::send_room::{FirstAnswer, SendRoom};
 use super::timeout_stream::TimeoutStream;
 use crate::telemetry::{ConnectionMetrics, HandshakeFailure, Occurrences};
 
@@ -53,6 +54,7 @@ pub(super) struct Context {
     pub(super) metrics: ConnectionMetrics,
     /// Handshakes whose keys are computed at a time.
     pub(super) handshakes: Arc<Semaphore>,
+    pub(super) room: SendRoom,
     pub(super) failures: Arc<Occurrences>,
     /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
     pub(super) stop: CancellationToken,
@@ -66,7 +68,8 @@ pub(super) async fn serve(
     activity: Activity,
     context: Context,
 ) {
-    let stream = TimeoutStream::new(stream, activity.clone(), context.limits);
+    let first = FirstAnswer::new(context.room.clone());
+    let stream = TimeoutStream::new(stream, activity.clone(), context.limits, first);
     let Some(tls) = tls else {
         activity.begin(Phase::FirstHead, Instant::now());
         return http(stream, peer, activity, context).await;

@@ -21,6 +21,11 @@ pub(super) struct Excerpt<'a> {
 
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain =
+            |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\'' | b'\\');
+        if self.text.len() <= self.most && self.text.bytes().all(is_plain) {
+            return f.write_str(self.text);
+        }
         let mut rest = self.text.chars();
         for character in rest.by_ref().take(self.most) {
             for escaped in character.escape_debug() {

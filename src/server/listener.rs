@@ -8,7 +8,6 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use axum::Router;
 use rustls::ServerConfig;
-use socket2::SockRef;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -19,14 +18,13 @@ use super::activity::Activity;
 use super::connection::{self, Context};
 use super::limits::Limits;
 use super::places::{Door, Place, Places};
+use super::send_room::{self, SendRoom};
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
 /// Connections that the kernel keeps for us before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;
 /// After an error that only time heals (no file descriptors left).
 const BREATHER: Duration = Duration::from_millis(50);
-/// Bytes that the kernel keeps for a client beyond what the network has room for now.
-const UNSENT: u32 = 64 << 10;
 
 /// A bound port.
 #[derive(Debug)]
@@ -50,10 +48,9 @@ impl Listener {
         // A restart must not wait for the connections of the server before it to time out.
         socket.set_reuseaddr(true)?;
         // Its connections have these from it. Without the first, the last part of an answer waits for
-        // the client's acknowledgement; without the second, the kernel takes megabytes for a client
-        // that does not read them.
+        // the client's acknowledgement.
         socket.set_nodelay(true)?;
-        SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT)?;
+        send_room::bound(&socket)?;
         socket.bind(address)?;
         Ok(Self { socket: socket.listen(BACKLOG)?, tls })
     }
@@ -93,6 +90,7 @@ impl Serving {
                 limits,
                 metrics,
                 handshakes: Arc::new(Semaphore::new(processors)),
+                room: SendRoom::new(),
                 failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
                 stop: CancellationToken::new(),
             },

@@ -24,7 +24,8 @@ pub mod machines;
 mod payload;
 pub mod places;
 pub mod readiness;
-pub mod timeout_stream;
+mod send_room;
+mod timeout_stream;
 pub mod tls;
 pub mod tls_policy;
 

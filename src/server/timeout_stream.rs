@@ -5,6 +5,7 @@
 //! [`TimeoutStream`] sits below TLS and sees every byte, so one place enforces all limits.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -13,10 +14,11 @@ use tokio::time::{Instant, Sleep};
 
 use super::activity::{Activity, Phase};
 use super::limits::Limits;
+use super::send_room::FirstAnswer;
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] when its client exceeds a limit.
 #[derive(Debug)]
-pub struct TimeoutStream<S> {
+pub(super) struct TimeoutStream<S> {
     stream: S,
     activity: Activity,
     limits: Limits,
@@ -27,11 +29,12 @@ pub struct TimeoutStream<S> {
     /// Whether bytes for the client wait for it to take them.
     blocked: bool,
     timer: Option<Pin<Box<Sleep>>>,
+    first: FirstAnswer,
 }
 
 impl<S> TimeoutStream<S> {
     /// Times `stream` from now on.
-    pub fn new(stream: S, activity: Activity, limits: Limits) -> Self {
+    pub(super) fn new(stream: S, activity: Activity, limits: Limits, first: FirstAnswer) -> Self {
         Self {
             stream,
             since: activity.opened(),
@@ -40,6 +43,7 @@ impl<S> TimeoutStream<S> {
             timed: Phase::Handshake,
             blocked: false,
             timer: None,
+            first,
         }
     }
 
@@ -127,12 +131,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
+impl<S: AsFd> TimeoutStream<S> {
+    /// Something is to be written.
+    fn sending(&mut self) -> io::Result<()> {
+        match self.activity.requests() {
+            0 => Ok(()),
+            1 => self.first.begin(&self.stream),
+            _ => self.first.end(&self.stream),
+        }
+    }
+}
+
+impl<S: AsyncWrite + AsFd + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.sending()?;
         let result = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.sent(context, result)
     }
@@ -142,6 +158,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.sending()?;
         let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
         self.sent(context, result)
     }
