@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::escape::{REASON, cut, escaped};
 use crate::objects::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig, Object,
     REGISTRY_NAMESPACE,
@@ -127,8 +128,37 @@ pub struct Problem {
     pub is_partial: bool,
 }
 
+impl Problem {
+    /// A file or object that is not used at all. What there is too much of its name or of the reason
+    /// is cut off.
+    #[must_use]
+    pub fn whole(place: &str, reason: &str) -> Self {
+        let (place, reason) = (cut(place, REASON).into_owned(), cut(reason, REASON).into_owned());
+        Self { place, reason, is_partial: false }
+    }
+
+    /// A part of one that is not used.
+    #[must_use]
+    pub fn part(place: &str, reason: &str) -> Self {
+        Self { is_partial: true, ..Self::whole(place, reason) }
+    }
+}
+
 impl std::fmt::Display for Problem {
+    /// One line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.reason)
+        write!(f, "{}: {}", escaped(&self.place), escaped(&self.reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line_of_bounded_length() {
+        let problem = Problem::whole("a\n/b", &"x".repeat(1 << 20));
+        assert_eq!(problem.to_string(), format!("a\\n/b: {}…", "x".repeat(REASON)));
+        assert!(!problem.is_partial && Problem::part("a", "b").is_partial);
     }
 }

@@ -138,11 +138,7 @@ impl Files {
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
             let reason = file.problem.clone()?;
-            self.seen.contains(path).then(|| Problem {
-                place: path.display().to_string(),
-                reason,
-                is_partial: false,
-            })
+            self.seen.contains(path).then(|| Problem::whole(&path.display().to_string(), &reason))
         };
         self.known.iter().filter_map(problem).collect()
     }

@@ -13,6 +13,7 @@ use crate::support::in_repository;
 /// Where every module of the source belongs.
 const RULES: Rules = Rules {
     floors: &[
+        &["escape"],
         &[
             "backoff",
             "conditions",
@@ -45,6 +46,7 @@ const RULES: Rules = Rules {
         "controllers/lease.rs",
         "controllers/registry_ca/objects.rs",
         "controllers/write.rs",
+        "escape.rs",
         "ignition/",
         "inputs.rs",
         "node_ca/decide.rs",
