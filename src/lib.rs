@@ -11,7 +11,7 @@
 //!
 //! - **What the field knows**, pure: [`ignition`] parses, validates, edits and converts configs,
 //!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
-//!   that others share: [`conditions`], [`escape`], [`kube_client`], `backoff`,
+//!   that others share: [`conditions`], [`escape`], [`kube_client`], `backoff`, `bounded_file`,
 //!   `folder_watch`, `parallel`.
 //! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
 //!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
@@ -36,6 +36,7 @@
 pub mod answers;
 pub mod app;
 mod backoff;
+mod bounded_file;
 pub mod cli;
 pub mod conditions;
 pub mod controllers;

@@ -11,12 +11,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::manifest;
+use crate::bounded_file;
 use crate::inputs::Problem;
 use crate::objects::Object;
 use crate::parallel;
 
-/// A file larger than this is no manifest; the API server's own limit for an object is 1.5 MiB.
-const MAX_FILE: u64 = 64 << 20;
 /// Folders within folders beyond this are a loop.
 const MAX_DEPTH: usize = 32;
 
@@ -181,7 +180,7 @@ impl Files {
             Wanted::No => {}
             Wanted::Later => self.unsettled = true,
             Wanted::Read(stamp) => {
-                let result = read(path);
+                let result = bounded_file::read(path);
                 let file = self.known.entry(path.to_owned()).or_default();
                 file.stamp = stamp;
                 match result {
@@ -317,17 +316,6 @@ fn named_as_manifest(path: &Path) -> bool {
     })
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("is no regular file"));
-    }
-    if metadata.len() > MAX_FILE {
-        return Err(io::Error::other(format!("is larger than {} MiB", MAX_FILE >> 20)));
-    }
-    std::fs::read(path)
-}
-
 enum Contents {
     Same,
     Changed { digest: Option<u64>, result: Result<Vec<Object>, String> },
@@ -335,7 +323,7 @@ enum Contents {
 
 /// Reads and parses a file, unless its bytes still hash to `known`.
 fn parse_file(path: &Path, known: Option<u64>) -> Contents {
-    let bytes = match read(path) {
+    let bytes = match bounded_file::read(path) {
         Ok(bytes) => bytes,
         Err(error) => return Contents::Changed { digest: None, result: Err(error.to_string()) },
     };

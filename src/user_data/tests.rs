@@ -360,3 +360,22 @@ fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
     assert_eq!(with("https://example.com/other", &[plain(&[&ca])]), None);
     assert_eq!(holder("worker.ign", b"#cloud-config"), None);
 }
+
+#[test]
+fn what_is_larger_than_any_platform_takes_is_left_alone() {
+    let (old, new) = (authority(100), authority(0));
+    let text = config("3.2.0", &[plain(&[&old])]).to_string();
+    let bundle = [new, old];
+    let padded = |length: usize| format!("{text}{}", " ".repeat(length - text.len())).into_bytes();
+    let largest = padded(MOST_BYTES);
+    assert!(matches!(assess(&largest, &bundle, &[]), Assessment::Stale(_)));
+    assert!(holder("a", &largest).is_some());
+    let larger = padded(MOST_BYTES + 1);
+    let left = Assessment::LeftAlone(LeftAlone::TooLarge);
+    assert_eq!(assess(&larger, &bundle, &[]), left);
+    assert!(
+        holder("a", &larger).is_none()
+            && !fetches(&larger, "https://a")
+            && !is_plain_pointer(&larger)
+    );
+}

@@ -16,6 +16,7 @@ const RULES: Rules = Rules {
         &["escape"],
         &[
             "backoff",
+            "bounded_file",
             "conditions",
             "folder_watch",
             "ignition",
@@ -58,7 +59,7 @@ const RULES: Rules = Rules {
         "render/",
         "source/cluster/configs.rs",
         "source/cluster/view.rs",
-        "source/manifest.rs",
+        "source/manifest/",
         "user_data/",
     ],
     // Makes keys.
