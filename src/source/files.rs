@@ -263,9 +263,10 @@ pub(super) struct Listing {
 /// All files of a tree, links followed, hidden files and folders left out (kubelet keeps its own
 /// copies of mounted files in those).
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
+    let top = std::fs::metadata(root)?;
     let mut walk = Walk {
         root: std::fs::canonicalize(root)?,
-        visited: HashSet::new(),
+        visited: HashSet::from([(top.dev(), top.ino())]),
         found: Listing::default(),
     };
     walk.folder(root, 0)?;
@@ -275,7 +276,7 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
 struct Walk {
     /// The top of the tree, free of links.
     root: PathBuf,
-    /// Device and inode of each folder below it.
+    /// Device and inode of each folder, the top among them: a link may lead back to it.
     visited: HashSet<(u64, u64)>,
     found: Listing,
 }
@@ -360,5 +361,31 @@ mod tests {
         files.read_all(std::slice::from_ref(&path), &|_| false);
         assert!(files.finish() && !files.unsettled());
         assert_eq!(files.objects(&path).len(), 1);
+    }
+
+    #[test]
+    fn links_that_lead_back_show_no_file_twice() {
+        let above = tempfile::tempdir().unwrap();
+        let root = above.path().join("root");
+        std::fs::create_dir_all(root.join("pools")).unwrap();
+        for file in ["a.yaml", "pools/b.yaml"] {
+            std::fs::write(root.join(file), "").unwrap();
+        }
+        // Before and after what they lead to, in the order of names.
+        for (target, link) in [
+            (Path::new("."), "0"),
+            (Path::new("."), "z"),
+            (Path::new(".."), "pools/back"),
+            (&root, "whole"),
+            (above.path(), "zz-above"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let Listing { paths, leads_out } = list(&root).unwrap();
+        assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
+        assert!(leads_out, "one leads to the folder above");
+        // The top itself may be given as a link.
+        std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
+        assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);
     }
 }

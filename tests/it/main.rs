@@ -16,6 +16,7 @@ mod faults;
 mod first_boot;
 mod fixtures_index;
 mod go_verifier;
+mod hostile_files;
 mod http_contract;
 mod ignition_properties;
 mod layers;
