@@ -273,7 +273,8 @@ fn with_source(entry: &str, source: &str) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let mut fields = vec![format!("\"source\":{}", quoted(source))];
     for (name, value) in members(entry).unwrap_or_default() {
-        if !["source", "verification", "compression"].contains(&name.as_str()) {
+        let is_own = |own: &&str| own.eq_ignore_ascii_case(&name);
+        if !["source", "verification", "compression"].iter().any(is_own) {
             fields.push(format!("{}:{value}", quoted(&name)));
         }
     }

@@ -379,3 +379,22 @@ fn what_is_larger_than_any_platform_takes_is_left_alone() {
             && !is_plain_pointer(&larger)
     );
 }
+
+#[test]
+fn names_are_read_in_any_case_as_ignition_does() {
+    let (old, new) = (authority(100), authority(0));
+    let text = config("3.2.0", &[gzipped(&old)]).to_string();
+    let mixed = text
+        .replace("certificateAuthorities", "CertificateAuthorities")
+        .replace("compression", "COMPRESSION")
+        .replace("\"source\"", "\"Source\"")
+        .replace("merge", "Merge");
+    assert_eq!(holder("a", mixed.as_bytes()), holder("a", text.as_bytes()));
+    let bundle = [new, old];
+    let Assessment::Stale(mended) = assess(mixed.as_bytes(), &bundle, &[]) else {
+        panic!("{mixed}")
+    };
+    assert_eq!(assess(&mended, &bundle, &[]), Assessment::Current);
+    // What was said of the contents before is gone, however it was written.
+    assert!(!String::from_utf8(mended).unwrap().contains("COMPRESSION"));
+}
