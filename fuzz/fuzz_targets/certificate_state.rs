@@ -7,7 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server::pki::{
     Asked, Certificate, CertificateState, Holder, Host, Pointer, PointerState, Policy, StoredPair,
-    foresee, told_lockouts, trusted_by_somebody,
+    foresee, locked_out, told_lockouts, trusted_by_somebody,
 };
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 
@@ -50,13 +50,15 @@ fuzz_target!(|data: &[u8]| {
             distrust: Vec::new(),
         },
     };
-    let before = told_lockouts(&state, NOW);
+    let holders: Vec<_> =
+        state.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
+    let before = locked_out(&state.chain(), &holders, NOW);
     let generate = &mut |_| Ok(AUTHORITIES[3].key_again());
     let Ok((after, attention)) = foresee(&state, &Policy::default(), NOW, generate) else { return };
-    for lockout in told_lockouts(&after, NOW) {
+    for lockout in locked_out(&after.chain(), &holders, NOW) {
         let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
         assert!(was, "{lockout}, after {before:?}");
     }
-    let _ = trusted_by_somebody(&after, NOW);
+    let _ = (told_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
     let _ = format!("{attention:?}");
 });
