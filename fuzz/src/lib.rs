@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use machine_config_server::ignition::{Config, SpecVersion};
+use machine_config_server::ignition::{Config, Error, SpecVersion};
 use machine_config_server::pki::issue::{
     Signer, Validity, cross_sign, issue_authority, issue_serving,
 };
@@ -104,36 +104,40 @@ pub fn expanded(data: &[u8], word: impl Fn(u8) -> Option<String>) -> Vec<u8> {
     whole
 }
 
-/// A text, as it is and with each of these versions in it: is it read, then what is served in a
-/// version is read again as that version, and says the same once more.
+/// A text, as it is or with one of these versions in it: is it read, then what is served in a version
+/// is read again as that version, and says the same once more. Every other one is edited before.
 pub fn config(text: &str, versions: &[&str]) {
-    if let Ok(config) = Config::parse(text) {
-        served(&config);
-    }
-    let Ok(mut value) = serde_json::from_str::<Value>(text) else { return };
-    if !value.is_object() {
-        return;
-    }
-    for version in versions {
-        if !value["ignition"].is_object() {
-            value["ignition"] = json!({});
-        }
-        value["ignition"]["version"] = json!(version);
-        let Ok(mut config) = Config::parse(&value.to_string()) else { continue };
-        served(&config);
+    let version = versions[text.len() % versions.len()];
+    let read = Config::parse(text).ok();
+    let Some(mut config) = read.or_else(|| with_version(text, version)) else { return };
+    if text.len() % 2 == 1 {
         config.set_file("/etc/set", text.as_bytes());
         config.append_file("/etc/appended", text.as_bytes());
         // Where both kinds of arguments are there, they stay.
         let _ = config.take_kernel_arguments();
-        served(&config);
     }
+    served(&config);
+}
+
+fn with_version(text: &str, version: &str) -> Option<Config> {
+    let mut value: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
+    if !value["ignition"].is_object() {
+        value["ignition"] = json!({});
+    }
+    value["ignition"]["version"] = json!(version);
+    Config::parse(&value.to_string()).ok()
 }
 
 fn served(config: &Config) {
     for to in SpecVersion::ALL {
         let Ok(lowered) = config.clone().lower(to) else { continue };
         let text = serde_json::to_string(&lowered).expect("JSON");
-        let again = Config::parse(&text).unwrap_or_else(|error| panic!("{to}: {error}: {text}"));
+        let again = match Config::parse(&text) {
+            Ok(again) => again,
+            // A file system that is mounted nowhere: spec 3 has no words for some of what 2.2 says.
+            Err(Error::NotLiftable { .. }) if to == SpecVersion::V2_2 => continue,
+            Err(error) => panic!("{to}: {error}: {text}"),
+        };
         assert_eq!(again.declared(), to, "{text}");
         if to == SpecVersion::V2_2 {
             // Lifting turns the order of files round, and lowering does not.
