@@ -4,15 +4,22 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-env-changed=MCS_COMMIT");
-    println!("cargo::rerun-if-changed=.git/HEAD");
-    println!("cargo::rerun-if-changed=.git/logs/HEAD");
+    // Git tells where they are: elsewhere in a second work tree, nowhere without a repository. A file
+    // that is not there would have all built anew each time.
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = git(&["rev-parse", "--git-path", file]);
+        if let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
     // An image is built without the repository; its builder sets the variable.
-    let commit = std::env::var("MCS_COMMIT").ok().or_else(head);
+    let commit = std::env::var("MCS_COMMIT").ok();
+    let commit = commit.or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
     println!("cargo::rustc-env=MCS_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
 }
 
-fn head() -> Option<String> {
-    let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
-    let commit = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| commit.trim().to_owned()).filter(|commit| !commit.is_empty())
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let line = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !line.is_empty()).then_some(line)
 }

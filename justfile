@@ -28,6 +28,11 @@ doc:
 dependencies:
     .ci/run dependencies
 
+# every parser against a minute of inputs that a fuzzer makes up
+[group('checks')]
+fuzz:
+    .ci/run fuzz
+
 # every test
 [group('checks')]
 test:

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::escape::escaped;
+
 /// Conditions by the thing that each is about. Shared by those who notice, and the one who tells.
 #[derive(Debug, Clone, Default)]
 pub struct Conditions(Arc<Mutex<BTreeMap<Cow<'static, str>, String>>>);
@@ -35,7 +37,10 @@ impl Conditions {
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reasons.iter().map(|(thing, reason)| format!("{thing}: {reason}")).collect()
+        reasons
+            .iter()
+            .map(|(thing, reason)| format!("{}: {}", escaped(thing), escaped(reason)))
+            .collect()
     }
 }
 

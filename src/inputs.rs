@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::escape::{REASON, cut, escaped};
 use crate::objects::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig, Object,
     REGISTRY_NAMESPACE, TlsProfile,
@@ -130,17 +131,44 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A file or object that is not used at all. What there is too much of its name or of the reason
+    /// is cut off.
+    #[must_use]
+    pub fn whole(place: &str, reason: &str) -> Self {
+        let (place, reason) = (cut(place, REASON).into_owned(), cut(reason, REASON).into_owned());
+        Self { place, reason, is_partial: false }
+    }
+
+    /// A part of one that is not used.
+    #[must_use]
+    pub fn part(place: &str, reason: &str) -> Self {
+        Self { is_partial: true, ..Self::whole(place, reason) }
+    }
+
     /// What strangers may know of it: the name of the object or file, without the folder.
     #[must_use]
     pub fn to_strangers(&self) -> String {
         let name = self.place.rsplit('/').next().unwrap_or_default();
         let extent = if self.is_partial { "a part of it" } else { "it" };
-        format!("{}: {extent} cannot be used", name.escape_debug())
+        format!("{}: {extent} cannot be used", escaped(name))
     }
 }
 
 impl std::fmt::Display for Problem {
+    /// One line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.reason)
+        write!(f, "{}: {}", escaped(&self.place), escaped(&self.reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line_of_bounded_length() {
+        let problem = Problem::whole("a\n/b", &"x".repeat(1 << 20));
+        assert_eq!(problem.to_string(), format!("a\\n/b: {}…", "x".repeat(REASON)));
+        assert!(!problem.is_partial && Problem::part("a", "b").is_partial);
     }
 }

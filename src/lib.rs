@@ -11,7 +11,8 @@
 //!
 //! - **What the field knows**, pure: [`ignition`] parses, validates, edits and converts configs,
 //!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
-//!   that others share: [`conditions`], [`kube_client`], `backoff`, `folder_watch`, `parallel`.
+//!   that others share: [`conditions`], [`escape`], [`kube_client`], `backoff`, `bounded_file`,
+//!   `folder_watch`, `parallel`.
 //! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
 //!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
 //!   [`registry_ca`] which authorities of image registries a machine trusts, [`user_data`] how
@@ -35,9 +36,11 @@
 pub mod answers;
 pub mod app;
 mod backoff;
+mod bounded_file;
 pub mod cli;
 pub mod conditions;
 pub mod controllers;
+pub mod escape;
 mod folder_watch;
 pub mod ignition;
 pub mod inputs;

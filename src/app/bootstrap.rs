@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 
 use super::server::{Listen, PairFiles, ServerSettings, run as serve};
+use crate::bounded_file;
 use crate::objects::{ApiServer, Object};
 use crate::registry_ca::RegistryHost;
 use crate::server::Limits;
@@ -57,7 +58,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
 /// reference. A profile that cannot be used must not end an installation: it is logged, and the
 /// flags hold.
 fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match bounded_file::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => {

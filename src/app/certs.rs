@@ -52,15 +52,16 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Why a pointer config that names authorities trusts none that is known to be the server's.
+    /// Why a pointer config that names authorities trusts none that is known to be the server's, or
+    /// is not looked at.
     fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
         let stored = self.observed.authority.iter().flat_map(StoredPair::authorities);
         let root = self.observed.root_authority.as_deref().unwrap_or_default();
         let known: Vec<_> = stored.chain(Certificate::read_all(root)).collect();
         match assess(pointer, &self.observed.trusted(), &known) {
-            Assessment::LeftAlone(reason @ (LeftAlone::Foreign | LeftAlone::NameOnly)) => {
-                Some(reason)
-            }
+            Assessment::LeftAlone(
+                reason @ (LeftAlone::Foreign | LeftAlone::NameOnly | LeftAlone::TooLarge),
+            ) => Some(reason),
             _ => None,
         }
     }

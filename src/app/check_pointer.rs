@@ -13,9 +13,7 @@ use super::print_line;
 use super::probe::{self, Address};
 use crate::pki::Lockout;
 use crate::pointer_check::{self, Fetch, PointerConfig};
-
-/// Much more than any platform takes as user data.
-const MOST_BYTES: u64 = 1 << 20;
+use crate::user_data::MOST_BYTES;
 
 /// What a pointer config is judged by.
 #[derive(Debug, Clone)]
@@ -55,8 +53,8 @@ pub fn check_pointer(file: &Path, against: &Against, now: OffsetDateTime) -> any
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(file)?.take(MOST_BYTES + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
+    File::open(file)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > MOST_BYTES {
         bail!("it has more than {MOST_BYTES} bytes, which no platform takes as user data");
     }
     Ok(text)

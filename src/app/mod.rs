@@ -18,6 +18,8 @@ mod tasks;
 
 use std::io::Write as _;
 
+use crate::escape::escaped;
+
 /// Name, version, commit.
 #[must_use]
 pub fn version() -> String {
@@ -33,5 +35,5 @@ pub fn keep_memory_private() {
 
 /// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
 pub fn print_line(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(std::io::stdout(), "{}", escaped(line));
 }

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::app;
+use crate::escape::escaped;
 use crate::telemetry;
 use flags::KlogFlags;
 
@@ -93,7 +94,6 @@ fn with_logs(
 }
 
 fn fail(message: &str) -> ExitCode {
-    let message = message.replace(['\n', '\r'], " ");
-    let _ = writeln!(std::io::stderr(), "machine-config-server: {message}");
+    let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(message));
     ExitCode::FAILURE
 }

@@ -18,6 +18,8 @@ use super::decide::{File, Present};
 const FOLDER: Mode = Mode::from_bits_truncate(0o755);
 /// What a new file has.
 const FILE: Mode = Mode::from_bits_truncate(0o644);
+/// No file that is made here is larger: a config map has 1 MiB at most, and all lists are shorter.
+const LARGEST: u64 = 4 << 20;
 /// Where a file is written before it takes its place. No registry has such a name.
 const NEW_FILE: &str = ".machine-config-server.tmp";
 /// Where a registry's folder is put together before it takes its place.
@@ -144,7 +146,10 @@ impl Folder {
             return Err(io::Error::other("is no regular file"));
         }
         let mut bytes = Vec::new();
-        StdFile::from(file).read_to_end(&mut bytes)?;
+        StdFile::from(file).take(LARGEST + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(io::Error::other(format!("is larger than {} MiB", LARGEST >> 20)));
+        }
         Ok(Some(bytes))
     }
 

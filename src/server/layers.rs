@@ -11,9 +11,12 @@ use http_body::Body as _;
 use prometheus_client::metrics::counter::Counter;
 
 use super::connection::Peer;
-use super::excerpt;
+use crate::escape::{NAME, cut};
 use crate::ignition::SpecVersion;
 use crate::telemetry::{Metrics, Occurrences};
+
+/// What is enough of a header to recognise it, in characters.
+const HEADER: usize = 256;
 
 /// What a handler tells of the answer to a request for a config, in the response's extensions.
 #[derive(Debug, Clone)]
@@ -76,11 +79,11 @@ pub(super) async fn log_requests(
         spec = outcome.version.map_or("none", SpecVersion::as_str),
         status = response.status().as_u16(),
         %method,
-        "Pool {} requested by address:\"{}\" User-Agent:\"{}\" Accept-Header: \"{}\"",
-        excerpt::pool(&outcome.pool),
+        "Pool {} requested by address:\"{}\" User-Agent:{:?} Accept-Header: {:?}",
+        cut(&outcome.pool, NAME).escape_debug(),
         peer.map_or_else(String::new, |Peer(address)| address.to_string()),
-        excerpt::header(&agent),
-        excerpt::header(&accept),
+        cut(&agent, HEADER),
+        cut(&accept, HEADER),
     );
     response
 }

@@ -19,6 +19,7 @@ use super::layers::{Outcome, RequestLog, count_requests, log_requests};
 use super::readiness::Readiness;
 use crate::answers::{Answers, Refusal};
 use crate::conditions::Status;
+use crate::escape::{NAME, cut};
 use crate::ignition::{Form, SpecVersion, negotiate};
 use crate::telemetry::Metrics;
 
@@ -126,7 +127,7 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
 }
 
 fn unavailable(pool: &str, refusal: &Refusal) -> Response {
-    answer::soon(format!("pool {}: {refusal}\n", super::excerpt::pool(pool))).into_response()
+    answer::soon(format!("pool {}: {refusal}\n", cut(pool, NAME).escape_debug())).into_response()
 }
 
 #[cfg(test)]

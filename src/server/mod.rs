@@ -16,7 +16,6 @@ mod activity;
 pub mod administrators;
 mod answer;
 pub mod connection;
-mod excerpt;
 mod layers;
 mod limits;
 pub mod listener;

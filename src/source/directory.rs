@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use super::files::{Files, Listing, ReadError};
 use super::reporting::Reporting;
+use crate::escape::{NAME, cut};
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
 use crate::objects::{MachineConfig, MachineConfigPool, Object};
@@ -206,11 +207,7 @@ impl Directory {
         let (authorities, refused) =
             registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
         shared.registry_cas = authorities;
-        problems.extend(refused.into_iter().map(|(place, reason)| Problem {
-            place,
-            reason,
-            is_partial: true,
-        }));
+        problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
         problems.extend(self.files.problems());
         Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
     }
@@ -255,11 +252,7 @@ impl Directory {
         let mut plain = |path: &Path| match self.files.read_plain(path, being_written) {
             Ok(bytes) => Some(bytes),
             Err(ReadError { reason, last_good }) => {
-                problems.push(Problem {
-                    place: path.display().to_string(),
-                    reason,
-                    is_partial: false,
-                });
+                problems.push(Problem::whole(&path.display().to_string(), &reason));
                 last_good
             }
         };
@@ -312,14 +305,12 @@ impl<'a> Gathered<'a> {
             if let Some(first) = self.seen.get(&identity) {
                 let (kind, namespace, name) = identity;
                 let slash = if namespace.is_empty() { "" } else { "/" };
-                self.problems.push(Problem {
-                    place: path.display().to_string(),
-                    reason: format!(
-                        "{kind} {namespace}{slash}{name} is also in {}, which is used",
-                        first.display()
-                    ),
-                    is_partial: false,
-                });
+                let what = match name {
+                    "" => kind.to_owned(),
+                    name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
+                };
+                let reason = format!("{what} is also in {}, which is used", first.display());
+                self.problems.push(Problem::whole(&path.display().to_string(), &reason));
                 continue;
             }
             self.seen.insert(identity, path);

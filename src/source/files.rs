@@ -11,12 +11,11 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::manifest;
+use crate::bounded_file;
 use crate::inputs::Problem;
 use crate::objects::Object;
 use crate::parallel;
 
-/// A file larger than this is no manifest; the API server's own limit for an object is 1.5 MiB.
-const MAX_FILE: u64 = 64 << 20;
 /// Folders within folders beyond this are a loop.
 const MAX_DEPTH: usize = 32;
 
@@ -138,11 +137,7 @@ impl Files {
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
             let reason = file.problem.clone()?;
-            self.seen.contains(path).then(|| Problem {
-                place: path.display().to_string(),
-                reason,
-                is_partial: false,
-            })
+            self.seen.contains(path).then(|| Problem::whole(&path.display().to_string(), &reason))
         };
         self.known.iter().filter_map(problem).collect()
     }
@@ -185,7 +180,7 @@ impl Files {
             Wanted::No => {}
             Wanted::Later => self.unsettled = true,
             Wanted::Read(stamp) => {
-                let result = read(path);
+                let result = bounded_file::read(path);
                 let file = self.known.entry(path.to_owned()).or_default();
                 file.stamp = stamp;
                 match result {
@@ -268,9 +263,10 @@ pub(super) struct Listing {
 /// All files of a tree, links followed, hidden files and folders left out (kubelet keeps its own
 /// copies of mounted files in those).
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
+    let top = std::fs::metadata(root)?;
     let mut walk = Walk {
         root: std::fs::canonicalize(root)?,
-        visited: HashSet::new(),
+        visited: HashSet::from([(top.dev(), top.ino())]),
         found: Listing::default(),
     };
     walk.folder(root, 0)?;
@@ -280,7 +276,7 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
 struct Walk {
     /// The top of the tree, free of links.
     root: PathBuf,
-    /// Device and inode of each folder below it.
+    /// Device and inode of each folder, the top among them: a link may lead back to it.
     visited: HashSet<(u64, u64)>,
     found: Listing,
 }
@@ -321,17 +317,6 @@ fn named_as_manifest(path: &Path) -> bool {
     })
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("is no regular file"));
-    }
-    if metadata.len() > MAX_FILE {
-        return Err(io::Error::other(format!("is larger than {} MiB", MAX_FILE >> 20)));
-    }
-    std::fs::read(path)
-}
-
 enum Contents {
     Same,
     Changed { digest: Option<u64>, result: Result<Vec<Object>, String> },
@@ -339,7 +324,7 @@ enum Contents {
 
 /// Reads and parses a file, unless its bytes still hash to `known`.
 fn parse_file(path: &Path, known: Option<u64>) -> Contents {
-    let bytes = match read(path) {
+    let bytes = match bounded_file::read(path) {
         Ok(bytes) => bytes,
         Err(error) => return Contents::Changed { digest: None, result: Err(error.to_string()) },
     };
@@ -376,5 +361,31 @@ mod tests {
         files.read_all(std::slice::from_ref(&path), &|_| false);
         assert!(files.finish() && !files.unsettled());
         assert_eq!(files.objects(&path).len(), 1);
+    }
+
+    #[test]
+    fn links_that_lead_back_show_no_file_twice() {
+        let above = tempfile::tempdir().unwrap();
+        let root = above.path().join("root");
+        std::fs::create_dir_all(root.join("pools")).unwrap();
+        for file in ["a.yaml", "pools/b.yaml"] {
+            std::fs::write(root.join(file), "").unwrap();
+        }
+        // Before and after what they lead to, in the order of names.
+        for (target, link) in [
+            (Path::new("."), "0"),
+            (Path::new("."), "z"),
+            (Path::new(".."), "pools/back"),
+            (&root, "whole"),
+            (above.path(), "zz-above"),
+        ] {
+            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
+        }
+        let Listing { paths, leads_out } = list(&root).unwrap();
+        assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
+        assert!(leads_out, "one leads to the folder above");
+        // The top itself may be given as a link.
+        std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
+        assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);
     }
 }

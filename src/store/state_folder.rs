@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
+use crate::bounded_file;
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::{is_whole_pem, key_of};
 use crate::pki::{
@@ -252,7 +253,9 @@ impl StateFolder {
         paths.sort();
         let mut files = Vec::new();
         for path in paths {
-            if let Some(text) = read_if_there(&path)? {
+            // Of what is too large to be one, enough is read to tell.
+            let most = user_data::MOST_BYTES as u64 + 1;
+            if let Some(text) = if_there(&path, bounded_file::read_start(&path, most))? {
                 files.push(PointerFile { path, text });
             }
         }
@@ -372,7 +375,11 @@ impl StateFolder {
 }
 
 fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    match std::fs::read(path) {
+    if_there(path, bounded_file::read(path))
+}
+
+fn if_there(path: &Path, read: io::Result<Vec<u8>>) -> Result<Option<Vec<u8>>, StateError> {
+    match read {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(StateError::Read { path: path.to_owned(), error }),

@@ -6,6 +6,7 @@
 //! By hand and not by tracing-appender, which bounds the lines that wait and not their bytes:
 //! clients choose how long a line is, and nobody may be reading.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver};
@@ -15,6 +16,8 @@ use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::escape::escaped;
 
 /// Bytes that wait for a slow reader of standard error; lines beyond it are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
@@ -148,15 +151,24 @@ impl Queue {
     }
 }
 
-/// One line a call, which is how the subscriber writes.
+/// One line a call, which is how the subscriber writes. Whatever names are in it, it stays one.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.push(line);
+        self.push(&one_line(line));
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
+    let end = line.strip_suffix(b"\n").unwrap_or(line);
+    match std::str::from_utf8(end).map(escaped) {
+        Ok(Cow::Owned(escaped)) => (escaped + "\n").into_bytes().into(),
+        // A subscriber writes text.
+        Ok(Cow::Borrowed(_)) | Err(_) => line.into(),
     }
 }
 
@@ -186,6 +198,18 @@ mod tests {
         queue.push(b"two\n");
         drop(logs);
         assert_eq!(lines.iter().collect::<Vec<_>>().concat(), b"one\ntwo\n");
+    }
+
+    #[test]
+    fn a_line_stays_one_whatever_names_are_in_it() {
+        let (sender, lines) = mpsc::sync_channel(10);
+        let (logs, queue) = Logs::start(Reader(sender)).unwrap();
+        let mut queue = &*queue;
+        queue.write_all("INFO file=a\nINFO forged\u{1b}[2J\u{9b}\n".as_bytes()).unwrap();
+        queue.write_all(b"INFO Gr\xc3\xb6\xc3\x9fe\n").unwrap();
+        drop(logs);
+        let written = String::from_utf8(lines.iter().collect::<Vec<_>>().concat()).unwrap();
+        assert_eq!(written, "INFO file=a\\nINFO forged\\u{1b}[2J\\u{9b}\nINFO Größe\n");
     }
 
     #[test]

@@ -21,11 +21,15 @@ pub(super) fn elements(text: &str) -> Option<Vec<&str>> {
 }
 
 /// The value at a path of names, `None` if there is none. Of members with one name the last one
-/// counts, as in Go's `encoding/json`.
+/// counts, and a name is one in any case, as in Go's `encoding/json`.
 pub(super) fn find<'a>(text: &'a str, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(text, |text, name| {
         let members = members(text)?;
-        members.into_iter().rev().find(|(own, _)| own == name).map(|(_, value)| value)
+        members
+            .into_iter()
+            .rev()
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
     })
 }
 

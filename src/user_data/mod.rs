@@ -21,6 +21,8 @@ use crate::ignition::{SpecVersion, authority_source, data_url, pointer};
 use crate::pki::certificate::certificate_pem;
 use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 
+/// More than any platform takes as user data, in bytes. What is longer is not looked at.
+pub const MOST_BYTES: usize = 1 << 20;
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
 const MAX_PEM: u64 = 1 << 20;
 
@@ -53,12 +55,15 @@ pub enum LeftAlone {
          certificate nor its key is known here"
     )]
     NameOnly,
+    /// It has more than [`MOST_BYTES`].
+    #[error("it has more than {MOST_BYTES} bytes, which no platform takes as user data")]
+    TooLarge,
 }
 
 impl LeftAlone {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::NoIgnition, Self::NoAuthorities, Self::Foreign, Self::NameOnly];
+    pub const ALL: [Self; 5] =
+        [Self::NoIgnition, Self::NoAuthorities, Self::Foreign, Self::NameOnly, Self::TooLarge];
 
     /// How metrics and events name it.
     #[must_use]
@@ -68,6 +73,7 @@ impl LeftAlone {
             Self::NoAuthorities => "no-authorities",
             Self::Foreign => "foreign",
             Self::NameOnly => "name-only",
+            Self::TooLarge => "too-large",
         }
     }
 }
@@ -76,6 +82,9 @@ impl LeftAlone {
 /// the machine config server's once.
 #[must_use]
 pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -> Assessment {
+    if user_data.len() > MOST_BYTES {
+        return Assessment::LeftAlone(LeftAlone::TooLarge);
+    }
     let Some(config) = Config::read(user_data) else {
         return Assessment::LeftAlone(LeftAlone::NoIgnition);
     };
@@ -150,7 +159,8 @@ pub fn fetches(user_data: &[u8], url: &str) -> bool {
 /// Whether it is a pointer config with nothing else in it, as [`pointer()`] makes them.
 #[must_use]
 pub fn is_plain_pointer(user_data: &[u8]) -> bool {
-    let Ok(present) = serde_json::from_slice::<Value>(user_data) else { return false };
+    let Some(config) = Config::read(user_data) else { return false };
+    let Ok(present) = serde_json::from_str::<Value>(config.text) else { return false };
     let section = &present["ignition"];
     let version = SpecVersion::ALL.into_iter().find(|it| section["version"] == it.as_str());
     let url = section["config"]["merge"][0]["source"].as_str();
@@ -188,6 +198,9 @@ struct Config<'a> {
 
 impl<'a> Config<'a> {
     fn read(user_data: &'a [u8]) -> Option<Self> {
+        if user_data.len() > MOST_BYTES {
+            return None;
+        }
         let text = std::str::from_utf8(user_data).ok()?;
         let section = find(document(text)?, &["ignition"])?;
         members(section)?;
@@ -260,7 +273,8 @@ fn with_source(entry: &str, source: &str) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let mut fields = vec![format!("\"source\":{}", quoted(source))];
     for (name, value) in members(entry).unwrap_or_default() {
-        if !["source", "verification", "compression"].contains(&name.as_str()) {
+        let is_own = |own: &&str| own.eq_ignore_ascii_case(&name);
+        if !["source", "verification", "compression"].iter().any(is_own) {
             fields.push(format!("{}:{value}", quoted(&name)));
         }
     }

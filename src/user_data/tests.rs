@@ -360,3 +360,41 @@ fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
     assert_eq!(with("https://example.com/other", &[plain(&[&ca])]), None);
     assert_eq!(holder("worker.ign", b"#cloud-config"), None);
 }
+
+#[test]
+fn what_is_larger_than_any_platform_takes_is_left_alone() {
+    let (old, new) = (authority(100), authority(0));
+    let text = config("3.2.0", &[plain(&[&old])]).to_string();
+    let bundle = [new, old];
+    let padded = |length: usize| format!("{text}{}", " ".repeat(length - text.len())).into_bytes();
+    let largest = padded(MOST_BYTES);
+    assert!(matches!(assess(&largest, &bundle, &[]), Assessment::Stale(_)));
+    assert!(holder("a", &largest).is_some());
+    let larger = padded(MOST_BYTES + 1);
+    let left = Assessment::LeftAlone(LeftAlone::TooLarge);
+    assert_eq!(assess(&larger, &bundle, &[]), left);
+    assert!(
+        holder("a", &larger).is_none()
+            && !fetches(&larger, "https://a")
+            && !is_plain_pointer(&larger)
+    );
+}
+
+#[test]
+fn names_are_read_in_any_case_as_ignition_does() {
+    let (old, new) = (authority(100), authority(0));
+    let text = config("3.2.0", &[gzipped(&old)]).to_string();
+    let mixed = text
+        .replace("certificateAuthorities", "CertificateAuthorities")
+        .replace("compression", "COMPRESSION")
+        .replace("\"source\"", "\"Source\"")
+        .replace("merge", "Merge");
+    assert_eq!(holder("a", mixed.as_bytes()), holder("a", text.as_bytes()));
+    let bundle = [new, old];
+    let Assessment::Stale(mended) = assess(mixed.as_bytes(), &bundle, &[]) else {
+        panic!("{mixed}")
+    };
+    assert_eq!(assess(&mended, &bundle, &[]), Assessment::Current);
+    // What was said of the contents before is gone, however it was written.
+    assert!(!String::from_utf8(mended).unwrap().contains("COMPRESSION"));
+}

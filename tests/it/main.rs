@@ -18,6 +18,7 @@ mod first_boot;
 mod fixtures_index;
 mod go_verifier;
 mod hostile;
+mod hostile_files;
 mod http_contract;
 mod ignition_properties;
 mod layers;

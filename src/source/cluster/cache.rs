@@ -21,7 +21,9 @@ use tokio::sync::watch;
 
 use super::kind::Kind;
 use crate::backoff::Backoff;
+use crate::bounded_file;
 use crate::objects::MachineConfig;
+use crate::source::manifest::check_json;
 use crate::source::reporting::Reporting;
 use crate::store::files::{self, PRIVATE, WriteError};
 
@@ -170,7 +172,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
-    match std::fs::read(path) {
+    match bounded_file::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LoadError { path: path.to_owned(), error }),
@@ -178,8 +180,10 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, LoadError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| LoadError { path: path.to_owned(), error: error.into() })
+    let failed = |error: io::Error| LoadError { path: path.to_owned(), error };
+    let text = std::str::from_utf8(bytes).map_err(|error| failed(io::Error::other(error)))?;
+    check_json(text).map_err(|error| failed(io::Error::other(error)))?;
+    serde_json::from_str(text).map_err(|error| failed(error.into()))
 }
 
 #[cfg(test)]
@@ -223,9 +227,12 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("objects.json"), "{").unwrap();
-        let cache = Cache::new(folder.path().to_owned());
-        let error = cache.load().unwrap_err().to_string();
-        assert!(error.contains("objects.json: "), "{error}");
+        let many = format!("{{\"pools\":[{}0]}}", "0,".repeat(3_000_000));
+        for (text, reason) in [("{", "EOF"), (&many, "more than 2000000 values")] {
+            std::fs::write(folder.path().join("objects.json"), text).unwrap();
+            let cache = Cache::new(folder.path().to_owned());
+            let error = cache.load().unwrap_err().to_string();
+            assert!(error.contains("objects.json: ") && error.contains(reason), "{error}");
+        }
     }
 }

@@ -168,8 +168,8 @@ impl Configs {
 
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
         self.wanted.iter().filter_map(|(name, config)| {
-            let reason = config.problem.clone()?;
-            Some(Problem { place: Kind::MachineConfig.describe(name), reason, is_partial: false })
+            let reason = config.problem.as_ref()?;
+            Some(Problem::whole(&Kind::MachineConfig.describe(name), reason))
         })
     }
 }

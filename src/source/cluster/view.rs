@@ -225,21 +225,14 @@ impl ClusterView {
     fn problems(&self) -> Vec<Problem> {
         let of_kind = |(kind, objects): (&Kind, &Objects)| -> Vec<Problem> {
             let problem = |(name, entry): (&String, &Entry)| {
-                Some(Problem {
-                    place: kind.describe(name),
-                    reason: entry.problem.clone()?,
-                    is_partial: false,
-                })
+                Some(Problem::whole(&kind.describe(name), entry.problem.as_ref()?))
             };
             objects.by_name.iter().filter_map(problem).collect()
         };
         let mut problems: Vec<Problem> = self.kinds.iter().flat_map(of_kind).collect();
         problems.extend(self.configs.problems());
-        problems.extend(self.registries.refused.iter().map(|refused| Problem {
-            place: refused.place.clone(),
-            reason: refused.to_string(),
-            is_partial: true,
-        }));
+        let refused = self.registries.refused.iter();
+        problems.extend(refused.map(|entry| Problem::part(&entry.place, &entry.to_string())));
         problems.sort();
         problems
     }

@@ -13,8 +13,10 @@ use crate::support::in_repository;
 /// Where every module of the source belongs.
 const RULES: Rules = Rules {
     floors: &[
+        &["escape"],
         &[
             "backoff",
+            "bounded_file",
             "conditions",
             "folder_watch",
             "ignition",
@@ -45,6 +47,7 @@ const RULES: Rules = Rules {
         "controllers/lease.rs",
         "controllers/registry_ca/objects.rs",
         "controllers/write.rs",
+        "escape.rs",
         "ignition/",
         "inputs.rs",
         "node_ca/decide.rs",
@@ -56,7 +59,7 @@ const RULES: Rules = Rules {
         "render/",
         "source/cluster/configs.rs",
         "source/cluster/view.rs",
-        "source/manifest.rs",
+        "source/manifest/",
         "user_data/",
     ],
     // Makes keys.

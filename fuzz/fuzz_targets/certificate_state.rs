@@ -1,0 +1,64 @@
+//! What a rotation makes of whatever is stored: nobody is locked out by it who was not before.
+//!
+//! An input is a byte for what is asked, and then texts between bars: the signing CA's certificate,
+//! its key, its previous ones, the bundle, the serving pair, an older CA, and whom pointers trust.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use machine_config_server::pki::{
+    Asked, Certificate, CertificateState, Holder, Host, Pointer, PointerState, Policy, StoredPair,
+    foresee, locked_out, told_lockouts, trusted_by_somebody,
+};
+use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&first, rest)) = data.split_first() else { return };
+    let mut texts = rest.split(|byte| *byte == b'|').map(|text| expanded(text, pem_word));
+    let mut text = || texts.next().unwrap_or_default();
+    let some = |text: Vec<u8>| (!text.is_empty()).then_some(text);
+    let host: Host = "a.example".parse().expect("a host");
+    let authority =
+        StoredPair { certificates: text(), key: text(), previous: text(), unreadable: None };
+    let bundle = some(text());
+    let serving = some(text()).map(|text| StoredPair::joined(&text));
+    let root_authority = some(text());
+    let pointers = texts.take(4).enumerate().map(|(index, text)| {
+        let name = format!("pointer {index}");
+        let trusted = Certificate::read_all(&text);
+        let hosts = vec![host.clone()];
+        let holder = (!trusted.is_empty()).then(|| Holder {
+            name: name.clone(),
+            trusted,
+            hosts: hosts.clone(),
+        });
+        Pointer { name, state: PointerState::Kept, hosts, holder }
+    });
+    let state = CertificateState {
+        authority: (!authority.certificates.is_empty() || !authority.key.is_empty())
+            .then_some(authority),
+        bundle,
+        serving,
+        root_authority,
+        pointers: pointers.collect(),
+        hosts: vec![host.clone()],
+        are_hosts_used: first & 1 != 0,
+        is_shared: first & 2 != 0,
+        asked: Asked {
+            authority: first & 4 != 0,
+            serving: first & 8 != 0,
+            force: false,
+            distrust: Vec::new(),
+        },
+    };
+    let holders: Vec<_> =
+        state.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
+    let before = locked_out(&state.chain(), &holders, NOW);
+    let generate = &mut |_| Ok(AUTHORITIES[3].key_again());
+    let Ok((after, attention)) = foresee(&state, &Policy::default(), NOW, generate) else { return };
+    for lockout in locked_out(&after.chain(), &holders, NOW) {
+        let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
+        assert!(was, "{lockout}, after {before:?}");
+    }
+    let _ = (told_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
+    let _ = format!("{attention:?}");
+});

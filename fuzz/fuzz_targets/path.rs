@@ -1,0 +1,45 @@
+//! What a request's path gets.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, StatusCode, Uri};
+use libfuzzer_sys::fuzz_target;
+use machine_config_server::answers::Answers;
+use machine_config_server::conditions::Status;
+use machine_config_server::server::machines::{Machines, router};
+use machine_config_server::telemetry::Metrics;
+use percent_encoding::percent_decode_str;
+use tokio::runtime::{Builder, Runtime};
+use tower::Service as _;
+
+static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
+    let metrics = Arc::new(Metrics::new());
+    let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _inside = runtime.enter();
+    let router = router(Arc::new(Machines { answers, metrics, status: Status::default() }));
+    (runtime, router)
+});
+
+fuzz_target!(|path: &str| {
+    let (runtime, router) = &*SERVER;
+    for path in [format!("/{path}"), format!("/config/{path}")] {
+        let Ok(uri) = path.parse::<Uri>() else { continue };
+        let name = uri.path().strip_prefix("/config/").map(|it| it.strip_suffix('/').unwrap_or(it));
+        let name = name.and_then(|name| percent_decode_str(name).decode_utf8().ok());
+        let is_pool = name.is_some_and(|name| !name.is_empty() && !name.contains('/'));
+        let expected = match uri.path() {
+            "/healthz" | "/livez" => StatusCode::OK,
+            "/readyz" => StatusCode::SERVICE_UNAVAILABLE,
+            // Nothing was read yet.
+            _ if is_pool => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::NOT_FOUND,
+        };
+        let request = Request::builder().uri(uri).body(Body::empty()).expect("a request");
+        let Ok(response) = runtime.block_on(router.clone().call(request));
+        assert_eq!(response.status(), expected, "{path}");
+    }
+});

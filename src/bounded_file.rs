@@ -1,0 +1,56 @@
+//! Files that somebody else may have made: read as far as there is a reason to.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+/// A file larger than this is none of ours; the API server's own limit for an object is 1.5 MiB.
+pub(crate) const LARGEST: u64 = 64 << 20;
+
+/// Reads a regular file of at most [`LARGEST`] bytes. Nobody is waited for: a pipe is an error.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = read_start(path, LARGEST + 1)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(io::Error::other(format!("is larger than {} MiB", LARGEST >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Reads the first `most` bytes of a regular file.
+pub(crate) fn read_start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("is no regular file"));
+    }
+    let expected = metadata.len().min(most).try_into().unwrap_or_default();
+    let mut bytes = Vec::with_capacity(expected);
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read_and_only_so_much_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        assert_eq!(read(&path).unwrap(), b"text");
+        assert_eq!(read_start(&path, 2).unwrap(), b"te");
+        // A hole takes no space on the disk.
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read(&path).unwrap_err().to_string(), "is larger than 64 MiB");
+
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        for path in [&pipe, folder.path(), Path::new("/dev/zero")] {
+            assert_eq!(read(path).unwrap_err().to_string(), "is no regular file");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Words of others in lines of ours: names of files, keys and objects are whatever somebody chose,
+//! and what is printed must not look like more than one line, or move a terminal's cursor.
+
+use std::borrow::Cow;
+
+/// What is enough of a name to recognise it, in characters.
+pub const NAME: usize = 253;
+/// What is enough of an explanation, in characters.
+pub const REASON: usize = 1_000;
+
+/// A text as one line: what ends a line, moves a cursor or turns the order of reading around is
+/// written as its escape.
+#[must_use]
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.chars().any(is_control) {
+        return text.into();
+    }
+    let mut line = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_control(c) {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line.into()
+}
+
+/// The first `most` characters of a text, with an ellipsis in place of what is left out.
+#[must_use]
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        None => text.into(),
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+    }
+}
+
+/// A name in quotes, cut and escaped.
+#[must_use]
+pub fn quoted(name: &str) -> String {
+    format!("{:?}", cut(name, NAME))
+}
+
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_line_is_more_than_a_line() {
+        for (text, line) in [
+            ("/manifests/pools.yaml", "/manifests/pools.yaml"),
+            ("Größe \u{1f600}", "Größe \u{1f600}"),
+            ("a\nb\r\tc", "a\\nb\\r\\tc"),
+            ("\u{1b}[2J\u{7f}\u{9b}1A", "\\u{1b}[2J\\u{7f}\\u{9b}1A"),
+            ("a\u{2028}b\u{202e}c\u{2066}", "a\\u{2028}b\\u{202e}c\\u{2066}"),
+        ] {
+            assert_eq!(escaped(text), line);
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut("äöü", 2), "äö…");
+        assert_eq!(cut("", 0), "");
+        assert_eq!(quoted(&"\n".repeat(300)), format!("\"{}…\"", "\\n".repeat(NAME)));
+    }
+}

@@ -1,0 +1,285 @@
+//! One manifest file's text, read into objects.
+
+mod budget;
+mod unique;
+
+use serde_json::Value;
+use serde_json::error::Category;
+use serde_saphyr::budget::BudgetBreach;
+
+use self::budget::{Budget, measure_json};
+use self::unique::{Unique, is_twice};
+use crate::objects::{Object, ObjectError};
+
+pub use self::budget::TooLarge;
+
+/// Why a file's text is no manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// The bytes are no UTF-8 text.
+    #[error("not UTF-8 text")]
+    NotText,
+    /// The text is neither YAML nor JSON.
+    #[error("{0}")]
+    Syntax(String),
+    /// It would take too much memory or stack.
+    #[error(transparent)]
+    Large(#[from] TooLarge),
+    /// A document is malformed.
+    #[error("document {number}: {error}")]
+    Object {
+        /// The document's place in the file, from 1.
+        number: usize,
+        /// What is wrong with it.
+        error: ObjectError,
+    },
+}
+
+/// Reads all documents of a file: YAML, or JSON one after the other. Lists (`kind: List`, as
+/// `kubectl get -o yaml` prints them) are taken apart.
+///
+/// What is no manifest at all, such as a Kustomization or a chart's values, is passed over.
+pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| ManifestError::NotText)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut objects = Vec::new();
+    for (index, document) in documents(text, Budget::FILE)?.into_iter().enumerate() {
+        read_document(document, &mut objects)
+            .map_err(|error| ManifestError::Object { number: index + 1, error })?;
+    }
+    Ok(objects)
+}
+
+/// Whether text may hold a manifest; a cheap test for files whose name does not say so.
+#[must_use]
+pub fn may_be_manifest(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes)
+        .is_ok_and(|text| text.contains("kind") && text.contains("apiVersion"))
+}
+
+fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
+    // JSON is YAML too, but its own parser is ten times as fast.
+    if text.trim_start().starts_with(['{', '[']) && measure_json(text, budget)? {
+        let json: Result<Vec<Unique>, _> =
+            serde_json::Deserializer::from_str(text).into_iter().collect();
+        match json {
+            Ok(documents) => return Ok(values(documents)),
+            // It is JSON, with a key that is there twice.
+            Err(error) if error.classify() == Category::Data => {
+                return Err(ManifestError::Syntax(error.to_string()));
+            }
+            Err(_) => {}
+        }
+    }
+    let options = serde_saphyr::options! {
+        // The API's own readers take YAML 1.1: `mode: 0644` is 420 there.
+        legacy_octal_numbers: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_documents: budget.documents,
+            max_depth: budget.depth,
+            max_nodes: budget.nodes,
+            // Lists, mappings and documents end, too.
+            max_events: 2 * (budget.nodes + budget.documents) + 2,
+        },
+    };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map(values)
+        .map_err(|error| refused(&error, budget))
+}
+
+fn values(documents: Vec<Unique>) -> Vec<Value> {
+    documents.into_iter().map(|Unique(value)| value).collect()
+}
+
+fn refused(error: &serde_saphyr::Error, budget: Budget) -> ManifestError {
+    use serde_saphyr::Error;
+    match error {
+        Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } => {
+            TooLarge::Nodes(budget.nodes).into()
+        }
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            TooLarge::Depth(budget.depth).into()
+        }
+        Error::DuplicateMappingKey { key: Some(key), location } => ManifestError::Syntax(format!(
+            "{} at line {}, column {}",
+            is_twice(key),
+            location.line(),
+            location.column()
+        )),
+        error => ManifestError::Syntax(first_line(&error.to_string())),
+    }
+}
+
+/// Checks JSON of our own making by what a file may hold.
+pub(super) fn check_json(text: &str) -> Result<(), TooLarge> {
+    measure_json(text, Budget::FILE).map(|_| ())
+}
+
+fn read_document(document: Value, objects: &mut Vec<Object>) -> Result<(), ObjectError> {
+    let Value::Object(mut fields) = document else {
+        return Object::from_value(document).map(|_| ());
+    };
+    let is_list =
+        fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
+    if is_list && let Some(Value::Array(items)) = fields.get_mut("items") {
+        return std::mem::take(items).into_iter().try_for_each(|item| read_document(item, objects));
+    }
+    let is_manifest =
+        ["kind", "apiVersion", "metadata"].iter().any(|key| fields.contains_key(*key));
+    if is_manifest {
+        objects.extend(Object::from_value(Value::Object(fields))?);
+    }
+    Ok(())
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<&'static str> {
+        parse(text.as_bytes())
+            .unwrap()
+            .iter()
+            .map(|object| match object {
+                Object::MachineConfigPool(_) => "pool",
+                Object::MachineConfig(_) => "config",
+                Object::ConfigMap(_) => "map",
+                _ => "other",
+            })
+            .collect()
+    }
+
+    const POOL: &str = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\nmetadata: {name: master}\n";
+    const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: ns}\n";
+
+    #[test]
+    fn several_documents_of_a_file_are_read() {
+        assert_eq!(kinds(&format!("{POOL}---\n# a comment\n---\n{MAP}")), ["pool", "map"]);
+    }
+
+    #[test]
+    fn json_documents_are_read_one_after_the_other() {
+        let json = r#"{"kind":"MachineConfigPool","metadata":{"name":"a"}}"#;
+        assert_eq!(kinds(&format!("{json}\n{json}")), ["pool", "pool"]);
+    }
+
+    #[test]
+    fn a_list_is_taken_apart() {
+        let list = "kind: List\napiVersion: v1\nitems:\n- {kind: MachineConfigPool, metadata: {name: a}}\n- {kind: Pod, metadata: {name: b}}\n";
+        assert_eq!(kinds(list), ["pool"]);
+    }
+
+    #[test]
+    fn other_kinds_and_documents_that_are_no_manifests_are_passed_over() {
+        assert!(
+            kinds("a: 1\n---\nresources: [x]\n---\nkind: Deployment\nmetadata: {name: d}\n")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_names_the_place() {
+        let error =
+            parse(b"kind: MachineConfigPool\nmetadata: {name: a\n").unwrap_err().to_string();
+        assert!(error.contains("line 2") && !error.contains('\n'), "{error}");
+        let error =
+            parse(b"a: 1\n---\nkind: MachineConfig\nmetadata: {}\n").unwrap_err().to_string();
+        assert_eq!(error, "document 2: MachineConfig \"\": metadata.name is missing");
+    }
+
+    const SMALL: Budget = Budget { nodes: 6, depth: 3, documents: 3 };
+
+    #[test]
+    fn json_and_yaml_have_the_same_budget() {
+        for (json, yaml) in [
+            (r#"{"a": [{"b": 1}]}"#, "a: [{b: 1}]"),
+            (r#"{"a": [[1, ""]]}"#, "a:\n- - 1\n  - ''\n"),
+            (r#"{"a": [0]} [0]"#, "a:\n- 0\n---\n- 0\n"),
+        ] {
+            let read = documents(json, SMALL).unwrap();
+            assert_eq!(documents(yaml, SMALL).unwrap(), read, "{yaml}");
+        }
+        for (json, yaml, reason) in [
+            (r#"{"a": [[1, "", 3]]}"#, "a:\n- [1, '', 3]\n", "more than 6 values"),
+            (r#"{"a": [0]} [0, 1]"#, "a: [0]\n---\n[0, 1]\n", "more than 6 values"),
+            (r#"{"a": [[[]]]}"#, "a: [[[]]]", "more than 3 deep"),
+        ] {
+            for text in [json, yaml] {
+                let error = documents(text, SMALL).unwrap_err().to_string();
+                assert!(error.contains(reason), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_aliases_repeat_counts_each_time() {
+        let text = |count| format!("a: &a [0, 1]\nb: [{}]\n", "*a,".repeat(count));
+        let budget = Budget { nodes: 20, ..SMALL };
+        assert!(documents(&text(2), budget).is_ok());
+        assert!(documents(&text(20), budget).is_err());
+        let text = format!("a: &a '{}'\nb: [{}]\n", "x".repeat(1 << 20), "*a,".repeat(90));
+        assert!(documents(&text, Budget::FILE).is_err(), "90 MiB of text");
+    }
+
+    #[test]
+    fn a_text_of_the_whole_depth_is_read() {
+        let depth = Budget::FILE.depth;
+        for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[ # YAML\n", "]")] {
+            let text = format!("{}0{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(documents(&text, Budget::FILE).unwrap().len(), 1);
+            let error = documents(&format!("[{text}]"), Budget::FILE).unwrap_err();
+            assert!(matches!(error, ManifestError::Large(TooLarge::Depth(_))), "{error}");
+        }
+    }
+
+    #[test]
+    fn json_that_is_too_large_is_not_read_as_yaml() {
+        // As YAML it would be told that the bracket is not closed.
+        let error = documents("[0, 0, 0, 0, 0, 0, 0", SMALL).unwrap_err();
+        assert!(matches!(error, ManifestError::Large(TooLarge::Nodes(6))), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_is_refused_wherever_it_is() {
+        for text in [
+            r#"{"kind": "X", "a": {"b": 1, "b": 1}}"#,
+            "kind: X\na: {b: 1, b: 1}\n",
+            "kind: X\na:\n  - b: 1\n    \"b\": 1\n",
+            r#"{"kind": "X"} {"a": [{"b": 1, "\u0062": 1}]}"#,
+        ] {
+            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            let expected = "the key \"b\" is there twice in one mapping at line ";
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+        // They differ in YAML, and are the same text where they are read.
+        let error = parse(b"kind: X\na: {1: x, '1': y}\n").unwrap_err().to_string();
+        assert!(error.starts_with("the key \"1\" is there twice"), "{error}");
+        // What is said by a merge gives way.
+        assert!(parse(b"x: &x {a: 1, b: 2}\ny: {<<: *x, a: 2}\n").is_ok());
+    }
+
+    #[test]
+    fn a_key_is_cut_and_escaped_where_it_is_named() {
+        let key = format!("\\u001b[31m\\n{}", "k".repeat(300));
+        for text in
+            [format!(r#"{{"{key}": 1, "{key}": 2}}"#), format!("\"{key}\": 1\n\"{key}\": 2\n")]
+        {
+            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            let expected = format!("the key \"\\u{{1b}}[31m\\n{}…\" is there", "k".repeat(247));
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn numbers_with_a_leading_zero_are_octal() {
+        let text = "kind: MachineConfig\nmetadata: {name: a}\nspec: {config: {mode: 0644}}\n";
+        let objects = parse(text.as_bytes()).unwrap();
+        let [Object::MachineConfig(config)] = &objects[..] else { panic!("{objects:?}") };
+        assert_eq!(config.ignition(), Some(r#"{"mode":420}"#));
+    }
+}
