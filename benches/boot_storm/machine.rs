@@ -40,10 +40,15 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// A machine that boots from `address` and trusts the CA in the file `ca`.
-    pub(crate) fn new(address: SocketAddr, ca: &Path, user_agent: &str) -> Result<Self> {
+    pub(crate) fn new(
+        address: SocketAddr,
+        ca: &Path,
+        user_agent: &str,
+        is_post_quantum: bool,
+    ) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(ca)?)?;
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider()))
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider(is_post_quantum)))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_root_certificates(roots)
             .with_no_client_auth();
@@ -86,16 +91,21 @@ impl Machine {
     }
 }
 
-/// What Ignition's TLS library (Go's) prefers: AES-128 before AES-256, and X25519.
-fn provider() -> CryptoProvider {
+/// What Ignition's TLS library (Go's) prefers: AES-128 before AES-256, and X25519; since Go 1.24 its
+/// hybrid with ML-KEM-768 first.
+fn provider(is_post_quantum: bool) -> CryptoProvider {
     use aws_lc_rs::{cipher_suite, kx_group};
+    let mut kx_groups = vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1];
+    if is_post_quantum {
+        kx_groups.insert(0, kx_group::X25519MLKEM768);
+    }
     CryptoProvider {
         cipher_suites: vec![
             cipher_suite::TLS13_AES_128_GCM_SHA256,
             cipher_suite::TLS13_AES_256_GCM_SHA384,
             cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
         ],
-        kx_groups: vec![kx_group::X25519, kx_group::SECP256R1, kx_group::SECP384R1],
+        kx_groups,
         ..aws_lc_rs::default_provider()
     }
 }

@@ -73,6 +73,7 @@ fn compare(options: &Options) -> Result<()> {
             boots,
             seconds: options.seconds,
             concurrency: options.concurrency,
+            post_quantum: options.post_quantum,
         };
         let before = processes::cpu_time(load.server.pid())?;
         let outcome = storm.run_in_own_process()?;

@@ -26,6 +26,10 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 32)]
     pub(crate) concurrency: usize,
 
+    /// Have machines offer X25519MLKEM768, which our server then takes.
+    #[arg(long)]
+    pub(crate) post_quantum: bool,
+
     /// Fail where a target is missed.
     #[arg(long)]
     pub(crate) check: bool,

@@ -40,6 +40,9 @@ pub(crate) struct Storm {
     pub(crate) seconds: u64,
     #[arg(long)]
     pub(crate) concurrency: usize,
+    /// Whether machines offer the key exchange that a quantum computer cannot undo.
+    #[arg(long)]
+    pub(crate) post_quantum: bool,
 }
 
 /// What a round came to.
@@ -67,6 +70,7 @@ impl Storm {
             .args(["--boots", &self.boots.to_string()])
             .args(["--seconds", &self.seconds.to_string()])
             .args(["--concurrency", &self.concurrency.to_string()])
+            .args(self.post_quantum.then_some("--post-quantum"))
             .stderr(Stdio::inherit())
             .output()?;
         ensure!(output.status.success(), "a machine did not boot from {}", self.address);
@@ -81,7 +85,7 @@ impl Storm {
     }
 
     async fn drive(&self) -> Result<Outcome> {
-        let machine = Machine::new(self.address, &self.ca, &self.user_agent)?;
+        let machine = Machine::new(self.address, &self.ca, &self.user_agent, self.post_quantum)?;
         let config: Arc<[u8]> = fs::read(&self.config)?.into();
         let begun = Arc::new(AtomicU32::new(0));
         let (started, boots) = (Instant::now(), self.boots);
@@ -125,7 +129,7 @@ impl Storm {
 pub(crate) fn first_config(address: SocketAddr, ca: &Path, user_agent: &str) -> Result<Vec<u8>> {
     let attempt = async || -> Result<Vec<u8>> {
         let mut buffer = Vec::with_capacity(BUFFER_SIZE);
-        Ok(Machine::new(address, ca, user_agent)?.boot(&mut buffer).await?.to_vec())
+        Ok(Machine::new(address, ca, user_agent, false)?.boot(&mut buffer).await?.to_vec())
     };
     let deadline = Instant::now() + START;
     Runtime::new()?.block_on(async {

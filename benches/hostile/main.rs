@@ -174,6 +174,7 @@ fn boots_beside(options: &Options, attack: Attack) -> Result<Beside> {
         seconds: options.seconds,
         concurrency: options.concurrency,
         user_agent: AGENT.to_owned(),
+        post_quantum: false,
     };
     let storm = thread::spawn(move || storm.run_in_own_process());
     let mut kernel = 0;

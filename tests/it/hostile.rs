@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use crate::support::http::{Client, Response, connect_from};
@@ -190,4 +192,28 @@ fn strangers_read_what_is_not_in_order_and_administrators_why() {
         assert!(what.contains("broken.yaml: it cannot be used\n"), "{what}");
         assert!(!what.contains(path) && !what.contains("17-is-secret"), "{what}");
     }
+}
+
+#[test]
+fn other_processes_of_its_user_cannot_read_its_memory() {
+    const NOBODY: u32 = 65_534;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (sample, binary) = (folder.path().join("sample"), folder.path().join("server"));
+    fs::copy(env!("CARGO_BIN_EXE_machine-config-server"), &binary).expect("a copy");
+    let fixtures = in_repository("ignition-fixtures");
+    let copied = Command::new("cp").arg("-r").arg(fixtures).arg(&sample).status();
+    assert!(copied.expect("cp").success());
+    let state = folder.path().join("state");
+    fs::create_dir(&state).expect("a folder");
+    let owned = Command::new("chown").arg("-R").arg(NOBODY.to_string()).arg(folder.path()).status();
+    assert!(owned.expect("chown").success());
+
+    let mut command = Command::new(&binary);
+    command.uid(NOBODY).gid(NOBODY).arg("serve").arg(&sample).arg("--state-dir").arg(&state);
+    let server = Server::prepared(command);
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    assert!(status.contains(&format!("\nUid:\t{NOBODY}\t")), "{status}");
+    // The kernel gives what is another's to root where no core may be dumped.
+    let environment = format!("/proc/{}/environ", server.pid());
+    assert_eq!(fs::metadata(environment).expect("it runs").uid(), 0);
 }
