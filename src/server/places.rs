@@ -62,7 +62,7 @@ impl Shed {
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
-            Self::SourceFull => "source full",
+            Self::SourceFull => "source_full",
             Self::Full => "full",
             Self::Idle => "idle",
             Self::Silent => "silent",

@@ -64,8 +64,8 @@ impl ConnectionMetrics {
         registry.register("connections", "Connections that are open", self.open.clone());
         registry.register(
             "connections_shed",
-            "Connections that were not kept, by reason: the source has as many as it may (source \
-             full), all places are taken (full), another one needed the place of one that waited for \
+            "Connections that were not kept, by reason: the source has as many as it may \
+             (source_full), all places are taken (full), another one needed the place of one that waited for \
              its client (idle: between two requests; silent: before the first)",
             self.shed.clone(),
         );
