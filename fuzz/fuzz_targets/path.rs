@@ -17,7 +17,7 @@ use tower::Service as _;
 
 static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let metrics = Arc::new(Metrics::new());
-    let answers = Arc::new(Answers::new(Arc::clone(&metrics)));
+    let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();
     let router = router(Arc::new(Machines { answers, metrics, status: Status::default() }));

@@ -20,7 +20,7 @@ use super::names::{
     NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING,
     TLS_TYPE, USER_DATA,
 };
-use super::state::{ClusterState, Pool, annotation, asks_with_force, value};
+use super::state::{ClusterState, Pool, annotation, asks_with_force, is_asked_by_removal, value};
 use crate::pki::plan::renewal;
 use crate::pki::{Certificate, Host, Policy, StoredPair};
 
@@ -40,7 +40,7 @@ pub(super) fn authority_write(
     {
         answer.insert(FORCED.to_owned(), served);
     }
-    ca_write(state, pair, policy, answer)
+    ca_write(state, pair, policy, answer, true)
 }
 
 /// The write of an authority's store: who asks for an authority has no answer yet.
@@ -49,7 +49,7 @@ pub(super) fn store_write(
     pair: &StoredPair,
     policy: &Policy,
 ) -> Result<SecretWrite, Malformed> {
-    ca_write(state, pair, policy, Annotations::new())
+    ca_write(state, pair, policy, Annotations::new(), false)
 }
 
 fn ca_write(
@@ -57,6 +57,7 @@ fn ca_write(
     pair: &StoredPair,
     policy: &Policy,
     mut annotations: Annotations,
+    is_answer: bool,
 ) -> Result<SecretWrite, Malformed> {
     let present = state.authority.as_ref();
     let mut data = pair_data(pair);
@@ -66,7 +67,7 @@ fn ca_write(
     }
     let description = "CA used to sign the MachineConfigServer TLS certificate";
     annotations.extend(owner_annotations(description));
-    pair_write(AUTHORITY, present, pair, data, policy, annotations)
+    pair_write(AUTHORITY, present, pair, data, policy, annotations, is_answer)
 }
 
 /// What says that a rotation that somebody asked for is done.
@@ -89,7 +90,7 @@ pub(super) fn serving_write(
         annotations.insert(HOSTNAMES.to_owned(), hostnames(state, &leaf));
         annotations.insert(ISSUED.to_owned(), digest(&leaf));
     }
-    pair_write(SERVING, present, pair, pair_data(pair), policy, annotations)
+    pair_write(SERVING, present, pair, pair_data(pair), policy, annotations, true)
 }
 
 /// What is said of the names of a new serving certificate: the reference's controller issues one of
@@ -183,10 +184,16 @@ fn pair_write(
     data: SecretData,
     policy: &Policy,
     mut annotations: Annotations,
+    is_answer: bool,
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
     if let Some(leaf) = pair.leaf() {
-        annotations.extend(pair_annotations(&object, &leaf, policy)?);
+        let mut said = pair_annotations(&object, &leaf, policy)?;
+        // Who removed the date asks for a rotation, which this is not yet.
+        if !is_answer && present.is_some_and(is_asked_by_removal) {
+            said.remove(NOT_AFTER);
+        }
+        annotations.extend(said);
     }
     let change = match present {
         // Its type cannot be changed.
@@ -315,6 +322,19 @@ mod tests {
             panic!("{} is not created", write.object)
         };
         serde_json::to_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_request_by_a_removed_date_outlives_a_write_of_the_store() {
+        let policy = Policy::default();
+        let asked = present(&[(NOT_BEFORE, "x"), (ISSUER, "x")], &[]);
+        let state = ClusterState { authority: Some(asked), ..ClusterState::default() };
+        let said = |write: &SecretWrite| {
+            let annotations = patch(write)["metadata"]["annotations"].clone();
+            (annotations[NOT_AFTER].is_string(), annotations[NOT_BEFORE].is_string())
+        };
+        assert_eq!(said(&store_write(&state, &pair(), &policy).unwrap()), (false, true));
+        assert_eq!(said(&authority_write(&state, &pair(), &policy).unwrap()), (true, true));
     }
 
     #[test]

@@ -239,9 +239,13 @@ fn to_distrust(secret: &Secret) -> Vec<String> {
 /// Whether an administrator asked for a rotation: by a new value of one annotation, or by removing
 /// the date of expiry from a secret that was made with it.
 fn is_asked(secret: &Secret) -> bool {
+    is_asked_by_value(secret) || is_asked_by_removal(secret)
+}
+
+pub(super) fn is_asked_by_removal(secret: &Secret) -> bool {
     let was_dated =
         [NOT_BEFORE, ISSUER, REFRESH].iter().any(|key| annotation(secret, key).is_some());
-    is_asked_by_value(secret) || (was_dated && annotation(secret, NOT_AFTER).is_none())
+    was_dated && annotation(secret, NOT_AFTER).is_none()
 }
 
 fn is_asked_by_value(secret: &Secret) -> bool {
