@@ -107,7 +107,7 @@ fn a_folder_in_the_place_of_a_ca_file_is_named_and_the_server_serves_on() {
         let server = place.serve(None, &[]);
         wait_until_told(&server, "certificates: ");
     }
-    place.certs(&["check"]).refused(&["ca.key", "it cannot be read", "Is a directory"]);
+    place.certs(&["check"]).refused(&["ca.key", "it cannot be read", "is no regular file"]);
     place.certs(&["rotate", "--ca"]).refused(&["ca.key"]);
     assert!(place.file("ca.key").is_dir());
     for pointer in &pointers {
