@@ -138,11 +138,11 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
 
     site.set_addresses(&["192.0.2.5", "2001:db8::5"]);
     site.named(&release_image_pair(), &[&own[..], &["192.0.2.5", "2001:db8::5"]].concat());
-    let page = controller.metrics();
     for reason in ["issuer", "names"] {
         let metric =
             format!("mcs_rotations_total{{what=\"internal-release-image\",reason=\"{reason}\"}} ");
-        assert!(page.contains(&metric), "{metric} in {page}");
+        // It counts what it has written after that is to be seen.
+        wait_for(&metric, || controller.metrics().contains(&metric).then_some(()));
     }
 
     // The installer makes the secret, and nobody else.
