@@ -41,21 +41,43 @@ struct State {
     /// Milliseconds from `opened` to the beginning of the phase.
     since: AtomicU64,
     requests: AtomicU32,
+    /// Milliseconds from `opened` to when the client ceased to take what is written, and
+    /// [`TAKING`] while it does.
+    blocked: AtomicU64,
 }
+
+const TAKING: u64 = u64::MAX;
 
 impl Activity {
     /// Of a connection that was opened at this time.
     #[must_use]
     pub fn new(opened: Instant) -> Self {
-        let (phase, since, requests) = (AtomicU8::new(0), AtomicU64::new(0), AtomicU32::new(0));
-        Self(Arc::new(State { opened, phase, since, requests }))
+        Self(Arc::new(State {
+            opened,
+            phase: AtomicU8::new(Phase::Handshake as u8),
+            since: AtomicU64::new(0),
+            requests: AtomicU32::new(0),
+            blocked: AtomicU64::new(TAKING),
+        }))
     }
 
     /// Notes what the connection is doing from now on.
     pub fn begin(&self, phase: Phase, now: Instant) {
-        let since = now.saturating_duration_since(self.0.opened).as_millis();
-        self.0.since.store(u64::try_from(since).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.since.store(self.milliseconds(now), Ordering::Relaxed);
         self.0.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Notes that the client takes no more of what is written, or does again.
+    pub fn block(&self, since: Option<Instant>) {
+        let since = since.map_or(TAKING, |since| self.milliseconds(since));
+        self.0.blocked.store(since, Ordering::Relaxed);
+    }
+
+    /// Since when the client takes nothing of what is written; `None` while it does.
+    #[must_use]
+    pub fn blocked(&self) -> Option<Instant> {
+        let since = self.0.blocked.load(Ordering::Relaxed);
+        (since != TAKING).then(|| self.0.opened + Duration::from_millis(since))
     }
 
     /// Counts a request, and tells how many there have been.
@@ -86,5 +108,11 @@ impl Activity {
     #[must_use]
     pub fn opened(&self) -> Instant {
         self.0.opened
+    }
+
+    fn milliseconds(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.0.opened).as_millis();
+        // A connection of half a billion years is as good as one that is a millisecond younger.
+        u64::try_from(since).unwrap_or(TAKING).min(TAKING - 1)
     }
 }

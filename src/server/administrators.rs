@@ -19,14 +19,14 @@ where
     E: Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
     R: Fn() -> Readiness + Clone + Send + Sync + 'static,
 {
-    let health = || get(async || StatusCode::OK).fallback(async || answer::only_read());
+    let health = || get(async || StatusCode::OK).fallback(answer::only_read);
     let metrics = async move || metrics(encode());
     let readiness = async move || readiness().response();
     Router::new()
-        .route("/metrics", get(metrics).fallback(async || answer::only_read()))
+        .route("/metrics", get(metrics).fallback(answer::only_read))
         .route("/healthz", health())
         .route("/livez", health())
-        .route("/readyz", get(readiness).fallback(async || answer::only_read()))
+        .route("/readyz", get(readiness).fallback(answer::only_read))
         .fallback(async || StatusCode::NOT_FOUND)
 }
 

@@ -11,14 +11,10 @@ const SOON: HeaderValue = HeaderValue::from_static("5");
 
 /// Plain text, or nothing.
 pub(super) fn text(status: StatusCode, text: String) -> Response {
-    let mut response = text.into_response();
-    *response.status_mut() = status;
-    if http_body::Body::is_end_stream(response.body()) {
-        response.headers_mut().remove(CONTENT_TYPE);
-    } else {
-        response.headers_mut().insert(CONTENT_TYPE, TEXT);
+    if text.is_empty() {
+        return status.into_response();
     }
-    response
+    (status, [(CONTENT_TYPE, TEXT)], text).into_response()
 }
 
 /// What may heal by itself: 503, for which a machine asks again.
@@ -29,7 +25,7 @@ pub(super) fn soon(why: String) -> Response {
 }
 
 /// The answer to a method that changes something, where there is something to read.
-pub(super) fn only_read() -> Response {
+pub(super) async fn only_read() -> Response {
     let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
     response.headers_mut().insert(ALLOW, READ_METHODS);
     response

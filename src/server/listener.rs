@@ -153,8 +153,9 @@ impl Accepting {
                     None => continue,
                 },
             };
-            let activity = Activity::new(Instant::now());
-            match self.places.take(peer.into(), door, activity.clone()) {
+            let now = Instant::now();
+            let activity = Activity::new(now);
+            match self.places.take(peer.into(), door, activity.clone(), now) {
                 Ok((place, shed)) => {
                     if let Some(shed) = shed {
                         self.context.metrics.shed(shed.label());

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::request::Parts;
@@ -17,7 +17,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::answer;
 use super::layers::{Outcome, RequestLog, count_requests, log_requests};
 use super::readiness::Readiness;
-use crate::answers::{Answers, Refusal};
+use crate::answers::{Answer, Answers, Refusal};
 use crate::conditions::Status;
 use crate::escape::{NAME, cut};
 use crate::ignition::{Form, SpecVersion, negotiate};
@@ -40,7 +40,7 @@ pub struct Machines {
 pub fn router(machines: Arc<Machines>) -> Router {
     let log = Arc::new(RequestLog::new());
     let config = || -> MethodRouter<Arc<Machines>> { get(config).fallback(other_method) };
-    let health = || get(async || StatusCode::OK).fallback(async || answer::only_read());
+    let health = || get(async || StatusCode::OK).fallback(answer::only_read);
     Router::new()
         .route("/config/{pool}", config())
         .route("/config/{pool}/", config())
@@ -48,7 +48,7 @@ pub fn router(machines: Arc<Machines>) -> Router {
         .route_layer(from_fn_with_state(log, log_requests))
         .route("/healthz", health())
         .route("/livez", health())
-        .route("/readyz", get(readiness).fallback(async || answer::only_read()))
+        .route("/readyz", get(readiness).fallback(answer::only_read))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(machines)
 }
@@ -71,37 +71,47 @@ impl<S: Send + Sync> FromRequestParts<S> for PoolName {
 }
 
 async fn other_method(_: PoolName) -> Response {
-    answer::only_read()
+    answer::only_read().await
 }
 
+/// Takes the request whole: an extractor of the headers would copy them all.
 async fn config(
     State(machines): State<Arc<Machines>>,
     PoolName(pool): PoolName,
-    headers: HeaderMap,
+    request: Request,
 ) -> Response {
     let Machines { answers, metrics, .. } = &*machines;
-    let (mut response, version) = match negotiate(accept(&headers).as_deref()) {
-        Err(error) => (answer::text(StatusCode::BAD_REQUEST, format!("{error}\n")), None),
-        Ok(version) => match answers.answer(&pool, version, form(&headers, version)).await {
-            Ok(answer) => {
-                let mut response = Response::new(Body::from(answer.body.clone()));
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, JSON);
-                headers.insert(CONTENT_LENGTH, answer.length.clone());
-                headers.insert(ETAG, answer.etag.clone());
-                let requests = answer.requests.clone();
-                response.extensions_mut().insert(Outcome {
-                    pool,
-                    version: Some(version),
-                    requests,
-                });
-                return response;
-            }
-            Err(refusal) => (unavailable(&pool, &refusal), Some(version)),
-        },
+    let counter = |version, status: StatusCode| {
+        metrics.requests(answers.label(&pool), version, status.as_u16())
     };
-    let requests = metrics.requests(answers.label(&pool), version, response.status().as_u16());
+    let (mut response, version, requests) = match negotiate(accept(request.headers()).as_deref()) {
+        Err(error) => {
+            let status = StatusCode::BAD_REQUEST;
+            (answer::text(status, format!("{error}\n")), None, counter(None, status))
+        }
+        Ok(version) => {
+            let form = form(request.headers(), version);
+            let (response, requests) = match answers.answer(&pool, version, form).await {
+                Ok(answer) => (ready(&answer), answer.requests.clone()),
+                Err(refusal) => {
+                    let response = unavailable(&pool, &refusal);
+                    let requests = counter(Some(version), response.status());
+                    (response, requests)
+                }
+            };
+            (response, Some(version), requests)
+        }
+    };
     response.extensions_mut().insert(Outcome { pool, version, requests });
+    response
+}
+
+fn ready(answer: &Answer) -> Response {
+    let mut response = Response::new(Body::from(answer.body.clone()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(CONTENT_LENGTH, answer.length.clone());
+    headers.insert(ETAG, answer.etag.clone());
     response
 }
 
@@ -127,7 +137,7 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
 }
 
 fn unavailable(pool: &str, refusal: &Refusal) -> Response {
-    answer::soon(format!("pool {}: {refusal}\n", cut(pool, NAME).escape_debug())).into_response()
+    answer::soon(format!("pool {}: {refusal}\n", cut(pool, NAME).escape_debug()))
 }
 
 #[cfg(test)]

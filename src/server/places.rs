@@ -2,20 +2,25 @@
 //!
 //! Places are limited in all and by source, so that one address cannot keep the others out. Who
 //! comes when all are taken gets the place of the connection that has waited longest for its own
-//! client: first of those between two requests, then of those that have not asked for anything yet.
-//! A machine asks at once and is gone; what holds places for long is something else. An answer under
-//! way is never given up. The port without TLS gets three quarters at most: machines boot by the
-//! other one.
+//! client: first of those between two requests, then of those that have not asked for anything yet,
+//! then of those whose client takes nothing of its answer. A machine asks at once, reads, and is
+//! gone; what holds places for long is something else. An answer that is being made or read is never
+//! given up. The port without TLS gets three quarters at most: machines boot by the other one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::activity::{Activity, Phase};
 use super::limits::PlaceLimits;
+
+/// A client that has taken nothing for so long is not about to: the longest wait of a lost packet on
+/// a line that works is shorter.
+const UNREAD: Duration = Duration::from_secs(5);
 
 /// Where connections come in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,16 +50,20 @@ impl From<SocketAddr> for Source {
 }
 
 /// Why a connection is not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// Of those that are there, the ones that go first are the least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shed {
-    /// It comes from a source that has as many as it may, all with an answer under way.
-    SourceFull,
-    /// All places are taken, with an answer under way on each.
-    Full,
     /// It waited for its client's next request longest, and another one came.
     Idle,
     /// It waited for its client's first request longest, and another one came.
     Silent,
+    /// It waited longest for its client to take some of its answer, and another one came.
+    Unread,
+    /// It comes from a source that has as many as it may, all with an answer under way.
+    SourceFull,
+    /// All places are taken, with an answer under way on each.
+    Full,
 }
 
 impl Shed {
@@ -66,6 +75,7 @@ impl Shed {
             Self::Full => "full",
             Self::Idle => "idle",
             Self::Silent => "silent",
+            Self::Unread => "unread",
         }
     }
 }
@@ -118,16 +128,22 @@ impl Places {
     }
 
     /// Takes a place for a connection that comes in, if need be from another one.
-    pub fn take(&self, source: Source, door: Door, activity: Activity) -> Result<Taken, Shed> {
+    pub fn take(
+        &self,
+        source: Source,
+        door: Door,
+        activity: Activity,
+        now: Instant,
+    ) -> Result<Taken, Shed> {
         let mut seats = lock(&self.seats);
         let own = seats.by_source.get(&source).map_or(0, HashMap::len);
         let most_plain = self.limits.all - self.limits.all / 4;
         let shed = if self.limits.source.is_some_and(|most| own >= most) {
-            Some(seats.make_room(Some(source), None).ok_or(Shed::SourceFull)?)
+            Some(seats.make_room(Some(source), None, now).ok_or(Shed::SourceFull)?)
         } else if door == Door::Plain && seats.plain >= most_plain {
-            Some(seats.make_room(None, Some(door)).ok_or(Shed::Full)?)
+            Some(seats.make_room(None, Some(door), now).ok_or(Shed::Full)?)
         } else if seats.taken >= self.limits.all {
-            Some(seats.make_room(None, None).ok_or(Shed::Full)?)
+            Some(seats.make_room(None, None, now).ok_or(Shed::Full)?)
         } else {
             None
         };
@@ -184,16 +200,21 @@ impl Seats {
 
     /// Ends the connection that goes first, of those of this source or door if one is named, and
     /// tells how it waited. `None` where all are being answered.
-    fn make_room(&mut self, source: Option<Source>, door: Option<Door>) -> Option<Shed> {
+    fn make_room(
+        &mut self,
+        source: Option<Source>,
+        door: Option<Door>,
+        now: Instant,
+    ) -> Option<Shed> {
         let sources = self.by_source.iter().filter(|(it, _)| source.is_none_or(|own| own == **it));
         let seats = sources.flat_map(|(source, seats)| {
             seats.iter().map(|(number, seat)| (Ticket { source: *source, number: *number }, seat))
         });
         let waiting = seats
             .filter(|(_, seat)| door.is_none_or(|door| door == seat.door))
-            .filter_map(|(ticket, seat)| Some((turn(&seat.activity)?, ticket)));
-        let ((shed, _), ticket) = waiting
-            .min_by_key(|((shed, since), ticket)| (*shed != Shed::Idle, *since, ticket.number))?;
+            .filter_map(|(ticket, seat)| Some((turn(&seat.activity, now)?, ticket)));
+        let ((shed, _), ticket) =
+            waiting.min_by_key(|(turn, ticket)| (*turn, ticket.number))?;
         if let Some(task) = self.remove(ticket)?.task {
             task.abort();
         }
@@ -202,13 +223,15 @@ impl Seats {
 }
 
 /// How a connection waits for its client, and since when; `None` while the client waits for it.
-fn turn(activity: &Activity) -> Option<(Shed, Instant)> {
-    let shed = match activity.phase() {
-        Phase::Idle => Shed::Idle,
-        Phase::Handshake | Phase::FirstHead | Phase::Head => Shed::Silent,
-        Phase::Answer | Phase::Sending => return None,
-    };
-    Some((shed, activity.since()))
+fn turn(activity: &Activity, now: Instant) -> Option<(Shed, Instant)> {
+    match activity.phase() {
+        Phase::Idle => Some((Shed::Idle, activity.since())),
+        Phase::Handshake | Phase::FirstHead | Phase::Head => Some((Shed::Silent, activity.since())),
+        Phase::Answer | Phase::Sending => {
+            let blocked = activity.blocked()?;
+            (now.saturating_duration_since(blocked) >= UNREAD).then_some((Shed::Unread, blocked))
+        }
+    }
 }
 
 fn lock(seats: &Mutex<Seats>) -> MutexGuard<'_, Seats> {
@@ -221,12 +244,19 @@ mod tests {
 
     use super::*;
 
-    /// A connection that has been at this for so many seconds.
-    fn at(phase: Phase, seconds: u64) -> Activity {
+    /// A connection that has been at this for so many seconds, 100 s after it was opened.
+    fn at(phase: Phase, seconds: u64) -> (Activity, Instant) {
         let opened = Instant::now();
         let activity = Activity::new(opened);
         activity.begin(phase, opened + Duration::from_secs(100 - seconds));
-        activity
+        (activity, opened + Duration::from_secs(100))
+    }
+
+    /// One that is sent an answer of which its client has taken nothing for so many seconds.
+    fn unread(seconds: u64) -> (Activity, Instant) {
+        let (activity, now) = at(Phase::Sending, 50);
+        activity.block(Some(now - Duration::from_secs(seconds)));
+        (activity, now)
     }
 
     fn source(last: u8) -> Source {
@@ -240,7 +270,7 @@ mod tests {
     #[test]
     fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
         let places = places(4, None);
-        let take = |last, activity| places.take(source(last), Door::Tls, activity);
+        let take = |last, (activity, now)| places.take(source(last), Door::Tls, activity, now);
         let answered = at(Phase::Answer, 90);
         let held: Vec<_> =
             [answered.clone(), at(Phase::Idle, 5), at(Phase::Idle, 7), at(Phase::Handshake, 60)]
@@ -266,9 +296,36 @@ mod tests {
     }
 
     #[test]
+    fn whoever_takes_nothing_of_an_answer_goes_after_those_that_ask_nothing() {
+        let places = places(4, None);
+        let take = |last, (activity, now)| places.take(source(last), Door::Tls, activity, now);
+        let held: Vec<_> = [unread(4), unread(6), unread(50), at(Phase::Handshake, 1)]
+            .into_iter()
+            .map(|activity| take(1, activity).unwrap())
+            .collect();
+        let mut late = Vec::new();
+        for expected in [Shed::Silent, Shed::Unread, Shed::Unread] {
+            let (place, shed) = take(9, at(Phase::Answer, 0)).unwrap();
+            assert_eq!(shed, Some(expected));
+            late.push(place);
+        }
+        // Who has waited for 4 s may be on a bad line, and who takes again is as good as any.
+        assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
+        drop(late);
+        let (again, now) = unread(50);
+        again.block(None);
+        let busy: Vec<_> = (0..3).map(|_| take(2, (again.clone(), now)).unwrap()).collect();
+        assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
+        drop((held, busy));
+    }
+
+    #[test]
     fn a_source_keeps_nobody_else_out() {
         let places = places(10, Some(2));
-        let take = |last, phase| places.take(source(last), Door::Tls, at(phase, 1));
+        let take = |last, phase| {
+            let (activity, now) = at(phase, 1);
+            places.take(source(last), Door::Tls, activity, now)
+        };
         let greedy: Vec<_> = (0..20).filter_map(|_| take(1, Phase::Idle).ok()).collect();
         assert_eq!(lock(&places.seats).taken, 2);
         let busy = [take(1, Phase::Answer), take(1, Phase::Answer)];
@@ -281,7 +338,10 @@ mod tests {
     #[test]
     fn the_port_without_tls_leaves_a_quarter() {
         let places = places(8, None);
-        let take = |door| places.take(source(1), door, at(Phase::Answer, 1));
+        let take = |door| {
+            let (activity, now) = at(Phase::Answer, 1);
+            places.take(source(1), door, activity, now)
+        };
         let plain: Vec<_> = (0..6).map(|_| take(Door::Plain).unwrap()).collect();
         assert_eq!(take(Door::Plain).unwrap_err(), Shed::Full);
         let tls = [take(Door::Tls), take(Door::Tls)];
@@ -302,11 +362,12 @@ mod tests {
     #[tokio::test]
     async fn whoever_loses_a_place_is_ended() {
         let places = places(1, None);
-        let (place, _) = places.take(source(1), Door::Tls, at(Phase::Idle, 1)).unwrap();
+        let take = |last, (activity, now)| places.take(source(last), Door::Tls, activity, now);
+        let (place, _) = take(1, at(Phase::Idle, 1)).unwrap();
         let ticket = place.ticket();
         let task = tokio::spawn(std::future::pending::<()>());
         places.served_by(ticket, task.abort_handle());
-        let (_second, shed) = places.take(source(2), Door::Tls, at(Phase::Answer, 1)).unwrap();
+        let (_second, shed) = take(2, at(Phase::Answer, 1)).unwrap();
         assert_eq!(shed, Some(Shed::Idle));
         assert!(task.await.unwrap_err().is_cancelled());
         // Also where its place is gone before it begins.

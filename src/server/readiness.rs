@@ -3,7 +3,7 @@
 //! Whoever asks on a port for machines may be a stranger: it is told which pool or object is not as
 //! it should be, and nothing that is in one. The rest is for administrators, whose listener has it.
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use http::StatusCode;
 
 use super::answer;
@@ -25,7 +25,7 @@ impl Readiness {
         self.not_ready.append(&mut self.degraded);
         let text: String = self.not_ready.into_iter().map(|line| line + "\n").collect();
         if is_ready {
-            return answer::text(StatusCode::OK, text).into_response();
+            return answer::text(StatusCode::OK, text);
         }
         answer::soon(text)
     }

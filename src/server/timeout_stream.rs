@@ -26,8 +26,6 @@ pub(super) struct TimeoutStream<S> {
     since: Instant,
     /// The phase that `since` was taken in.
     timed: Phase,
-    /// Whether bytes for the client wait for it to take them.
-    blocked: bool,
     timer: Option<Pin<Box<Sleep>>>,
     first: FirstAnswer,
 }
@@ -41,7 +39,6 @@ impl<S> TimeoutStream<S> {
             activity,
             limits,
             timed: Phase::Handshake,
-            blocked: false,
             timer: None,
             first,
         }
@@ -70,7 +67,7 @@ impl<S> TimeoutStream<S> {
         }
         let limit = match phase {
             Phase::Handshake => self.limits.handshake,
-            _ if self.blocked => self.limits.stall,
+            _ if self.activity.blocked().is_some() => self.limits.stall,
             Phase::FirstHead | Phase::Head => self.limits.head,
             Phase::Idle => self.limits.idle,
             // Nothing is expected of the client while its answer is made, and written.
@@ -100,7 +97,7 @@ impl<S> TimeoutStream<S> {
     ) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Ok(count)) => {
-                self.blocked = false;
+                self.activity.block(None);
                 if self.activity.phase() != Phase::Handshake {
                     self.since = Instant::now();
                 }
@@ -108,7 +105,9 @@ impl<S> TimeoutStream<S> {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                self.blocked = true;
+                if self.activity.blocked().is_none() {
+                    self.activity.block(Some(Instant::now()));
+                }
                 self.wait(context).map(Err)
             }
         }

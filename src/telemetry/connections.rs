@@ -66,7 +66,7 @@ impl ConnectionMetrics {
             "connections_shed",
             "Connections that were not kept, by reason: the source has as many as it may \
              (source_full), all places are taken (full), another one needed the place of one that waited for \
-             its client (idle: between two requests; silent: before the first)",
+             its client (idle: between two requests; silent: before the first; unread: to take its answer)",
             self.shed.clone(),
         );
         registry.register(

@@ -82,7 +82,50 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use tracing_subscriber::fmt::MakeWriter;
+
     use super::*;
+
+    /// What is logged.
+    #[derive(Debug, Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Log {
+        type Writer = Self;
+
+        fn make_writer(&self) -> Self {
+            self.clone()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_many_were_left_out_is_told_when_the_window_ends() {
+        let log = Log::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let occurrences = Arc::new(Occurrences::new("things"));
+        let logged = (0..MOST + 7).filter(|_| occurrences.may_log()).count();
+        assert_eq!(u64::try_from(logged).unwrap(), MOST);
+        tokio::time::sleep(WINDOW * 9 / 10).await;
+        assert!(log.0.lock().unwrap().is_empty());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("left out lines on things") && text.contains("left_out"), "{text}");
+        assert!(text.contains('7') && text.lines().count() == 1, "{text}");
+        assert!(occurrences.may_log());
+    }
 
     #[test]
     fn a_window_has_room_for_so_many_lines_and_the_next_one_again() {

@@ -85,10 +85,18 @@ fn past_the_limit_of_connections_whoever_keeps_silent_longest_goes() {
 
 #[test]
 fn a_client_that_stops_reading_is_cut_off_and_the_others_are_served() {
+    cuts_off_whoever_does_not_read(&["--stall-timeout", "1s"]);
+}
+
+#[test]
+fn an_answer_under_way_has_as_long_again_as_a_connection_and_no_longer() {
+    cuts_off_whoever_does_not_read(&["--max-connection-age", "1s", "--stall-timeout", "600s"]);
+}
+
+fn cuts_off_whoever_does_not_read(flags: &[&str]) {
     let folder = cluster_with_a_large_config();
-    let server = Server::serve(folder.path(), &["--stall-timeout", "1s"]);
-    let mut client = connect(server.insecure());
-    client.write_all(b"GET /config/large HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
+    let server = Server::serve(folder.path(), flags);
+    let mut client = asks_and_does_not_read(server.insecure());
     wait_for("the client to be connected", || (open(&server) == 1).then_some(()));
     wait_for("the client to be cut off", || (open(&server) == 0).then_some(()));
     // It was not that all had been sent: what is left to read falls short.
@@ -101,6 +109,32 @@ fn a_client_that_stops_reading_is_cut_off_and_the_others_are_served() {
     let answer = server.tls().get("/config/large");
     assert_eq!(answer.status, 200);
     assert_eq!(answer.body.len(), promised);
+}
+
+#[test]
+fn clients_that_take_every_place_and_do_not_read_lose_them_to_those_that_come() {
+    let folder = cluster_with_a_large_config();
+    let places = ["--max-connections", "40", "--max-connections-per-source", "0"];
+    let server = Server::serve(folder.path(), &[&places[..], &["--stall-timeout", "600s"]].concat());
+    // A quarter is kept for the port with TLS.
+    let held: Vec<TcpStream> =
+        (0..30).map(|_| asks_and_does_not_read(server.insecure())).collect();
+    wait_for("all to be connected", || (open(&server) == 30).then_some(()));
+    for _ in 0..3 {
+        wait_for("a place", || {
+            let answer = server.plain().try_request("GET", "/config/large", &[]).ok()?;
+            (answer.status == 200).then_some(())
+        });
+    }
+    assert!(server.metric("mcs_connections_shed_total{reason=\"unread\"}") >= 1.0);
+    drop(held);
+}
+
+/// A connection on which the large config was asked for.
+fn asks_and_does_not_read(to: SocketAddr) -> TcpStream {
+    let mut client = connect(to);
+    client.write_all(b"GET /config/large HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
+    client
 }
 
 #[test]
