@@ -74,9 +74,21 @@ impl Pair {
     }
 }
 
-/// `binary` on a directory of manifests, with its state in `scratch`.
+/// `binary` on a directory of manifests, with its state in `scratch`, and with TLS alone.
 pub(crate) fn start_ours(binary: &Path, manifests: &Path, scratch: &Path) -> Result<Server> {
     let address = free_address()?;
+    let mut command = ours(binary, manifests, scratch, address);
+    command.args(["--insecure-port", "0", "--metrics-address", "off"]);
+    Server::start(address, &mut command, &scratch.join("ours.log"))
+}
+
+/// The same as a command, which has to be told about the other ports.
+pub(crate) fn ours(
+    binary: &Path,
+    manifests: &Path,
+    scratch: &Path,
+    address: SocketAddr,
+) -> Command {
     let mut command = Command::new(binary);
     command
         .arg("serve")
@@ -85,10 +97,8 @@ pub(crate) fn start_ours(binary: &Path, manifests: &Path, scratch: &Path) -> Res
         .arg(scratch.join(STATE))
         .args(["--host", HOST])
         .args(["--listen-address", &address.ip().to_string()])
-        .args(["--secure-port", &address.port().to_string()])
-        .args(["--insecure-port", "0"])
-        .args(["--metrics-address", "off"]);
-    Server::start(address, &mut command, &scratch.join("ours.log"))
+        .args(["--secure-port", &address.port().to_string()]);
+    command
 }
 
 /// nginx with `config/master` under `scratch` as a static file. Its settings are the defaults but for

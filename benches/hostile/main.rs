@@ -38,7 +38,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::attacks::{Attack, Ports};
-use crate::servers::{Pair, STATE, Server};
+use crate::servers::{Pair, Server};
 use crate::storm::{Outcome, Storm};
 
 /// The most that the slowest hundredth may take.
@@ -191,15 +191,8 @@ fn boots_beside(options: &Options, attack: Attack) -> Result<Beside> {
 fn start(binary: &Path, manifests: &Path, scratch: &Path) -> Result<(Server, Ports)> {
     let [secure, insecure, metrics] =
         [servers::free_address()?, servers::free_address()?, servers::free_address()?];
-    let mut command = Command::new(binary);
+    let mut command = servers::ours(binary, manifests, scratch, secure);
     command
-        .arg("serve")
-        .arg(manifests)
-        .arg("--state-dir")
-        .arg(scratch.join(STATE))
-        .args(["--host", machine::HOST])
-        .args(["--listen-address", &secure.ip().to_string()])
-        .args(["--secure-port", &secure.port().to_string()])
         .args(["--insecure-port", &insecure.port().to_string()])
         .args(["--metrics-address", &metrics.to_string()]);
     let server = Server::start(secure, &mut command, &scratch.join("ours.log"))?;

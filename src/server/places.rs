@@ -213,8 +213,7 @@ impl Seats {
         let waiting = seats
             .filter(|(_, seat)| door.is_none_or(|door| door == seat.door))
             .filter_map(|(ticket, seat)| Some((turn(&seat.activity, now)?, ticket)));
-        let ((shed, _), ticket) =
-            waiting.min_by_key(|(turn, ticket)| (*turn, ticket.number))?;
+        let ((shed, _), ticket) = waiting.min_by_key(|(turn, ticket)| (*turn, ticket.number))?;
         if let Some(task) = self.remove(ticket)?.task {
             task.abort();
         }

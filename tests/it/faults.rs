@@ -115,10 +115,10 @@ fn cuts_off_whoever_does_not_read(flags: &[&str]) {
 fn clients_that_take_every_place_and_do_not_read_lose_them_to_those_that_come() {
     let folder = cluster_with_a_large_config();
     let places = ["--max-connections", "40", "--max-connections-per-source", "0"];
-    let server = Server::serve(folder.path(), &[&places[..], &["--stall-timeout", "600s"]].concat());
+    let server =
+        Server::serve(folder.path(), &[&places[..], &["--stall-timeout", "600s"]].concat());
     // A quarter is kept for the port with TLS.
-    let held: Vec<TcpStream> =
-        (0..30).map(|_| asks_and_does_not_read(server.insecure())).collect();
+    let held: Vec<TcpStream> = (0..30).map(|_| asks_and_does_not_read(server.insecure())).collect();
     wait_for("all to be connected", || (open(&server) == 30).then_some(()));
     for _ in 0..3 {
         wait_for("a place", || {

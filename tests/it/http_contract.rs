@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use rustls::NamedGroup;
+use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, X25519, X25519MLKEM768};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use serde_json::{Value, json};
 
 use crate::support::contract::{self, VERSIONS, broken_rules};
@@ -169,5 +172,26 @@ fn a_machine_config_of_the_newest_spec_is_served_in_every_spec() {
         let files = config["storage"]["files"].as_array().expect("files");
         let has = |file: &Value| file["path"] == "/etc/new";
         assert!(files.iter().any(has), "{version}: {config}");
+    }
+}
+
+#[test]
+fn keys_are_exchanged_as_asked_for_and_as_the_client_can() {
+    let default: &[&str] = &[];
+    for (flags, hybrid_first) in [(default, true), (&["--tls-post-quantum", "off"], false)] {
+        let server = Server::serve(&in_repository("ignition-fixtures"), flags);
+        let exchanged = |groups: &[&'static dyn SupportedKxGroup]| {
+            let provider =
+                CryptoProvider { kx_groups: groups.to_vec(), ..aws_lc_rs::default_provider() };
+            let client = Client::tls_by(server.secure(), &server.ca(), provider);
+            assert_eq!(client.get("/config/master").status, 200);
+            client.key_exchange().expect("a handshake")
+        };
+        let of_today = exchanged(&[X25519MLKEM768, X25519, SECP256R1]);
+        let hybrid = NamedGroup::X25519MLKEM768;
+        assert_eq!(of_today, if hybrid_first { hybrid } else { NamedGroup::X25519 });
+        // Go before 1.24, of which Ignitions are made.
+        assert_eq!(exchanged(&[X25519, SECP256R1]), NamedGroup::X25519);
+        assert_eq!(exchanged(&[SECP256R1]), NamedGroup::secp256r1);
     }
 }

@@ -5,9 +5,10 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOwned};
 
 use super::DEADLINE;
 
@@ -49,12 +50,16 @@ impl Client {
 
     /// Trusts the certificates of `ca_pem` and none else. Every connection is a full handshake.
     pub(crate) fn tls(address: SocketAddr, ca_pem: &[u8]) -> Self {
+        Self::tls_by(address, ca_pem, rustls::crypto::aws_lc_rs::default_provider())
+    }
+
+    /// The same, with what this provider has of TLS.
+    pub(crate) fn tls_by(address: SocketAddr, ca_pem: &[u8], provider: CryptoProvider) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca_pem) {
             roots.add(certificate.expect("a CA in PEM")).expect("a CA");
         }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
             .with_safe_default_protocol_versions()
             .expect("the library's own protocol versions")
             .with_root_certificates(roots)
@@ -91,11 +96,21 @@ impl Client {
 
     /// The certificate that the server shows, in DER. Over TLS alone.
     pub(crate) fn shown_certificate(&self) -> io::Result<Vec<u8>> {
+        let connection = self.shake_hands()?;
+        Ok(connection.peer_certificates().expect("a certificate")[0].to_vec())
+    }
+
+    /// How the keys of a connection are exchanged. Over TLS alone.
+    pub(crate) fn key_exchange(&self) -> io::Result<NamedGroup> {
+        let connection = self.shake_hands()?;
+        Ok(connection.negotiated_key_exchange_group().expect("a group").name())
+    }
+
+    fn shake_hands(&self) -> io::Result<ClientConnection> {
         let config = self.tls.as_ref().expect("a client over TLS");
         let mut socket = TcpStream::connect_timeout(&self.address, DEADLINE)?;
         socket.set_read_timeout(Some(DEADLINE))?;
-        let connection = handshake(config, &mut socket)?;
-        Ok(connection.peer_certificates().expect("a certificate")[0].to_vec())
+        handshake(config, &mut socket)
     }
 
     pub(crate) fn get(&self, target: &str) -> Response {
