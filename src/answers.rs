@@ -32,8 +32,19 @@ pub struct Answer {
     pub length: HeaderValue,
     /// A strong `ETag`: the body's SHA-256.
     pub etag: HeaderValue,
+    /// The machine config's name.
+    pub configuration: Arc<str>,
     /// Counts the requests that this answers.
     pub requests: Counter,
+}
+
+impl Answer {
+    /// The body's SHA-256, in hexadecimal.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        // It is made of digits and quotes.
+        self.etag.to_str().unwrap_or_default().trim_matches('"')
+    }
 }
 
 /// Why there is no answer, in words for whoever asked. What is wrong with a config in detail is in
@@ -371,7 +382,8 @@ impl Pool {
         let etag = HeaderValue::try_from(etag).map_err(|error| error.to_string())?;
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(version), 200);
-        Ok(Arc::new(Answer { length: body.len().into(), body, etag, requests }))
+        let configuration = inputs.configuration.as_str().into();
+        Ok(Arc::new(Answer { length: body.len().into(), body, etag, configuration, requests }))
     }
 }
 

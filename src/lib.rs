@@ -13,6 +13,7 @@
 //!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
 //!   that others share: [`conditions`], [`escape`], [`kube_client`], `backoff`, `bounded_file`,
 //!   `folder_watch`, `parallel`.
+//! - **[`ledger`]**, pure: which machine asked for a config, what it got, and what came of it.
 //! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
 //!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
 //!   [`registry_ca`] which authorities of image registries a machine trusts, [`user_data`] how
@@ -45,6 +46,7 @@ mod folder_watch;
 pub mod ignition;
 pub mod inputs;
 pub mod kube_client;
+pub mod ledger;
 pub mod node_ca;
 pub mod objects;
 mod parallel;

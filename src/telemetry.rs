@@ -5,7 +5,7 @@ mod logs;
 mod metrics;
 mod occurrences;
 
-pub use connections::{ConnectionMetrics, HandshakeFailure};
+pub use connections::ConnectionMetrics;
 pub use logs::{Logs, Verbosity, init as init_logs};
 pub use metrics::{Metrics, PoolLabel};
 pub use occurrences::Occurrences;

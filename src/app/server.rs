@@ -17,6 +17,7 @@ use super::tasks::Tasks;
 use crate::answers::Answers;
 use crate::conditions::Status;
 use crate::inputs::Inputs;
+use crate::ledger::Ledger;
 use crate::server::listener::any_address;
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
@@ -118,8 +119,11 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let pages = pages(&answers, &metrics, &status);
     let connections = [metrics.connections.clone(), metrics.administrators.clone()];
     let [of_machines, of_administrators] = connections;
-    let machines = machines::router(Arc::new(Machines { answers, metrics, status }));
-    let serving = Serving::new(machines, settings.limits, of_machines);
+    let ledger = Ledger::default();
+    let of_ledger = ledger.clone();
+    let machines =
+        machines::router(Arc::new(Machines { answers, metrics, status, ledger: of_ledger }));
+    let serving = Serving::new(machines, settings.limits, of_machines).with_ledger(ledger);
     for listener in listeners {
         serving.listen(listener);
     }

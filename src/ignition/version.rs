@@ -6,7 +6,11 @@
 //!
 //! By hand, because the crate semver refuses leading zeros, which Ignition's library takes.
 
+use std::borrow::Cow;
 use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, Serializer};
 
 /// An Ignition spec that a config can be served in.
 ///
@@ -94,6 +98,21 @@ impl SpecVersion {
     /// The spec 3.`minor`, if there is one.
     pub(super) fn spec_3(minor: u64) -> Option<Self> {
         Self::ALL[1..].get(usize::try_from(minor).ok()?).copied()
+    }
+}
+
+/// As `ignition.version` states it.
+impl Serialize for SpecVersion {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for SpecVersion {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        let found = Self::ALL.into_iter().find(|version| version.as_str() == text);
+        found.ok_or_else(|| D::Error::custom("no Ignition spec that is served"))
     }
 }
 

@@ -18,8 +18,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
 use rustls::server::Acceptor;
+use rustls::{AlertDescription, ServerConfig};
+use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -34,7 +35,8 @@ use super::limits::Limits;
 use super::payload::Payload;
 use super::send_room::{FirstAnswer, SendRoom};
 use super::timeout_stream::TimeoutStream;
-use crate::telemetry::{ConnectionMetrics, HandshakeFailure, Occurrences};
+use crate::ledger::{Failed, Ledger};
+use crate::telemetry::{ConnectionMetrics, Occurrences};
 
 /// Bytes encrypted ahead of what the network takes, for each connection. Twice the library's default
 /// saves system calls; beyond it the processor's cache no longer holds them.
@@ -56,6 +58,8 @@ pub(super) struct Context {
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) room: SendRoom,
     pub(super) failures: Arc<Occurrences>,
+    /// Where it is noted whose handshake failed, if anywhere.
+    pub(super) ledger: Option<Ledger>,
     /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
     pub(super) stop: CancellationToken,
 }
@@ -80,16 +84,38 @@ pub(super) async fn serve(
             http(stream, peer, activity, context).await;
         }
         Err(error) => {
-            let reason = match error.kind() {
-                io::ErrorKind::TimedOut => HandshakeFailure::Timeout,
-                io::ErrorKind::InvalidData => HandshakeFailure::Tls,
-                _ => HandshakeFailure::Connection,
-            };
-            context.metrics.handshake_failed(reason);
+            let failed = failed(&error);
+            context.metrics.handshake_failed(failed);
+            if let Some(ledger) = &context.ledger {
+                ledger.handshake_failed(peer.ip(), failed, OffsetDateTime::now_utc());
+            }
             if context.failures.may_log() {
                 tracing::info!(%peer, %error, "TLS handshake failed");
             }
         }
+    }
+}
+
+/// Why a handshake failed. Clients differ in what they call a certificate that they do not trust: Go,
+/// of which Ignition is made, calls it bad whatever is wrong with it.
+fn failed(error: &io::Error) -> Failed {
+    use AlertDescription as Alert;
+    let tls = error.get_ref().and_then(|error| error.downcast_ref());
+    match (tls, error.kind()) {
+        (
+            Some(rustls::Error::AlertReceived(
+                Alert::BadCertificate
+                | Alert::UnknownCA
+                | Alert::CertificateUnknown
+                | Alert::CertificateExpired
+                | Alert::CertificateRevoked
+                | Alert::UnsupportedCertificate,
+            )),
+            _,
+        ) => Failed::Untrusted,
+        (_, io::ErrorKind::TimedOut) => Failed::Timeout,
+        (_, io::ErrorKind::InvalidData) => Failed::Tls,
+        _ => Failed::Connection,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What cuts across the requests for configs: each is counted, and logged.
+//! What cuts across the requests for configs: each is counted, remembered, and logged.
 
 use std::sync::Arc;
 
@@ -6,13 +6,16 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{ACCEPT, USER_AGENT};
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use http_body::Body as _;
 use prometheus_client::metrics::counter::Counter;
+use time::OffsetDateTime;
 
 use super::connection::Peer;
+use crate::answers::Answer;
 use crate::escape::{NAME, cut};
 use crate::ignition::SpecVersion;
+use crate::ledger::{self, Ledger};
 use crate::telemetry::{Metrics, Occurrences};
 
 /// What is enough of a header to recognise it, in characters.
@@ -23,6 +26,8 @@ const HEADER: usize = 256;
 pub(super) struct Outcome {
     pub(super) pool: String,
     pub(super) version: Option<SpecVersion>,
+    /// The answer, or the status and the reason that there is none.
+    pub(super) given: Result<Arc<Answer>, (StatusCode, String)>,
     /// Counts requests of this outcome.
     pub(super) requests: Counter,
 }
@@ -41,6 +46,33 @@ pub(super) async fn count_requests(
             let bytes = response.body().size_hint().exact().unwrap_or_default();
             metrics.response_bytes.inc_by(bytes);
         }
+    }
+    response
+}
+
+/// Notes in the boot ledger what each machine got.
+pub(super) async fn remember_machines(
+    State(ledger): State<Ledger>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().copied();
+    let agent = request.headers().get(USER_AGENT).cloned();
+    let response = next.run(request).await;
+    if let (Some(Peer(peer)), Some(outcome)) = (peer, response.extensions().get::<Outcome>()) {
+        let answer = match &outcome.given {
+            Ok(answer) => Ok((&*answer.configuration, answer.sha256())),
+            Err((status, reason)) => Err((status.as_u16(), &**reason)),
+        };
+        let agent = agent.as_ref().map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+        let request = ledger::Request {
+            address: peer.ip(),
+            pool: &outcome.pool,
+            user_agent: agent.as_deref().unwrap_or_default(),
+            spec: outcome.version,
+            answer,
+        };
+        ledger.asked(&request, OffsetDateTime::now_utc());
     }
     response
 }

@@ -19,6 +19,7 @@ use super::connection::{self, Context};
 use super::limits::Limits;
 use super::places::{Door, Place, Places};
 use super::send_room::{self, SendRoom};
+use crate::ledger::Ledger;
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
 /// Connections that the kernel keeps for us before they are accepted; it has its own maximum.
@@ -92,11 +93,19 @@ impl Serving {
                 handshakes: Arc::new(Semaphore::new(processors)),
                 room: SendRoom::new(),
                 failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
+                ledger: None,
                 stop: CancellationToken::new(),
             },
             places: Places::new(limits.places),
             tasks: TaskTracker::new(),
         }
+    }
+
+    /// The same, which notes in `ledger` whose handshake failed.
+    #[must_use]
+    pub fn with_ledger(mut self, ledger: Ledger) -> Self {
+        self.context.ledger = Some(ledger);
+        self
     }
 
     /// Answers on `listener` from now on.

@@ -15,12 +15,13 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::answer;
-use super::layers::{Outcome, RequestLog, count_requests, log_requests};
+use super::layers::{Outcome, RequestLog, count_requests, log_requests, remember_machines};
 use super::readiness::Readiness;
 use crate::answers::{Answer, Answers, Refusal};
 use crate::conditions::Status;
 use crate::escape::{NAME, cut};
 use crate::ignition::{Form, SpecVersion, negotiate};
+use crate::ledger::Ledger;
 use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -34,6 +35,8 @@ pub struct Machines {
     pub metrics: Arc<Metrics>,
     /// What else readiness tells, such as a serving pair that was refused.
     pub status: Status,
+    /// Where it is noted who asked.
+    pub ledger: Ledger,
 }
 
 /// All that the ports for machines answer.
@@ -45,6 +48,7 @@ pub fn router(machines: Arc<Machines>) -> Router {
         .route("/config/{pool}", config())
         .route("/config/{pool}/", config())
         .route_layer(from_fn_with_state(Arc::clone(&machines.metrics), count_requests))
+        .route_layer(from_fn_with_state(machines.ledger.clone(), remember_machines))
         .route_layer(from_fn_with_state(log, log_requests))
         .route("/healthz", health())
         .route("/livez", health())
@@ -81,28 +85,22 @@ async fn config(
     request: Request,
 ) -> Response {
     let Machines { answers, metrics, .. } = &*machines;
-    let counter = |version, status: StatusCode| {
-        metrics.requests(answers.label(&pool), version, status.as_u16())
-    };
-    let (mut response, version, requests) = match negotiate(accept(request.headers()).as_deref()) {
-        Err(error) => {
-            let status = StatusCode::BAD_REQUEST;
-            (answer::text(status, format!("{error}\n")), None, counter(None, status))
-        }
+    let (version, given) = match negotiate(accept(request.headers()).as_deref()) {
+        Err(error) => (None, Err((StatusCode::BAD_REQUEST, error.to_string()))),
         Ok(version) => {
             let form = form(request.headers(), version);
-            let (response, requests) = match answers.answer(&pool, version, form).await {
-                Ok(answer) => (ready(&answer), answer.requests.clone()),
-                Err(refusal) => {
-                    let response = unavailable(&pool, &refusal);
-                    let requests = counter(Some(version), response.status());
-                    (response, requests)
-                }
-            };
-            (response, Some(version), requests)
+            let refused = |refusal: Refusal| (StatusCode::SERVICE_UNAVAILABLE, refusal.to_string());
+            (Some(version), answers.answer(&pool, version, form).await.map_err(refused))
         }
     };
-    response.extensions_mut().insert(Outcome { pool, version, requests });
+    let (mut response, requests) = match &given {
+        Ok(answer) => (ready(answer), answer.requests.clone()),
+        Err((status, reason)) => {
+            let counter = metrics.requests(answers.label(&pool), version, status.as_u16());
+            (refused(&pool, *status, reason), counter)
+        }
+    };
+    response.extensions_mut().insert(Outcome { pool, version, given, requests });
     response
 }
 
@@ -136,8 +134,13 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
     Form::of(user_agent, version)
 }
 
-fn unavailable(pool: &str, refusal: &Refusal) -> Response {
-    answer::soon(format!("pool {}: {refusal}\n", cut(pool, NAME).escape_debug()))
+/// Where it may heal by itself, it names the pool, and asks to come again.
+fn refused(pool: &str, status: StatusCode, reason: &str) -> Response {
+    if status.is_server_error() {
+        answer::soon(format!("pool {}: {reason}\n", cut(pool, NAME).escape_debug()))
+    } else {
+        answer::text(status, format!("{reason}\n"))
+    }
 }
 
 #[cfg(test)]

@@ -2,30 +2,16 @@
 
 use std::sync::atomic::AtomicI64;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Why a TLS handshake came to nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum HandshakeFailure {
-    /// It took too long.
-    Timeout,
-    /// The client spoke no TLS, or none that is allowed here, or did not trust the certificate.
-    Tls,
-    /// The connection broke.
-    Connection,
-}
+use crate::ledger::Failed;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HandshakeLabels {
-    reason: HandshakeFailure,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ShedLabels {
+struct ReasonLabels {
     reason: &'static str,
 }
 
@@ -33,8 +19,8 @@ struct ShedLabels {
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionMetrics {
     open: Gauge<i64, AtomicI64>,
-    shed: Family<ShedLabels, Counter>,
-    handshake_failures: Family<HandshakeLabels, Counter>,
+    shed: Family<ReasonLabels, Counter>,
+    handshake_failures: Family<ReasonLabels, Counter>,
 }
 
 /// A connection that is counted as open until this is dropped.
@@ -51,12 +37,13 @@ impl ConnectionMetrics {
 
     /// Counts a connection that was not kept, because of `reason`.
     pub fn shed(&self, reason: &'static str) {
-        self.shed.get_or_create(&ShedLabels { reason }).inc();
+        self.shed.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// Counts a handshake that failed.
-    pub fn handshake_failed(&self, reason: HandshakeFailure) {
-        self.handshake_failures.get_or_create(&HandshakeLabels { reason }).inc();
+    pub fn handshake_failed(&self, failed: Failed) {
+        let reason = failed.label();
+        self.handshake_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// Has `registry` write them out.
@@ -71,7 +58,8 @@ impl ConnectionMetrics {
         );
         registry.register(
             "handshake_failures",
-            "TLS handshakes that failed, by reason",
+            "TLS handshakes that failed, by reason: the client does not trust the certificate (Untrusted), \
+             speaks no TLS that is allowed (Tls), takes too long (Timeout), breaks it off (Connection)",
             self.handshake_failures.clone(),
         );
     }

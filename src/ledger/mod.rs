@@ -1,0 +1,185 @@
+//! The boot ledger: each machine that asked for its config, what it got, and what came of it.
+//!
+//! One entry an address, as machines have no other name before they are part of a cluster. What a
+//! machine reads and what it joins is pieced together from three sides: requests, handshakes that
+//! failed before there was one, and the nodes of the cluster.
+
+mod machine;
+mod nodes;
+mod standing;
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use time::OffsetDateTime;
+
+pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
+pub use self::nodes::{Node, Nodes};
+pub use self::standing::{Rank, Standing};
+
+/// Machines that are remembered. A cluster has some thousands; whoever asks from more addresses than
+/// there are places takes those of machines that have not asked for longest.
+pub const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// The machines that asked, the latest first. Shared by those who notice and those who tell.
+#[derive(Debug, Clone)]
+pub struct Ledger(Arc<Mutex<Entries>>);
+
+#[derive(Debug)]
+struct Entries {
+    machines: LruCache<IpAddr, Machine>,
+    changes: u64,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::of(MOST)
+    }
+}
+
+impl Ledger {
+    /// An empty one with room for so many machines.
+    #[must_use]
+    pub fn of(most: NonZeroUsize) -> Self {
+        Self(Arc::new(Mutex::new(Entries { machines: LruCache::new(most), changes: 0 })))
+    }
+
+    /// Notes a request for a config, and how it was answered.
+    pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
+        self.entry(request.address, now, |machine| machine.asked(request, now));
+    }
+
+    /// Notes a handshake that came to nothing.
+    pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
+        self.entry(address, now, |machine| machine.handshake_failed(failed, now));
+    }
+
+    /// Takes in what another ledger has: an earlier one, or another server's.
+    pub fn absorb(&self, machines: impl IntoIterator<Item = Machine>) {
+        let mut machines: Vec<_> = machines.into_iter().collect();
+        machines.sort_by_key(|machine| machine.last);
+        let mut entries = self.entries();
+        for machine in machines {
+            match entries.machines.get_mut(&machine.address) {
+                Some(known) => known.absorb(machine),
+                None => {
+                    entries.machines.push(machine.address, machine);
+                }
+            }
+        }
+        entries.changes += 1;
+    }
+
+    /// All machines, as they are now.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Machine> {
+        self.entries().machines.iter().map(|(_, machine)| machine.clone()).collect()
+    }
+
+    /// A number that grows with each change.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.entries().changes
+    }
+
+    fn entry(&self, address: IpAddr, now: OffsetDateTime, note: impl FnOnce(&mut Machine)) {
+        // An IPv4 address that came in by a socket for both is itself.
+        let address = address.to_canonical();
+        let mut entries = self.entries();
+        entries.changes += 1;
+        note(entries.machines.get_or_insert_mut(address, || Machine::new(address, now)));
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use time::Duration;
+    use time::macros::datetime;
+
+    use super::*;
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    fn request(number: u32) -> Request<'static> {
+        Request {
+            address: address(number),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: None,
+            answer: Err((503, "there is no pool of this name")),
+        }
+    }
+
+    #[test]
+    fn whoever_has_not_asked_for_longest_goes() {
+        let ledger = Ledger::of(NonZeroUsize::new(3).unwrap());
+        for number in [1, 2, 3, 1, 4] {
+            ledger.asked(&request(number), NOON);
+        }
+        let known: Vec<_> = ledger.machines().iter().map(|machine| machine.address).collect();
+        assert_eq!(known, [address(4), address(1), address(3)]);
+        assert_eq!(ledger.changes(), 5);
+    }
+
+    #[test]
+    fn an_ipv4_address_is_the_same_on_every_socket() {
+        let ledger = Ledger::default();
+        let mapped = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped();
+        ledger.handshake_failed(mapped.into(), Failed::Timeout, NOON);
+        ledger.handshake_failed(Ipv4Addr::new(192, 0, 2, 1).into(), Failed::Timeout, NOON);
+        let [machine] = &ledger.machines()[..] else { panic!("one machine") };
+        assert_eq!(machine.handshakes.as_ref().unwrap().times, 2);
+    }
+
+    #[test]
+    fn what_other_servers_have_is_put_together_and_outlasts_a_restart() {
+        let servers = [Ledger::default(), Ledger::default()];
+        servers[0].asked(&request(1), NOON);
+        servers[0].asked(&request(2), NOON);
+        servers[1].asked(&request(2), NOON + Duration::minutes(1));
+        servers[1].handshake_failed(address(3), Failed::Untrusted, NOON);
+        let all = Ledger::default();
+        for server in servers {
+            let json = serde_json::to_string(&server.machines()).unwrap();
+            all.absorb(serde_json::from_str::<Vec<Machine>>(&json).unwrap());
+        }
+        let machines = all.machines();
+        assert_eq!(machines.len(), 3);
+        let second = machines.iter().find(|machine| machine.address == address(2)).unwrap();
+        let requests = second.requests.as_ref().unwrap();
+        assert_eq!((requests.times, requests.last), (2, NOON + Duration::minutes(1)));
+        assert_eq!((second.first, second.last), (NOON, NOON + Duration::minutes(1)));
+    }
+
+    /// What 10,000 machines take: the strings by their lengths, all else by its size.
+    #[test]
+    fn ten_thousand_machines_take_less_than_8_mib() {
+        let ledger = Ledger::default();
+        let digest = "0".repeat(64);
+        for number in 0..20_000 {
+            let answer = Ok(("rendered-worker-0123456789abcdef0123456789abcdef", &*digest));
+            ledger.asked(&Request { answer, ..request(number) }, NOON);
+            ledger.handshake_failed(address(number), Failed::Untrusted, NOON);
+        }
+        let machines = ledger.machines();
+        assert_eq!(machines.len(), MOST.get());
+        // A key, two links and a place in the table for each, and 16 bytes the allocator keeps of each
+        // of up to four strings.
+        let each = size_of::<Machine>() + size_of::<IpAddr>() + 6 * size_of::<usize>() + 4 * 16;
+        let text = |machine: &Machine| machine.requests.as_ref().map_or(0, Requests::text_bytes);
+        let bytes: usize = machines.iter().map(|machine| each + text(machine)).sum();
+        assert!(bytes < 8 << 20, "{bytes}");
+    }
+}

@@ -1,0 +1,261 @@
+//! How it stands with a machine, in words.
+
+use serde::Serialize;
+use time::{Duration, OffsetDateTime};
+
+use super::{Failed, Machine, Node, Nodes, Outcome, Requests};
+
+/// After so long without a node, a machine is not about to join. Firmware, a pull of the operating
+/// system and a second boot take a quarter of an hour on slow hardware.
+const JOINS_WITHIN: Duration = Duration::minutes(20);
+
+/// How it stands with a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// How urgent it is.
+    #[serde(rename = "standing")]
+    pub rank: Rank,
+    /// Why, for a person.
+    #[serde(rename = "why")]
+    pub words: String,
+}
+
+/// How urgent it is to look after a machine, the most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rank {
+    /// It will not come up by itself.
+    Stuck,
+    /// It is on its way.
+    Booting,
+    /// It has its config, and no cluster is known that it could be seen to join.
+    Served,
+    /// It is a node.
+    Joined,
+    /// It is no machine: somebody looked at a config.
+    Visitor,
+}
+
+impl Rank {
+    /// The word that people read.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Stuck => "stuck",
+            Self::Booting => "booting",
+            Self::Served => "served",
+            Self::Joined => "joined",
+            Self::Visitor => "visitor",
+        }
+    }
+}
+
+impl Machine {
+    /// How it stands with it, by the cluster's nodes where those are known.
+    #[must_use]
+    pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> Standing {
+        let node = nodes.and_then(|nodes| nodes.at(self.address));
+        let (rank, words) = match (&self.requests, &self.handshakes) {
+            // What came last tells how it stands.
+            (requests, Some(handshakes))
+                if requests.as_ref().is_none_or(|requests| requests.last < handshakes.last) =>
+            {
+                (Rank::Stuck, handshakes.failed.words().to_owned())
+            }
+            (Some(requests), _) if !self.is_ignition() => {
+                let did = match &requests.outcome {
+                    Outcome::Served { .. } => "read the config".to_owned(),
+                    Outcome::Refused { reason, .. } => format!("was refused: {reason}"),
+                };
+                (Rank::Visitor, format!("{did}, by {}", program(&requests.user_agent)))
+            }
+            (Some(requests), _) => match &requests.outcome {
+                Outcome::Refused { status, reason } => (Rank::Stuck, refused(*status, reason)),
+                Outcome::Served { .. } => match (node, nodes) {
+                    (Some(node), _) => joined(node, requests),
+                    (None, Some(_)) => waiting(requests, now),
+                    (None, None) => (Rank::Served, "fetched its config".to_owned()),
+                },
+            },
+            (None, _) => (Rank::Visitor, "asked for nothing".to_owned()),
+        };
+        Standing { rank, words }
+    }
+}
+
+impl Failed {
+    /// How the metric names it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Untrusted => "Untrusted",
+            Self::Tls => "Tls",
+            Self::Timeout => "Timeout",
+            Self::Connection => "Connection",
+        }
+    }
+
+    /// Why it failed, for a person.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Untrusted => {
+                "does not trust the serving certificate: its pointer config trusts another CA or has \
+                 another host name, or its clock is wrong"
+            }
+            Self::Tls => "speaks no TLS that is allowed here",
+            Self::Timeout => "did not finish the TLS handshake in time",
+            Self::Connection => "broke the connection off during the TLS handshake",
+        }
+    }
+}
+
+fn refused(status: u16, reason: &str) -> String {
+    let then = if status < 500 { "Ignition gives up" } else { "Ignition asks again" };
+    format!("is refused with {status}: {reason}; {then}")
+}
+
+fn joined(node: &Node, requests: &Requests) -> (Rank, String) {
+    let took = node.created - requests.since;
+    let words = if took.is_negative() {
+        format!("fetched its config; Node {} has had its address since before", node.name)
+    } else {
+        format!("joined as Node {}, {} after it asked first", node.name, span(took))
+    };
+    (Rank::Joined, words)
+}
+
+fn waiting(requests: &Requests, now: OffsetDateTime) -> (Rank, String) {
+    let ago = now - requests.last;
+    let rank = if ago > JOINS_WITHIN { Rank::Stuck } else { Rank::Booting };
+    (rank, format!("fetched its config {} ago, no Node has this address yet", span(ago)))
+}
+
+/// The name of a program without its version and what follows.
+fn program(user_agent: &str) -> &str {
+    let name = user_agent.split(['/', ' ']).next().unwrap_or_default();
+    if name.is_empty() { "a program without a name" } else { name }
+}
+
+/// A time span by its two largest units.
+#[must_use]
+pub(crate) fn span(time: Duration) -> String {
+    let seconds = time.whole_seconds().max(0);
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    let first = units.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
+    let parts = units[first..].iter().take(2).scan(seconds, |rest, (unit, name)| {
+        let count = *rest / unit;
+        *rest %= unit;
+        Some((count, name))
+    });
+    let shown: Vec<_> = parts
+        .enumerate()
+        .filter(|(place, (count, _))| *place == 0 || *count > 0)
+        .map(|(_, (count, name))| format!("{count} {name}"))
+        .collect();
+    shown.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::super::Request;
+    use super::*;
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn machine(user_agent: &str, answer: Result<(&str, &str), (u16, &str)>) -> Machine {
+        let address = "192.0.2.7".parse().unwrap();
+        let mut machine = Machine::new(address, NOON);
+        machine.asked(&Request { address, pool: "worker", user_agent, spec: None, answer }, NOON);
+        machine
+    }
+
+    fn nodes(address: &str, created: OffsetDateTime) -> Nodes {
+        let mut nodes = Nodes::default();
+        let addresses = vec![address.parse().unwrap()];
+        nodes.add(Node { name: "worker-7".to_owned(), created, addresses });
+        nodes
+    }
+
+    fn after(minutes: i64) -> OffsetDateTime {
+        NOON + Duration::minutes(minutes)
+    }
+
+    #[test]
+    fn a_machine_is_followed_until_it_is_a_node() {
+        let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        let stands = |nodes: Option<&Nodes>, now| {
+            let Standing { rank, words } = served.standing(nodes, now);
+            (rank, words)
+        };
+        let fetched = |ago| format!("fetched its config {ago} ago, no Node has this address yet");
+        let others = nodes("192.0.2.8", NOON);
+        assert_eq!(stands(None, NOON), (Rank::Served, "fetched its config".to_owned()));
+        assert_eq!(stands(Some(&others), after(12)), (Rank::Booting, fetched("12 min")));
+        assert_eq!(stands(Some(&others), after(25)), (Rank::Stuck, fetched("25 min")));
+        let own = nodes("192.0.2.7", after(5) + Duration::seconds(3));
+        let words = "joined as Node worker-7, 5 min 3 s after it asked first".to_owned();
+        assert_eq!(stands(Some(&own), after(25)), (Rank::Joined, words));
+        let older = nodes("::ffff:192.0.2.7", after(-600));
+        let words = "fetched its config; Node worker-7 has had its address since before";
+        assert_eq!(stands(Some(&older), after(1)), (Rank::Joined, words.to_owned()));
+    }
+
+    #[test]
+    fn who_gets_nothing_is_stuck_and_told_why() {
+        for (status, reason, words) in [
+            (
+                503,
+                "there is no pool of this name",
+                "is refused with 503: there is no pool of this name; Ignition asks again",
+            ),
+            (400, "no spec", "is refused with 400: no spec; Ignition gives up"),
+        ] {
+            let standing = machine("Ignition/2.14.0", Err((status, reason))).standing(None, NOON);
+            assert_eq!(standing, Standing { rank: Rank::Stuck, words: words.to_owned() });
+        }
+    }
+
+    #[test]
+    fn a_handshake_that_failed_after_the_last_answer_counts() {
+        let mut machine = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        machine.handshake_failed(Failed::Untrusted, after(1));
+        let standing = machine.standing(None, after(2));
+        assert_eq!(standing.rank, Rank::Stuck);
+        assert!(standing.words.starts_with("does not trust the serving certificate"));
+        let address = machine.address;
+        let answer = Ok(("rendered-worker-1", "ab"));
+        let user_agent = "Ignition/2.14.0";
+        machine
+            .asked(&Request { address, pool: "worker", user_agent, spec: None, answer }, after(3));
+        assert_eq!(machine.standing(None, after(3)).rank, Rank::Served);
+    }
+
+    #[test]
+    fn people_are_visitors() {
+        let words = |machine: &Machine| machine.standing(None, NOON).words;
+        let read = machine("curl/8.0.0", Ok(("rendered-worker-1", "ab")));
+        assert_eq!(words(&read), "read the config, by curl");
+        let refused = machine("", Err((503, "no such pool")));
+        assert_eq!(words(&refused), "was refused: no such pool, by a program without a name");
+        assert_eq!(refused.standing(None, NOON).rank, Rank::Visitor);
+    }
+
+    #[test]
+    fn spans_have_two_units() {
+        for (seconds, text) in [
+            (-5, "0 s"),
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (61, "1 min 1 s"),
+            (3_600, "1 h"),
+            (3_659, "1 h"),
+            (90_061, "1 d 1 h"),
+        ] {
+            assert_eq!(span(Duration::seconds(seconds)), text);
+        }
+    }
+}
