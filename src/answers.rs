@@ -89,6 +89,19 @@ struct Pool {
     check: OnceLock<Result<(), String>>,
 }
 
+/// What a pool's machines get.
+#[derive(Debug)]
+pub struct PoolState {
+    /// The pool.
+    pub name: Arc<str>,
+    /// The machine config that it is to serve, if it has one.
+    pub configuration: Option<String>,
+    /// Why its machines get nothing or something older.
+    pub problem: Option<String>,
+    /// The specs that are ready to send.
+    pub versions: Vec<SpecVersion>,
+}
+
 /// What is rendered of a pool: there is one answer for each.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
@@ -143,6 +156,16 @@ impl Answers {
         let table = self.table.load();
         let known = table.as_ref().and_then(|table| table.pools.get_key_value(pool));
         known.map_or(PoolLabel::Unknown, |(name, _)| PoolLabel::Known(Arc::clone(name)))
+    }
+
+    /// The pools by name, and what their machines get.
+    #[must_use]
+    pub fn pools(&self) -> Vec<PoolState> {
+        let table = self.table.load();
+        let pools = table.iter().flat_map(|table| table.pools.values());
+        let mut pools: Vec<_> = pools.map(|pool| pool.state()).collect();
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        pools
     }
 
     /// What keeps the server from being ready, one line each; nothing if all is well.
@@ -274,6 +297,24 @@ impl Pool {
             }
         }
         Arc::new(pool)
+    }
+
+    fn state(&self) -> PoolState {
+        let is_ready = |version: &SpecVersion| {
+            Form::ALL
+                .iter()
+                .any(|form| self.good(Variant { version: *version, form: *form }).is_some())
+        };
+        PoolState {
+            name: Arc::clone(&self.name),
+            configuration: self.inputs.as_ref().ok().map(|inputs| inputs.configuration.clone()),
+            problem: match (&self.inputs, self.check.get()) {
+                (Err(reason), _) => Some(reason.to_string()),
+                (Ok(_), Some(Err(reason))) => Some(reason.clone()),
+                (Ok(_), _) => None,
+            },
+            versions: SpecVersion::ALL.into_iter().filter(is_ready).collect(),
+        }
     }
 
     /// What is ready to send.

@@ -25,6 +25,7 @@
 //!   publishes inputs; [`store`] keeps certificates in a folder, [`controllers`] in a cluster, with
 //!   the merged registry CAs; [`node_ca`] keeps those on running nodes. What is decided in there is
 //!   in files of its own, and pure.
+//! - **[`overview`]**, pure: all that an administrator wants to see at a glance, as a page and as JSON.
 //! - **[`answers`]** keeps what was rendered as bytes behind an atomically swapped pointer, and
 //!   **[`server`]** sends them: nothing on a request's path reads a file, parses YAML or converts a
 //!   config. [`telemetry`] logs and counts.
@@ -49,6 +50,7 @@ pub mod kube_client;
 pub mod ledger;
 pub mod node_ca;
 pub mod objects;
+pub mod overview;
 mod parallel;
 pub mod pki;
 pub mod pointer_check;

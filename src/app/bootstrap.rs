@@ -51,6 +51,9 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         compact,
         on_change: Box::new(|_, _| {}),
         beside: None,
+        ledger_folder: None,
+        peers: None,
+        pointers: None,
     })
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use crate::answers::Answers;
-use crate::inputs::{Inputs, Problem};
+use crate::inputs::{Inputs, Problem, served_configuration};
+use crate::overview::History;
 use crate::telemetry::Metrics;
 
 /// Told of the inputs that are served now, and on which ports. It may block.
@@ -27,11 +29,18 @@ pub(super) struct Publisher {
     metrics: Arc<Metrics>,
     known: Vec<Problem>,
     published: watch::Sender<Option<Inputs>>,
+    history: History,
 }
 
 impl Publisher {
-    pub(super) fn new(answers: Arc<Answers>, metrics: Arc<Metrics>) -> Self {
-        Self { answers, metrics, known: Vec::new(), published: watch::Sender::new(None) }
+    pub(super) fn new(answers: Arc<Answers>, metrics: Arc<Metrics>, history: History) -> Self {
+        let published = watch::Sender::new(None);
+        Self { answers, metrics, known: Vec::new(), published, history }
+    }
+
+    /// What is served from time to time.
+    pub(super) fn inputs(&self) -> watch::Receiver<Option<Inputs>> {
+        self.published.subscribe()
     }
 
     /// What can wait until a change is served: `on_change` is called, and it is checked which pools
@@ -67,7 +76,10 @@ impl Publisher {
             problems = inputs.problems.len(),
             "inputs read"
         );
-        self.published.send_replace(Some(inputs.clone()));
+        let old = self.published.send_replace(Some(inputs.clone()));
+        for change in changes(old.as_ref(), inputs) {
+            self.history.note(change, OffsetDateTime::now_utc());
+        }
     }
 
     fn note_problems(&mut self, problems: &[Problem]) {
@@ -79,11 +91,37 @@ impl Publisher {
             } else {
                 tracing::error!(place, reason, "cannot be used; what was read before stays");
             }
+            self.history.note(problem.to_string(), OffsetDateTime::now_utc());
         }
         for problem in self.known.iter().filter(|problem| !problems.contains(problem)) {
             tracing::info!(place = problem.place, "in order again");
+            let what = format!("{}: in order again", problem.place);
+            self.history.note(what, OffsetDateTime::now_utc());
         }
         self.metrics.input_problems.set(problems.len().try_into().unwrap_or(i64::MAX));
         self.known = problems.to_vec();
     }
+}
+
+/// What is another machine config now, by pool.
+fn changes(old: Option<&Inputs>, new: &Inputs) -> Vec<String> {
+    let served = |inputs: &Inputs, pool: &String| {
+        let found = inputs.pools.get(pool)?;
+        Some(served_configuration(inputs.mode, found).to_owned())
+    };
+    let gone = old.iter().flat_map(|old| old.pools.keys());
+    let gone = gone.filter(|pool| !new.pools.contains_key(*pool));
+    let gone = gone.map(|pool| format!("pool {pool}: is gone"));
+    let now = new.pools.keys().filter_map(|pool| {
+        let (before, now) = (old.and_then(|old| served(old, pool)), served(new, pool)?);
+        match before {
+            Some(before) if before == now => None,
+            Some(before) if !before.is_empty() => {
+                Some(format!("pool {pool}: serves {now} in place of {before}"))
+            }
+            _ if now.is_empty() => Some(format!("pool {pool}: is there, and has no config yet")),
+            _ => Some(format!("pool {pool}: serves {now}")),
+        }
+    });
+    gone.chain(now).collect()
 }

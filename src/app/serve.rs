@@ -11,7 +11,8 @@ use super::certs::{located, log_step};
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
 use crate::inputs::Inputs;
-use crate::pki::{Asked, Attention, Host, Policy};
+use crate::overview::Pointer;
+use crate::pki::{Asked, Attention, Holder, Host, Policy, locked_out};
 use crate::server::Limits;
 use crate::server::tls_policy::TlsPolicy;
 use crate::source::directory::Layout;
@@ -58,6 +59,7 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
     // What cannot be brought in order must not keep machines from what is there.
     let requeue_at = renewal.reconcile();
 
+    let of_pointers = state.clone();
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
     let mut is_announced = false;
     let on_change = move |ports: Ports, inputs: &Inputs| {
@@ -80,12 +82,29 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
         pair,
         limits: settings.limits,
         compact: settings.compact,
+        ledger_folder: Some(settings.state.clone()),
+        peers: None,
+        pointers: Some(Box::new(move |now| judge_pointers(&of_pointers, now))),
         on_change: Box::new(on_change),
         beside: Some(Beside {
             what: "what renews the certificates",
             task: Box::new(move |reporting| Box::pin(renewal.keep(requeue_at, reporting))),
         }),
     })
+}
+
+/// Which of the pointer configs boot a machine now. That they cannot be read is told elsewhere.
+fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
+    let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
+    let holders: Vec<_> =
+        seen.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
+    let lockouts = locked_out(&seen.chain(), &holders, now);
+    let problem = |holder: &Holder| {
+        let lockout = lockouts.iter().find(|lockout| lockout.holder == holder.name)?;
+        Some(lockout.reason.to_string())
+    };
+    let pointer = |holder: &Holder| Pointer { name: holder.name.clone(), problem: problem(holder) };
+    holders.iter().map(pointer).collect()
 }
 
 /// Keeps the certificates and pointer configs in order while the server runs. It may end at any

@@ -1,6 +1,7 @@
 //! A server from its parts: source, answers, listeners; and its end.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,7 +10,10 @@ use anyhow::Context as _;
 use arc_swap::ArcSwapOption;
 use axum::Router;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use time::OffsetDateTime;
 
+use super::ledger::LedgerFile;
+use super::overview::{self, Sources};
 use super::publish::Publisher;
 use super::serving_pair::ServingPair;
 use super::signals::StopSignals;
@@ -17,7 +21,8 @@ use super::tasks::Tasks;
 use crate::answers::Answers;
 use crate::conditions::Status;
 use crate::inputs::Inputs;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Roster};
+use crate::overview::History;
 use crate::server::listener::any_address;
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
@@ -26,6 +31,7 @@ use crate::server::{Limits, Listener, Serving, administrators};
 use crate::source::{self, Reporting, Source};
 use crate::telemetry::Metrics;
 
+pub use super::overview::JudgePointers;
 pub use super::publish::{OnChange, Ports};
 pub use super::serving_pair::PairFiles;
 
@@ -49,6 +55,12 @@ pub struct ServerSettings {
     pub on_change: OnChange,
     /// What runs beside the server for ever, if anything does.
     pub beside: Option<Beside>,
+    /// Where the boot ledger is kept, if anywhere.
+    pub ledger_folder: Option<PathBuf>,
+    /// The other servers of the cluster, a name and the port of their administrators' listener.
+    pub peers: Option<String>,
+    /// Judges the pointer configs that this server knows.
+    pub pointers: Option<JudgePointers>,
 }
 
 /// A task that goes on as long as the server does.
@@ -90,12 +102,15 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let status = Status::default();
     let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
     let policy = settings.policy;
-    let pair = ServingPair::read(settings.pair, policy.clone(), reporting.clone())?;
+    let history = History::default();
+    let pair =
+        ServingPair::read(settings.pair, policy.clone(), reporting.clone(), history.clone())?;
     let (listeners, ports) = bind(settings.listen, &pair.tls())?;
     let metrics_listener = bind_metrics(settings.listen.metrics, &status);
 
     let answers = Arc::new(Answers::new(settings.compact, Arc::clone(&metrics)));
-    let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics));
+    let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics), history.clone());
+    let inputs = publisher.inputs();
     let mut tasks = Tasks::default();
     let after_changes = publisher.after_changes(ports, settings.on_change);
     tasks.spawn("what follows a change of the inputs", after_changes);
@@ -111,18 +126,40 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     if let Some(inputs) = first {
         publish(&inputs);
     }
+    let (ledger, roster) = (Ledger::default(), Roster::default());
+    if let Some(follow) = source.follow_nodes(roster.clone(), reporting.clone()) {
+        tasks.spawn("what follows the nodes", follow);
+    }
+    let ledger_file = settings
+        .ledger_folder
+        .map(|folder| Arc::new(LedgerFile::open(&folder, ledger.clone(), status.degraded.clone())));
+    if let Some(file) = ledger_file.clone() {
+        tasks.spawn("what keeps the boot ledger", async move { file.keep().await });
+    }
+    let chain = pair.shown_chain();
     tasks.spawn("what follows the inputs", source.follow(publish, reporting.clone()));
     tasks.spawn("what follows the serving pair", pair.follow());
     if let Some(Beside { what, task }) = settings.beside {
         tasks.spawn(what, task(reporting));
     }
-    let pages = pages(&answers, &metrics, &status);
+    let pages = pages(&answers, &metrics, &status).merge(overview::router(Sources {
+        answers: Arc::clone(&answers),
+        status: status.clone(),
+        inputs,
+        ledger: ledger.clone(),
+        roster,
+        history,
+        chain,
+        pointers: settings.pointers,
+        peers: settings.peers,
+        since: OffsetDateTime::now_utc(),
+        name: name(),
+    }));
     let connections = [metrics.connections.clone(), metrics.administrators.clone()];
     let [of_machines, of_administrators] = connections;
-    let ledger = Ledger::default();
-    let of_ledger = ledger.clone();
-    let machines =
-        machines::router(Arc::new(Machines { answers, metrics, status, ledger: of_ledger }));
+    let of_machines_ledger = ledger.clone();
+    let machines = Machines { answers, metrics, status, ledger: of_machines_ledger };
+    let machines = machines::router(Arc::new(machines));
     let serving = Serving::new(machines, settings.limits, of_machines).with_ledger(ledger);
     for listener in listeners {
         serving.listen(listener);
@@ -141,7 +178,17 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     if !serving.stop().await {
         tracing::warn!("cut off connections that were not finished in time");
     }
+    if let Some(file) = ledger_file {
+        file.save();
+    }
     Ok(())
+}
+
+/// What tells this process from the other servers: a pod's name may come back, its number as well.
+fn name() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
+    format!("{}/{}/{started}", host.unwrap_or_default(), std::process::id())
 }
 
 /// What administrators are told.

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
+use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::objects::TlsProfile;
+use crate::overview::History;
+use crate::pki::Certificate;
 use crate::server::tls::{Pair, PairError};
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::Reporting;
@@ -37,11 +40,15 @@ impl PairFiles {
     }
 }
 
+/// Reads the certificates that are shown at the moment.
+pub(super) type ShownChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
+
 /// The pair that is served.
 pub(super) struct ServingPair {
     files: PairFiles,
     shown: Arc<Shown>,
     reporting: Reporting,
+    history: History,
 }
 
 /// What clients are shown.
@@ -62,17 +69,27 @@ impl ServingPair {
         files: PairFiles,
         policy: TlsPolicy,
         reporting: Reporting,
+        history: History,
     ) -> Result<Self, PairError> {
         let pair = Pair::read(&files.certificate, &files.key, &policy)?;
         let tls = Arc::new(ArcSwapOption::from_pointee(pair.config(&policy)?));
         note(&pair, &reporting.metrics);
         let shown = Arc::new(Shown { terms: Mutex::new(Terms { policy, pair }), tls });
-        Ok(Self { files, shown, reporting })
+        Ok(Self { files, shown, reporting, history })
     }
 
     /// The TLS configuration in force, swapped when another pair is taken over.
     pub(super) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
         Arc::clone(&self.shown.tls)
+    }
+
+    /// What reads the certificates that are shown now, leaf first.
+    pub(super) fn shown_chain(&self) -> ShownChain {
+        let shown = Arc::clone(&self.shown);
+        Box::new(move || {
+            let terms = shown.terms();
+            terms.pair.chain().filter_map(Certificate::from_der).collect()
+        })
     }
 
     /// What takes over a cluster's TLS profile whenever it is another one; where there is none,
@@ -139,6 +156,11 @@ impl ServingPair {
         if !pair.same(&terms.pair) {
             self.shown.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
             note(&pair, &self.reporting.metrics);
+            let until = pair.expires.date();
+            self.history.note(
+                format!("another serving certificate, valid until {until}"),
+                OffsetDateTime::now_utc(),
+            );
             terms.pair = pair;
         }
         Ok(())

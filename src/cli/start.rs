@@ -25,6 +25,10 @@ pub(super) struct Args {
     /// while the API server is away serves too
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// Name and port of all servers' administrators' listeners, such as a headless service, so that
+    /// each can tell of every machine
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
+    peers: Option<String>,
     #[command(flatten)]
     pair: PairFlags,
     #[command(flatten)]
@@ -33,6 +37,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     args.serving.log_start();
+    let ledger_folder = args.cache_dir.clone();
     server::run(ServerSettings {
         source: source::Settings::Cluster(cluster::Settings {
             kubeconfig: args.kubeconfig,
@@ -48,7 +53,18 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         compact: args.serving.compact(),
         on_change: Box::new(|_, _| {}),
         beside: None,
+        ledger_folder,
+        peers: args.peers,
+        pointers: None,
     })
+}
+
+fn host_and_port(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    match port.and_then(|port| port.parse::<u16>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT".to_owned()),
+    }
 }
 
 /// A URL that kubelet takes for an API server's.
@@ -63,6 +79,15 @@ fn url(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn peers_are_a_host_and_a_port() {
+        assert!(host_and_port("servers.example:8797").is_ok());
+        assert!(host_and_port("[2001:db8::1]:8797").is_ok());
+        for text in ["", "servers.example", ":8797", "servers.example:", "a:0", "a:70000"] {
+            assert!(host_and_port(text).is_err(), "{text:?}");
+        }
+    }
 
     #[test]
     fn an_api_servers_url_has_a_scheme_and_a_host() {

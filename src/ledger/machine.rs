@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
+use utoipa::ToSchema;
 
 use crate::escape::{NAME, cut};
 use crate::ignition::SpecVersion;
@@ -14,9 +15,10 @@ const USER_AGENT: usize = 256;
 const PAUSE: Duration = Duration::hours(1);
 
 /// A machine, or whatever else asks from its address.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Machine {
     /// Where it asks from: its own address, or that of the last device in between that has one.
+    #[schema(value_type = String)]
     pub address: IpAddr,
     /// When it was noticed first.
     #[serde(with = "time::serde::rfc3339")]
@@ -33,13 +35,14 @@ pub struct Machine {
 }
 
 /// Requests for configs: the last one, and how many there were.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Requests {
     /// Which pool it asked for last.
     pub pool: String,
     /// What it called itself.
     pub user_agent: String,
     /// The spec that it can read, where it asked for one that there is.
+    #[schema(value_type = Option<String>)]
     pub spec: Option<SpecVersion>,
     /// What it got.
     #[serde(flatten)]
@@ -55,7 +58,7 @@ pub struct Requests {
 }
 
 /// What a machine got.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Its config.
@@ -75,7 +78,7 @@ pub enum Outcome {
 }
 
 /// Handshakes that failed: the last one, and how many there were.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Handshakes {
     /// Why the last one failed.
     pub failed: Failed,
@@ -87,7 +90,7 @@ pub struct Handshakes {
 }
 
 /// Why a TLS handshake came to nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Failed {
     /// The client does not trust the certificate, and says so.

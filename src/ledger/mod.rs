@@ -16,7 +16,7 @@ use lru::LruCache;
 use time::OffsetDateTime;
 
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
-pub use self::nodes::{Node, Nodes};
+pub use self::nodes::{Node, Nodes, Roster};
 pub use self::standing::{Rank, Standing};
 
 /// Machines that are remembered. A cluster has some thousands; whoever asks from more addresses than

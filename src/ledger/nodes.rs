@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use time::OffsetDateTime;
 
@@ -43,5 +44,71 @@ impl Nodes {
     #[must_use]
     pub fn at(&self, address: IpAddr) -> Option<&Node> {
         self.by_name.get(self.by_address.get(&address.to_canonical())?)
+    }
+}
+
+/// The nodes as they are seen now, or that they are not. Shared by those who watch and those who tell.
+#[derive(Debug, Clone, Default)]
+pub struct Roster(Arc<Mutex<Option<Nodes>>>);
+
+impl Roster {
+    /// These are all nodes that there are.
+    pub fn set(&self, nodes: Nodes) {
+        *self.seen() = Some(nodes);
+    }
+
+    /// Notes a change, once all nodes were seen.
+    pub fn change(&self, change: impl FnOnce(&mut Nodes)) {
+        if let Some(nodes) = self.seen().as_mut() {
+            change(nodes);
+        }
+    }
+
+    /// What is seen, `None` where no cluster is, or nothing was seen yet.
+    pub fn look<T>(&self, at: impl FnOnce(Option<&Nodes>) -> T) -> T {
+        at(self.seen().as_ref())
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Nodes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, addresses: &[&str]) -> Node {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Node { name: name.to_owned(), created: OffsetDateTime::UNIX_EPOCH, addresses }
+    }
+
+    #[test]
+    fn a_node_is_found_by_each_of_the_addresses_that_it_has_now() {
+        let mut nodes = Nodes::default();
+        nodes.add(node("a", &["192.0.2.1", "2001:db8::1"]));
+        nodes.add(node("b", &["::ffff:192.0.2.2"]));
+        let at = |nodes: &Nodes, address: &str| {
+            nodes.at(address.parse().unwrap()).map(|node| node.name.clone())
+        };
+        assert_eq!(at(&nodes, "2001:db8::1").as_deref(), Some("a"));
+        assert_eq!(at(&nodes, "192.0.2.2").as_deref(), Some("b"));
+        // Its address went to another one before it was told that it has a new one.
+        nodes.add(node("c", &["192.0.2.1"]));
+        nodes.add(node("a", &["192.0.2.3"]));
+        assert_eq!(at(&nodes, "192.0.2.1").as_deref(), Some("c"));
+        assert_eq!(at(&nodes, "192.0.2.3").as_deref(), Some("a"));
+        nodes.remove("c");
+        assert_eq!(at(&nodes, "192.0.2.1"), None);
+    }
+
+    #[test]
+    fn no_change_is_taken_for_all_nodes() {
+        let roster = Roster::default();
+        roster.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
+        assert!(roster.look(|nodes| nodes.is_none()));
+        roster.set(Nodes::default());
+        roster.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
+        assert!(roster.look(|nodes| nodes.unwrap().at("192.0.2.1".parse().unwrap()).is_some()));
     }
 }

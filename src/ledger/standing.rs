@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use time::{Duration, OffsetDateTime};
+use utoipa::ToSchema;
 
 use super::{Failed, Machine, Node, Nodes, Outcome, Requests};
 
@@ -10,7 +11,7 @@ use super::{Failed, Machine, Node, Nodes, Outcome, Requests};
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
 /// How it stands with a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Standing {
     /// How urgent it is.
     #[serde(rename = "standing")]
@@ -21,7 +22,7 @@ pub struct Standing {
 }
 
 /// How urgent it is to look after a machine, the most urgent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rank {
     /// It will not come up by itself.

@@ -118,6 +118,11 @@ impl Pair {
         Ok(config)
     }
 
+    /// What is sent, leaf first, in DER.
+    pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
+        self.certified.cert.iter().map(AsRef::as_ref)
+    }
+
     /// Whether both are the same chain; the key follows from it.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {

@@ -13,6 +13,7 @@ use self::cluster::Cluster;
 use self::directory::{Directory, Layout, OpenError};
 use crate::inputs::Inputs;
 use crate::kube_client::ConnectError;
+use crate::ledger::Roster;
 
 pub use self::reporting::Reporting;
 
@@ -58,6 +59,19 @@ impl Source {
                 (Self::Cluster(Box::new(cluster)), None)
             }
         })
+    }
+
+    /// What keeps `roster` in step with a cluster's nodes, for ever; files have none.
+    #[must_use]
+    pub fn follow_nodes(
+        &self,
+        roster: Roster,
+        reporting: Reporting,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Cluster(cluster) => Some(cluster.follow_nodes(roster, reporting)),
+        }
     }
 
     /// Publishes the inputs of a cluster, and each change of either, for ever. `publish` may

@@ -15,6 +15,7 @@ mod configs;
 mod connectivity;
 mod kind;
 mod kubeconfig;
+mod nodes;
 mod registry_cas;
 mod report;
 mod session;
@@ -36,6 +37,7 @@ use self::token::TokenFiles;
 use super::reporting::Reporting;
 use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError};
+use crate::ledger::Roster;
 
 pub use self::registry_cas::RegistryCaMap;
 
@@ -75,6 +77,15 @@ impl Cluster {
             token: TokenFiles::open(settings.token_dir),
             cache: settings.cache_dir.map(Cache::new),
         })
+    }
+
+    /// Keeps `roster` in step with the cluster's nodes, for ever.
+    pub fn follow_nodes(
+        &self,
+        roster: Roster,
+        reporting: Reporting,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        nodes::follow(self.client.clone(), roster, reporting.status.degraded)
     }
 
     /// Publishes the inputs, and each change of them, for ever. `publish` may block.

@@ -878,7 +878,7 @@ fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
         ("/secrets".to_owned(), NAMESPACE, &[]),
         ("/secrets".to_owned(), "kube-system", &[]),
         ("/pods".to_owned(), NAMESPACE, &[]),
-        ("/nodes".to_owned(), "", &[]),
+        ("/nodes".to_owned(), "", &["list", "watch"]),
         ("/serviceaccounts".to_owned(), NAMESPACE, &[]),
         ("rbac.authorization.k8s.io/clusterroles".to_owned(), "", &[]),
         ("coordination.k8s.io/leases".to_owned(), NAMESPACE, &[]),

@@ -1,0 +1,129 @@
+//! The boot ledger on disk, so that a restart forgets no machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::bounded_file;
+use crate::conditions::Conditions;
+use crate::ledger::{Ledger, Machine};
+use crate::source::manifest::check_json;
+use crate::store::files::{self, PRIVATE};
+
+/// The least time from one write to the next.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// A ledger with its file.
+pub(super) struct LedgerFile {
+    path: PathBuf,
+    ledger: Ledger,
+    degraded: Conditions,
+    /// The ledger's changes up to which it is on disk.
+    written: AtomicU64,
+}
+
+impl LedgerFile {
+    /// Takes in what an earlier server left in `folder`. What cannot be read is told, and is replaced
+    /// by what comes in now.
+    pub(super) fn open(folder: &Path, ledger: Ledger, degraded: Conditions) -> Self {
+        let path = folder.join("ledger.json");
+        match read(&path) {
+            Ok(machines) => ledger.absorb(machines),
+            Err(error) => {
+                tracing::error!("{}: {error}; the boot ledger begins anew", path.display());
+            }
+        }
+        let written = AtomicU64::new(ledger.changes());
+        Self { path, ledger, degraded, written }
+    }
+
+    /// Writes what is new, again and again, for ever.
+    pub(super) async fn keep(&self) {
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            tokio::task::block_in_place(|| self.save());
+        }
+    }
+
+    /// Writes what is new.
+    pub(super) fn save(&self) {
+        let changes = self.ledger.changes();
+        if self.written.load(Ordering::Relaxed) == changes {
+            return;
+        }
+        let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
+        let saved = saved.and_then(|json| {
+            files::replace(&self.path, &json, PRIVATE).map_err(|error| error.to_string())
+        });
+        let reason = saved.err();
+        if reason.is_none() {
+            self.written.store(changes, Ordering::Relaxed);
+        }
+        if self.degraded.set("boot ledger", reason.clone())
+            && let Some(reason) = reason
+        {
+            tracing::error!(reason, "the boot ledger cannot be written");
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<Machine>> {
+    let bytes = match bounded_file::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read?,
+    };
+    let text = str::from_utf8(&bytes).map_err(io::Error::other)?;
+    check_json(text).map_err(io::Error::other)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::ledger::Failed;
+
+    #[test]
+    fn what_was_noted_outlasts_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let ledger = Ledger::default();
+            (LedgerFile::open(folder.path(), ledger.clone(), Conditions::default()), ledger)
+        };
+        let (file, ledger) = open();
+        file.save();
+        assert!(!folder.path().join("ledger.json").exists(), "nothing is new");
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Untrusted, noon);
+        file.save();
+        let (_, again) = open();
+        assert_eq!(again.machines(), ledger.machines());
+        assert_eq!(again.machines().len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_or_written_stops_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.json");
+        let many = format!("[{}0]", "0,".repeat(3_000_000));
+        for text in ["", "[{\"address\": \"x\"}]", "\u{0}", &many] {
+            std::fs::write(&path, text).unwrap();
+            let ledger = Ledger::default();
+            LedgerFile::open(folder.path(), ledger.clone(), Conditions::default());
+            assert!(ledger.machines().is_empty());
+        }
+        let degraded = Conditions::default();
+        let ledger = Ledger::default();
+        let nowhere = folder.path().join("not-there");
+        let file = LedgerFile::open(&nowhere, ledger.clone(), degraded.clone());
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Timeout, noon);
+        file.save();
+        assert!(degraded.lines()[0].starts_with("boot ledger: "), "{:?}", degraded.lines());
+        std::fs::create_dir(nowhere).unwrap();
+        file.save();
+        assert!(degraded.lines().is_empty());
+    }
+}

@@ -1,0 +1,55 @@
+//! What has changed, and when.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+/// Changes that are remembered; the log has them all.
+const MOST: usize = 200;
+
+/// Something that has changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Change {
+    /// When.
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    /// What, one line.
+    pub what: String,
+}
+
+/// The last changes. Shared by those who notice and those who tell.
+#[derive(Debug, Clone, Default)]
+pub struct History(Arc<Mutex<VecDeque<Change>>>);
+
+impl History {
+    /// Notes a change.
+    pub fn note(&self, what: String, at: OffsetDateTime) {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        changes.truncate(MOST - 1);
+        changes.push_front(Change { at, what });
+    }
+
+    /// All that is remembered, the latest first.
+    #[must_use]
+    pub fn changes(&self) -> Vec<Change> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_changes_are_remembered() {
+        let history = History::default();
+        for number in 0..1_000 {
+            history.note(number.to_string(), OffsetDateTime::UNIX_EPOCH);
+        }
+        let whats: Vec<_> = history.changes().into_iter().map(|change| change.what).collect();
+        assert_eq!((whats.len(), &*whats[0], &*whats[MOST - 1]), (MOST, "999", "800"));
+    }
+}

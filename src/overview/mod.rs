@@ -1,0 +1,132 @@
+//! All that an administrator wants to see at a glance: pools, machines, certificates, registries, and
+//! what has changed. One value, given out as a page and as JSON.
+
+mod history;
+mod page;
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use crate::ledger::{Machine, Rank, Standing};
+
+pub use self::history::{Change, History};
+pub use self::page::{STYLE, page};
+
+/// What there is to see at one moment.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Overview {
+    /// When it was put together.
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    /// The server that tells.
+    pub server: Server,
+    /// What keeps it from being ready, one line each; nothing if all is well.
+    pub not_ready: Vec<String>,
+    /// What an administrator should know all the same.
+    pub degraded: Vec<String>,
+    /// The pools by name.
+    pub pools: Vec<Pool>,
+    /// The machines that asked, those that are stuck first, and of these the latest first.
+    pub machines: Vec<MachineLine>,
+    /// Other servers whose machines are missing above, with the reason.
+    pub silent_servers: Vec<String>,
+    /// What is served over TLS, leaf first.
+    pub certificates: Vec<Certificate>,
+    /// Who trusts it, and who does not, as far as this server knows their pointer configs.
+    pub pointers: Vec<Pointer>,
+    /// The image registries whose certificate authorities machines get.
+    pub registries: Vec<String>,
+    /// What has changed, the latest first.
+    pub changes: Vec<Change>,
+}
+
+/// The server that tells.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Server {
+    /// Its version.
+    pub version: String,
+    /// Since when it runs.
+    #[serde(with = "time::serde::rfc3339")]
+    pub since: OffsetDateTime,
+}
+
+/// A pool and what its machines are served.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// The machine config that it serves, if it has one.
+    pub configuration: Option<String>,
+    /// Why its machines get nothing, or something older; `null` if all is well.
+    pub problem: Option<String>,
+    /// The Ignition specs that it was asked for.
+    pub specs: Vec<String>,
+}
+
+/// A machine, and how it stands with it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct MachineLine {
+    /// What is known of it.
+    #[serde(flatten)]
+    pub machine: Machine,
+    /// What that comes to.
+    #[serde(flatten)]
+    pub standing: Standing,
+}
+
+/// A certificate with its time line.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Certificate {
+    /// Whose it is.
+    pub subject: String,
+    /// Who issued it.
+    pub issuer: String,
+    /// What its key is.
+    pub key: String,
+    /// The names and addresses that it is for.
+    pub hosts: Vec<String>,
+    /// From when it is valid,
+    #[serde(with = "time::serde::rfc3339")]
+    pub not_before: OffsetDateTime,
+    /// and until when.
+    #[serde(with = "time::serde::rfc3339")]
+    pub not_after: OffsetDateTime,
+    /// When it is to be renewed.
+    #[serde(with = "time::serde::rfc3339")]
+    pub renewal: OffsetDateTime,
+}
+
+/// A pointer config that a machine may have.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Pointer {
+    /// The file.
+    pub name: String,
+    /// Why a machine that has it could not boot now; `null` if it could.
+    pub problem: Option<String>,
+}
+
+impl Overview {
+    /// Puts the machines in order.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.machines.sort_by_key(|line| {
+            (line.standing.rank, std::cmp::Reverse(line.machine.last), line.machine.address)
+        });
+        self
+    }
+
+    /// The machine at an address.
+    #[must_use]
+    pub fn machine(&self, address: IpAddr) -> Option<&MachineLine> {
+        let address = address.to_canonical();
+        self.machines.iter().find(|line| line.machine.address == address)
+    }
+
+    /// How many machines have this rank.
+    fn count(&self, rank: Rank) -> usize {
+        self.machines.iter().filter(|line| line.standing.rank == rank).count()
+    }
+}

@@ -1,0 +1,234 @@
+//! The overview as a page: HTML that needs no script, for a browser behind `kubectl port-forward`.
+
+use askama::Template;
+use time::{Duration, OffsetDateTime};
+
+use super::{Certificate, MachineLine, Overview, Pool};
+use crate::ignition::SpecVersion;
+use crate::ledger::{Outcome, Rank};
+
+/// The page's style sheet.
+pub const STYLE: &str = include_str!("style.css");
+/// Machines on the page. The rest is in the JSON: nobody reads ten thousand lines.
+const MOST: usize = 500;
+/// The width of a time line, in its own units.
+const WIDTH: i64 = 1_000;
+
+/// The page of an overview.
+pub fn page(overview: &Overview) -> Result<String, askama::Error> {
+    Page { overview }.render()
+}
+
+#[derive(Template)]
+#[template(path = "page.html", config = "src/overview/askama.toml")]
+struct Page<'a> {
+    overview: &'a Overview,
+}
+
+/// A certificate's validity as a line: where renewal and now are on it.
+struct TimeLine {
+    renewal: i64,
+    now: i64,
+    words: String,
+}
+
+impl Page<'_> {
+    fn now(&self) -> OffsetDateTime {
+        self.overview.at
+    }
+
+    fn is_ready(&self) -> bool {
+        self.overview.not_ready.is_empty()
+    }
+
+    fn is_in_order(&self) -> bool {
+        self.is_ready() && self.overview.degraded.is_empty()
+    }
+
+    /// How many machines there are of each rank, none left out.
+    fn counts(&self) -> Vec<(&'static str, usize)> {
+        let ranks = [Rank::Stuck, Rank::Booting, Rank::Served, Rank::Joined, Rank::Visitor];
+        let counts = ranks.map(|rank| (rank.label(), self.overview.count(rank)));
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn shown(&self) -> &[MachineLine] {
+        &self.overview.machines[..self.overview.machines.len().min(MOST)]
+    }
+
+    fn left_out(&self) -> usize {
+        self.overview.machines.len().saturating_sub(MOST)
+    }
+
+    fn time_line(&self, certificate: &Certificate) -> TimeLine {
+        let Certificate { not_before, not_after, renewal, .. } = certificate;
+        let whole = (*not_after - *not_before).whole_seconds().max(1);
+        let at = |time: OffsetDateTime| {
+            let share = (time - *not_before).whole_seconds().saturating_mul(WIDTH) / whole;
+            share.clamp(0, WIDTH)
+        };
+        let now = self.now();
+        let left = |until: OffsetDateTime| days(until - now);
+        let words = if now < *not_before {
+            format!("not valid yet, for {}", left(*not_before))
+        } else if now > *not_after {
+            format!("expired {} ago", days(now - *not_after))
+        } else if now > *renewal {
+            format!("due for renewal; valid for {} more", left(*not_after))
+        } else {
+            format!("renewed in {}, valid for {} more", left(*renewal), left(*not_after))
+        };
+        TimeLine { renewal: at(*renewal), now: at(now), words }
+    }
+}
+
+impl Pool {
+    fn specs_in_words(&self) -> String {
+        if self.specs.is_empty() { "none yet".to_owned() } else { self.specs.join(", ") }
+    }
+}
+
+impl MachineLine {
+    fn pool(&self) -> &str {
+        self.machine.requests.as_ref().map_or("", |requests| &requests.pool)
+    }
+
+    fn got(&self) -> &str {
+        match self.machine.requests.as_ref().map(|requests| &requests.outcome) {
+            Some(Outcome::Served { config, .. }) => config,
+            Some(Outcome::Refused { .. }) | None => "nothing",
+        }
+    }
+
+    fn spec(&self) -> &'static str {
+        let spec = self.machine.requests.as_ref().and_then(|requests| requests.spec);
+        spec.map_or("", SpecVersion::as_str)
+    }
+
+    fn times(&self) -> u64 {
+        let requests = self.machine.requests.as_ref().map_or(0, |requests| requests.times);
+        requests + self.machine.handshakes.as_ref().map_or(0, |handshakes| handshakes.times)
+    }
+}
+
+fn moment(time: OffsetDateTime) -> String {
+    format!("{} {:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
+}
+
+fn days(time: Duration) -> String {
+    match time.whole_days() {
+        0 => "less than a day".to_owned(),
+        1 => "a day".to_owned(),
+        days @ 2..=729 => format!("{days} days"),
+        days => format!("{} years", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::super::{Change, Pointer, Server};
+    use super::*;
+    use crate::ledger::{Failed, Ledger, Request};
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn overview(machines: u32) -> Overview {
+        let ledger = Ledger::default();
+        for number in 0..machines {
+            let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into();
+            let user_agent = "Ignition/<b>2</b>";
+            let answer = Err((503, "there is no pool of this name"));
+            let request = Request { address, pool: "<x>", user_agent, spec: None, answer };
+            ledger.asked(&request, NOON);
+        }
+        let untrusting = "192.0.2.9".parse().unwrap();
+        ledger.handshake_failed(untrusting, Failed::Untrusted, NOON);
+        let machines = ledger.machines().into_iter().map(|machine| {
+            let standing = machine.standing(None, NOON);
+            MachineLine { machine, standing }
+        });
+        Overview {
+            at: NOON,
+            server: Server { version: "1".to_owned(), since: NOON },
+            not_ready: vec!["pool <i>: broken".to_owned()],
+            degraded: Vec::new(),
+            pools: vec![Pool {
+                name: "worker".to_owned(),
+                configuration: None,
+                problem: Some("it has no configuration yet".to_owned()),
+                specs: Vec::new(),
+            }],
+            machines: machines.collect(),
+            silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
+            certificates: vec![Certificate {
+                subject: "machine-config-server".to_owned(),
+                issuer: "a CA".to_owned(),
+                key: "ECDSA P-256".to_owned(),
+                hosts: vec!["api-int.example.com".to_owned()],
+                not_before: NOON - Duration::days(365),
+                not_after: NOON + Duration::days(9 * 365),
+                renewal: NOON + Duration::days(7 * 365),
+            }],
+            pointers: vec![Pointer { name: "worker.ign".to_owned(), problem: None }],
+            registries: vec!["registry.example.com:5000".to_owned()],
+            changes: vec![Change { at: NOON, what: "pool worker: a -> b".to_owned() }],
+        }
+        .sorted()
+    }
+
+    #[test]
+    fn whatever_others_chose_is_text() {
+        let page = page(&overview(1)).unwrap();
+        assert!(page.contains("&#60;x&#62;") && !page.contains("<x>"), "{page}");
+        assert!(page.contains("pool &#60;i&#62;: broken"), "{page}");
+        assert!(!page.contains("<script") && !page.contains(" style="), "{page}");
+    }
+
+    #[test]
+    fn all_there_is_to_see_is_on_it() {
+        let page = page(&overview(2)).unwrap();
+        for text in [
+            "10.0.0.1",
+            "192.0.2.9",
+            "does not trust the serving certificate",
+            "3 stuck",
+            "it has no configuration yet",
+            "api-int.example.com",
+            "renewed in 7 years, valid for 9 years more",
+            "worker.ign",
+            "registry.example.com:5000",
+            "192.0.2.1:8797: no answer in time",
+            "2026-11-21 12:00:00Z",
+        ] {
+            assert!(page.contains(text), "{text} in {page}");
+        }
+    }
+
+    #[test]
+    fn ten_thousand_machines_are_counted_and_some_shown() {
+        let overview = overview(9_999);
+        let page = page(&overview).unwrap();
+        assert!(page.contains("10000 stuck") && page.contains("9500 more"), "no counts");
+        assert!(page.len() < 1 << 20, "{}", page.len());
+    }
+
+    #[test]
+    fn a_time_line_says_where_now_is() {
+        let overview = overview(0);
+        let [certificate] = &overview.certificates[..] else { panic!("one") };
+        let at = |now: OffsetDateTime| {
+            let overview = Overview { at: now, ..overview.clone() };
+            let TimeLine { renewal, now, words } =
+                Page { overview: &overview }.time_line(certificate);
+            (renewal, now, words)
+        };
+        assert_eq!(at(NOON).0, 800);
+        assert_eq!(at(NOON).1, 100);
+        let later = |days| at(NOON + Duration::days(days));
+        assert_eq!(later(8 * 365).2, "due for renewal; valid for 365 days more");
+        assert_eq!((later(9 * 365 + 3).1, &*later(9 * 365 + 3).2), (1_000, "expired 3 days ago"));
+        assert_eq!(later(-366), (800, 0, "not valid yet, for a day".to_owned()));
+    }
+}
