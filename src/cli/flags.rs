@@ -95,9 +95,9 @@ pub(super) struct ServingFlags {
     #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
     /// Prefer the key exchange that a quantum computer cannot undo (X25519MLKEM768), where a client
-    /// offers it: on or off
-    #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = BoolishValueParser::new())]
-    tls_post_quantum: bool,
+    /// offers it
+    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true)]
+    tls_post_quantum: Switch,
     /// The OpenShift release that this server belongs to, for the log
     #[arg(long, value_name = "VERSION")]
     payload_version: Option<String>,
@@ -202,7 +202,7 @@ impl ServingFlags {
         let (policy, passed_over) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
             .context("--tls-min-version, --tls-cipher-suites")?;
         warn_passed_over(&passed_over);
-        Ok(policy.with_post_quantum(self.tls_post_quantum))
+        Ok(policy.with_post_quantum(self.tls_post_quantum == Switch::On))
     }
 
     /// Whether flags say which TLS is spoken: they go before a cluster's profile.

@@ -1,6 +1,6 @@
 //! What is remembered of one machine.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};

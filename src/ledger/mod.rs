@@ -8,7 +8,7 @@ mod machine;
 mod nodes;
 mod standing;
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! The nodes of a cluster, by their addresses.
 
+use core::net::IpAddr;
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use time::OffsetDateTime;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
-use super::{Failed, Machine, Node, Nodes, Outcome, Requests};
+use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 
 /// After so long without a node, a machine is not about to join. Firmware, a pull of the operating
 /// system and a second boot take a quarter of an hour on slow hardware.
@@ -58,10 +58,10 @@ impl Machine {
         let node = nodes.and_then(|nodes| nodes.at(self.address));
         let (rank, words) = match (&self.requests, &self.handshakes) {
             // What came last tells how it stands.
-            (requests, Some(handshakes))
-                if requests.as_ref().is_none_or(|requests| requests.last < handshakes.last) =>
+            (requests, Some(Handshakes { failed, last, .. }))
+                if failed.is_for_good() && requests.as_ref().is_none_or(|it| it.last < *last) =>
             {
-                (Rank::Stuck, handshakes.failed.words().to_owned())
+                (Rank::Stuck, failed.words().to_owned())
             }
             (Some(requests), _) if !self.is_ignition() => {
                 let did = match &requests.outcome {
@@ -78,7 +78,8 @@ impl Machine {
                     (None, None) => (Rank::Served, "fetched its config".to_owned()),
                 },
             },
-            (None, _) => (Rank::Visitor, "asked for nothing".to_owned()),
+            (None, Some(handshakes)) => (Rank::Visitor, handshakes.failed.words().to_owned()),
+            (None, None) => (Rank::Visitor, "asked for nothing".to_owned()),
         };
         Standing { rank, words }
     }
@@ -94,6 +95,12 @@ impl Failed {
             Self::Timeout => "Timeout",
             Self::Connection => "Connection",
         }
+    }
+
+    /// Whether it fails the next time as well. What breaks off or says nothing may be a port that is
+    /// probed, by a balancer or somebody curious.
+    fn is_for_good(self) -> bool {
+        matches!(self, Self::Untrusted | Self::Tls)
     }
 
     /// Why it failed, for a person.
@@ -232,6 +239,18 @@ mod tests {
         machine
             .asked(&Request { address, pool: "worker", user_agent, spec: None, answer }, after(3));
         assert_eq!(machine.standing(None, after(3)).rank, Rank::Served);
+    }
+
+    #[test]
+    fn whoever_looks_whether_the_port_is_open_is_no_machine() {
+        let mut prober = Machine::new("192.0.2.1".parse().unwrap(), NOON);
+        for failed in [Failed::Connection, Failed::Timeout] {
+            prober.handshake_failed(failed, NOON);
+            assert_eq!(prober.standing(None, NOON).rank, Rank::Visitor);
+        }
+        let mut served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
+        served.handshake_failed(Failed::Connection, after(1));
+        assert_eq!(served.standing(None, after(1)).rank, Rank::Served);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod history;
 mod page;
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use serde::Serialize;
 use time::OffsetDateTime;

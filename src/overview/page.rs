@@ -120,7 +120,7 @@ fn days(time: Duration) -> String {
         0 => "less than a day".to_owned(),
         1 => "a day".to_owned(),
         days @ 2..=729 => format!("{days} days"),
-        days => format!("{} years", days / 365),
+        days => format!("{} years", (days + 182) / 365),
     }
 }
 

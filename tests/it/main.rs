@@ -7,6 +7,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod bad_input;
+mod boot_ledger;
 mod certificates;
 mod changes;
 mod check_pointer;
@@ -24,6 +25,7 @@ mod ignition_properties;
 mod layers;
 mod lockout_cases;
 mod node_ca;
+mod page;
 mod registry_ca;
 mod rotation;
 mod support;

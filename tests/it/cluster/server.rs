@@ -840,6 +840,56 @@ fn registries_authorities_are_on_a_machine_from_its_first_boot_on() {
 }
 
 #[test]
+fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
+    let site = Site::new();
+    site.machine_config("rendered-worker-1", "one");
+    site.pool("worker", "rendered-worker-1");
+    let other = site.start(&[]).until_ready();
+    let peers = other.metrics().address().to_string();
+    let server = site.start(&["--peers", &peers]).until_ready();
+    let fetch = |server: &Server, last: u8| {
+        let client = server.plain().from([127, 0, 0, last].into());
+        let agent = [("User-Agent", "Ignition/2.14.0")];
+        assert_eq!(client.request("GET", "/config/worker", &agent).status, 200);
+    };
+    fetch(&server, 2);
+    fetch(&other, 3);
+    let why = |last: u8| {
+        let machine = server.metrics().get(&format!("/api/v1/machines/127.0.0.{last}"));
+        if machine.status == 200 {
+            machine.json()["why"].as_str().expect("words").to_owned()
+        } else {
+            String::new()
+        }
+    };
+    for last in [2, 3] {
+        wait_for("who has not joined", || {
+            why(last).ends_with(" ago, no Node has this address yet").then_some(())
+        });
+    }
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-3"},
+        "status": {"addresses": [
+            {"type": "InternalIP", "address": "127.0.0.3"}, {"type": "Hostname", "address": "worker-3"},
+        ]},
+    });
+    site.cluster.create("/api/v1/nodes", &node);
+    wait_for("who has joined", || why(3).contains("Node worker-3").then_some(()));
+    assert!(why(2).contains("no Node has this address yet"));
+
+    drop(other);
+    let overview = wait_for("the other server to be missed", || {
+        let overview = server.metrics().get("/api/v1/overview").json();
+        let silent = overview["silent_servers"].as_array().expect("a list").len();
+        (silent == 1).then_some(overview)
+    });
+    let silent = overview["silent_servers"][0].as_str().expect("words");
+    assert!(silent.starts_with(&peers), "{silent}");
+    assert_eq!(overview["machines"].as_array().expect("a list").len(), 1);
+    assert!(overview["degraded"].as_array().expect("a list").is_empty(), "{overview}");
+}
+
+#[test]
 fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
     let site = Site::new();
     let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");

@@ -2,6 +2,7 @@
 //! manifests as values, the comparison of two configs, and machines that boot with the real
 //! Ignition.
 
+pub(crate) mod browser;
 pub(crate) mod clock;
 pub(crate) mod cluster;
 pub(crate) mod contract;

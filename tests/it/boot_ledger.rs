@@ -1,0 +1,215 @@
+//! Each machine that asked, what it got, and why it does not come up, as the administrators' API tells.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::pair::Pair;
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
+const ACCEPT: (&str, &str) = ("Accept", "application/vnd.coreos.ignition+json;version=3.3.0");
+
+fn get(server: &Server, path: &str) -> Value {
+    server.metrics().get(path).json()
+}
+
+/// What is told of the machine at this address of the loopback network.
+fn machine(server: &Server, last: u8) -> Value {
+    get(server, &format!("/api/v1/machines/127.0.0.{last}"))
+}
+
+fn from(client: Client, last: u8) -> Client {
+    client.from([127, 0, 0, last].into())
+}
+
+#[test]
+fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let sample = in_repository("ignition-fixtures");
+    let mut server = Server::serve_with_state(&sample, state.path());
+    for (last, pool) in [(2, "worker"), (2, "master"), (3, "gpu")] {
+        from(server.plain(), last).request("GET", &format!("/config/{pool}"), &[IGNITION, ACCEPT]);
+    }
+    let etag = server.plain().request("HEAD", "/config/master", &[IGNITION, ACCEPT]);
+    let told = |server: &Server| {
+        let first = machine(server, 2);
+        assert_eq!(first["requests"]["pool"], "master");
+        assert_eq!(first["requests"]["times"], 2);
+        assert_eq!(first["requests"]["spec"], "3.3.0");
+        let got = &first["requests"]["served"];
+        let config = got["config"].as_str().expect("a name");
+        assert!(config.starts_with("rendered-master-"), "{first}");
+        let sha256 = format!("\"{}\"", got["sha256"].as_str().expect("a digest"));
+        assert_eq!(etag.header("etag"), Some(&*sha256));
+        assert_eq!(
+            (&first["standing"], &first["why"]),
+            (&json!("served"), &json!("fetched its config"))
+        );
+        let refused = machine(server, 3);
+        assert_eq!(refused["standing"], "stuck");
+        let why = "is refused with 503: there is no pool of this name; Ignition asks again";
+        assert_eq!(refused["why"], why);
+        let foremost = &get(server, "/api/v1/machines")[0];
+        assert_eq!(foremost["address"], "127.0.0.3", "those that are stuck come first");
+    };
+    told(&server);
+    server.terminate();
+    assert!(server.ended().success());
+    told(&Server::serve_with_state(&sample, state.path()));
+}
+
+#[test]
+fn a_machine_that_does_not_trust_the_certificate_is_told() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let other = Pair::make(folder.path(), "localhost");
+    let ca = fs::read(&other.certificate).expect("a certificate");
+    let client = from(Client::tls(server.secure(), &ca), 2);
+    assert!(client.try_request("GET", "/config/worker", &[IGNITION]).is_err());
+    let machine = wait_for("the handshake to be noted", || {
+        Some(machine(&server, 2)).filter(|machine| machine["handshakes"].is_object())
+    });
+    assert_eq!(machine["handshakes"]["failed"], "untrusted");
+    assert_eq!(machine["standing"], "stuck");
+    let why = machine["why"].as_str().expect("words");
+    assert!(why.starts_with("does not trust the serving certificate: "), "{why}");
+    assert!(server.metric("mcs_handshake_failures_total{reason=\"Untrusted\"}") >= 1.0);
+}
+
+#[test]
+fn whoever_asks_for_no_machine_or_none_that_asked_is_told() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let status = |path: &str| server.metrics().get(path).status;
+    assert_eq!(status("/api/v1/machines/127.0.0.9"), 404);
+    assert_eq!(status("/api/v1/machines/x"), 400);
+    assert_eq!(server.metrics().request("POST", "/api/v1/machines", &[]).status, 405);
+    // Strangers are told nothing of it.
+    assert_eq!(server.plain().get("/api/v1/machines").status, 404);
+    assert_eq!(server.plain().get("/").status, 404);
+}
+
+#[test]
+fn changes_are_told_with_their_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pool = |configuration: &str| {
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "worker"}, "status": {"configuration": {"name": configuration}},
+        });
+        fs::write(folder.path().join("pool.json"), pool.to_string()).expect("a writable folder");
+    };
+    for name in ["one", "two"] {
+        let config = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+        });
+        let path = folder.path().join(format!("{name}.json"));
+        fs::write(path, config.to_string()).expect("a writable folder");
+    }
+    pool("one");
+    let server = Server::serve(folder.path(), &[]);
+    let told = |what: &str| {
+        wait_for(what, || {
+            let overview = get(&server, "/api/v1/overview");
+            let changes = overview["changes"].as_array().expect("a list");
+            changes.iter().any(|change| change["what"] == what).then_some(())
+        });
+    };
+    told("pool worker: serves one");
+    pool("two");
+    told("pool worker: serves two in place of one");
+    fs::remove_file(folder.path().join("pool.json")).expect("the file");
+    told("pool worker: is gone");
+    let overview = get(&server, "/api/v1/overview");
+    assert_eq!(overview["not_ready"], json!(["there are no pools"]));
+}
+
+/// Every path of the description answers, and every answer is as described.
+#[test]
+fn the_description_of_the_api_is_true() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    from(server.plain(), 2).request("GET", "/config/worker", &[IGNITION]);
+    from(server.plain(), 3).request("GET", "/config/gpu", &[IGNITION]);
+    let description = get(&server, "/api/v1/openapi.json");
+    let paths = description["paths"].as_object().expect("paths");
+    let names: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
+    let expected = ["/api/v1/machines", "/api/v1/machines/{address}", "/api/v1/overview"];
+    assert_eq!(names, BTreeSet::from(expected));
+    for (path, described) in paths {
+        let answer = get(&server, &path.replace("{address}", "127.0.0.2"));
+        let content = &described["get"]["responses"]["200"]["content"]["application/json"];
+        conforms(&answer, &content["schema"], &description, path);
+    }
+}
+
+/// Fails where a value is not what a schema says, or has more than it says.
+fn conforms(value: &Value, schema: &Value, description: &Value, place: &str) {
+    let mut known = BTreeSet::new();
+    describe(value, schema, description, place, &mut known);
+    if let Value::Object(fields) = value {
+        for field in fields.keys() {
+            assert!(known.contains(field), "{place}: {field} is not described");
+        }
+    }
+}
+
+fn describe(
+    value: &Value,
+    schema: &Value,
+    description: &Value,
+    place: &str,
+    known: &mut BTreeSet<String>,
+) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = description.pointer(&reference[1..]).expect("a schema that is there");
+        return describe(value, target, description, place, known);
+    }
+    for part in schema["allOf"].as_array().into_iter().flatten() {
+        describe(value, part, description, place, known);
+    }
+    if let Some(alternatives) = schema["oneOf"].as_array() {
+        let fits = |alternative: &&Value| {
+            let required = alternative["required"].as_array().into_iter().flatten();
+            let is_null = alternative["type"] == "null";
+            value.is_null() == is_null
+                && required.into_iter().all(|it| value.get(it.as_str().expect("a name")).is_some())
+        };
+        let fitting = alternatives.iter().find(fits);
+        let fitting = fitting.unwrap_or_else(|| panic!("{place}: {value} is none of {schema}"));
+        describe(value, fitting, description, place, known);
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        let name = required.as_str().expect("a name");
+        assert!(value.get(name).is_some(), "{place}: {name} is missing in {value}");
+    }
+    for (name, schema) in schema["properties"].as_object().into_iter().flatten() {
+        known.insert(name.clone());
+        if let Some(value) = value.get(name) {
+            conforms(value, schema, description, &format!("{place}.{name}"));
+        }
+    }
+    if let (Some(items), Value::Array(values)) = (schema.get("items"), value) {
+        for value in values {
+            conforms(value, items, description, &format!("{place}[]"));
+        }
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        Value::Null => return,
+        one => vec![one.clone()],
+    };
+    let own = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    assert!(types.contains(&json!(own)), "{place}: {value} is no {types:?}");
+}

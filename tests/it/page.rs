@@ -1,0 +1,143 @@
+//! The administrators' page in a real browser.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::support::browser::Browser;
+use crate::support::in_repository;
+use crate::support::server::Server;
+use crate::support::stopwatch::{HURRY, Stopwatch};
+
+const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
+
+/// Where pictures of the page are left for whoever wants to look.
+fn pictures() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("page")
+}
+
+/// The sample cluster, with machines of which one gets nothing.
+fn sample_cluster() -> Server {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let from = |last: u8| server.plain().from([127, 0, 0, last].into());
+    assert_eq!(from(2).request("GET", "/config/worker", &[IGNITION]).status, 200);
+    assert_eq!(from(3).request("GET", "/config/gpu", &[IGNITION]).status, 503);
+    server
+}
+
+fn open(server: &Server) -> Browser {
+    let mut browser = Browser::start();
+    browser.open(&format!("http://{}/", server.metrics().address()));
+    browser
+}
+
+#[test]
+fn it_looks_good_in_light_and_dark_and_on_a_phone() {
+    let server = sample_cluster();
+    let mut browser = open(&server);
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")] {
+        browser.look(width, scheme);
+        browser.picture(&pictures().join(format!("{scheme}-{width}.png")));
+        let overflow =
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+        assert_eq!(browser.evaluate(overflow), 0, "{width} pixels are not enough");
+        // WCAG 2.1 asks for 4.5 between text and what is behind it.
+        for selector in ["body", ".stuck", ".good", ".served", "thead th", "a"] {
+            let contrast = browser.evaluate(&format!("({CONTRAST})('{selector}')"));
+            let contrast = contrast.as_f64().unwrap_or_else(|| panic!("{selector} is not there"));
+            assert!(contrast >= 4.5, "{selector} in {scheme}: {contrast}");
+        }
+    }
+    assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// How far the text of what a selector finds stands out from the page.
+const CONTRAST: &str = "selector => {
+    const of = text => {
+        const [r, g, b] = text.match(/\\d+/g).map(Number)
+            .map(it => it / 255).map(it => it <= 0.03928 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ink = of(getComputedStyle(document.querySelector(selector)).color);
+    const paper = of(getComputedStyle(document.body).backgroundColor);
+    return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+}";
+
+#[test]
+fn it_is_read_by_keyboard_and_by_screen_readers() {
+    let server = sample_cluster();
+    let mut browser = open(&server);
+    let told = browser.read_aloud();
+    let has = |role: &str, name: &str| told.iter().any(|it| it.0 == role && it.1 == name);
+    for (role, name) in [
+        ("heading", "machine-config-server"),
+        ("heading", "Everything is in order"),
+        ("navigation", "On this page"),
+        ("region", "Machines"),
+        ("columnheader", "Why"),
+        ("rowheader", "127.0.0.3"),
+        ("link", "To the machines"),
+    ] {
+        assert!(has(role, name), "{role} {name:?} is not in {told:?}");
+    }
+    // Nothing is told by colour alone, and the time lines have words.
+    assert!(has("StaticText", "stuck") && has("StaticText", "served"));
+    let words = told.iter().find(|it| it.0 == "image" && it.1.starts_with("renewed in "));
+    assert!(words.is_some(), "{told:?}");
+
+    let focused = "document.activeElement.textContent";
+    browser.press("Tab", 9);
+    assert_eq!(browser.evaluate(focused), "To the machines");
+    for expected in ["Look again", "Pools", "Machines", "Certificates"] {
+        browser.press("Tab", 9);
+        assert_eq!(browser.evaluate(focused), expected);
+    }
+    assert_eq!(browser.evaluate("document.documentElement.lang"), "en");
+    assert_eq!(browser.evaluate("document.title"), "1 stuck: machine-config-server");
+}
+
+#[test]
+fn ten_thousand_machines_and_a_hundred_pools_are_told_in_50_ms() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for number in 0..100 {
+        let configuration = json!({"configuration": {"name": "rendered"}});
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": format!("pool-{number}")}, "spec": configuration, "status": configuration,
+        });
+        let path = folder.path().join(format!("pool-{number}.json"));
+        fs::write(path, pool.to_string()).expect("a writable folder");
+    }
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "rendered"}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+    });
+    fs::write(folder.path().join("config.json"), config.to_string()).expect("a writable folder");
+    let machines: Vec<Value> = (0..10_000_u32).map(machine).collect();
+    let state = tempfile::tempdir().expect("a temporary folder");
+    fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
+    let server = Server::serve_with_state(folder.path(), state.path());
+    let before = server.resident_bytes();
+
+    let looked = Stopwatch::start();
+    let page = server.metrics().get("/");
+    looked.within(std::time::Duration::from_millis(50) * HURRY, "the page");
+    let page = String::from_utf8(page.body).expect("text");
+    assert!(page.contains("10000 stuck") && page.contains("pool-99"), "{page}");
+    let all = server.metrics().get("/api/v1/machines").json();
+    assert_eq!(all.as_array().expect("a list").len(), 10_000);
+    println!("{} bytes more after a look", server.resident_bytes().saturating_sub(before));
+}
+
+fn machine(number: u32) -> Value {
+    let at = "2026-11-21T12:00:00Z";
+    json!({
+        "address": std::net::Ipv4Addr::from_bits(0x0a00_0000 + number), "first": at, "last": at,
+        "requests": {
+            "pool": "worker", "user_agent": "Ignition/2.14.0", "spec": "3.4.0", "times": 7,
+            "refused": {"status": 503, "reason": "there is no pool of this name"},
+            "since": at, "last": at,
+        },
+    })
+}

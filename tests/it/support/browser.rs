@@ -1,0 +1,181 @@
+//! Debian's Chromium without a window, driven through a pair of pipes as its developer tools are.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine as _;
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const CHROMIUM: &str = "/usr/lib/chromium/chromium";
+
+/// A browser with one page. It ends with this value.
+pub(crate) struct Browser {
+    child: Child,
+    commands: File,
+    answers: BufReader<File>,
+    session: String,
+    number: u64,
+    /// What the page has written to the console, and what was not loaded.
+    complaints: Vec<String>,
+    _profile: TempDir,
+}
+
+impl Browser {
+    pub(crate) fn start() -> Self {
+        let profile = tempfile::tempdir().expect("a temporary folder");
+        // The browser reads commands from its third descriptor and answers on its fourth.
+        let (commands_there, commands) = rustix::pipe::pipe().expect("a pipe");
+        let (answers, answers_there) = rustix::pipe::pipe().expect("a pipe");
+        for inherited in [&commands_there, &answers_there] {
+            fcntl_setfd(inherited, FdFlags::empty()).expect("a descriptor");
+        }
+        for own in [&commands, &answers] {
+            fcntl_setfd(own, FdFlags::CLOEXEC).expect("a descriptor");
+        }
+        let flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--remote-debugging-pipe",
+        ];
+        let (input, output) = (commands_there.as_raw_fd(), answers_there.as_raw_fd());
+        let child = Command::new("sh")
+            .args(["-c", &format!("exec \"$@\" 3<&{input} 4>&{output}"), "sh", CHROMIUM])
+            .args(flags)
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg("about:blank")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Chromium, which tests/run installs");
+        drop((commands_there, answers_there));
+        let file = |end: OwnedFd| File::from(end);
+        let mut browser = Self {
+            child,
+            commands: file(commands),
+            answers: BufReader::new(file(answers)),
+            session: String::new(),
+            number: 0,
+            complaints: Vec::new(),
+            _profile: profile,
+        };
+        let target = browser.ask("Target.createTarget", &json!({"url": "about:blank"}));
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = browser.ask("Target.attachToTarget", &attach);
+        session["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
+        for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"] {
+            browser.ask(&format!("{domain}.enable"), &json!({}));
+        }
+        browser
+    }
+
+    /// Loads a page, and waits until all of it is there.
+    pub(crate) fn open(&mut self, url: &str) {
+        let loaded = self.ask("Page.navigate", &json!({"url": url}));
+        assert!(loaded.get("errorText").is_none(), "{url}: {loaded}");
+        while self.message()["method"] != "Page.loadEventFired" {}
+    }
+
+    /// What a JavaScript expression comes to on the page.
+    pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
+        let question = json!({"expression": expression, "returnByValue": true});
+        self.ask("Runtime.evaluate", &question)["result"]["value"].clone()
+    }
+
+    /// What a screen reader is told: role and name of each thing.
+    pub(crate) fn read_aloud(&mut self) -> Vec<(String, String)> {
+        let tree = self.ask("Accessibility.getFullAXTree", &json!({}));
+        let nodes = tree["nodes"].as_array().expect("a tree").iter();
+        let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_owned();
+        nodes
+            .filter(|it| it["ignored"] != true)
+            .map(|it| (text(&it["role"]), text(&it["name"])))
+            .collect()
+    }
+
+    /// Presses a key.
+    pub(crate) fn press(&mut self, key: &str, code: u32) {
+        for kind in ["rawKeyDown", "keyUp"] {
+            let event =
+                json!({"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code});
+            self.ask("Input.dispatchKeyEvent", &event);
+        }
+    }
+
+    /// Shows the page at a width, in `light` or `dark`.
+    pub(crate) fn look(&mut self, width: u32, scheme: &str) {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", &size);
+        let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.ask("Emulation.setEmulatedMedia", &feature);
+    }
+
+    /// Takes a picture of the page, and keeps it at `path`.
+    pub(crate) fn picture(&mut self, path: &Path) {
+        let picture = self.ask("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
+        let data = picture["data"].as_str().expect("a picture");
+        let png = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, png).expect("a writable folder");
+    }
+
+    /// What the page has complained of.
+    pub(crate) fn complaints(&mut self) -> Vec<String> {
+        // Whatever came before this answer has been read with it.
+        self.evaluate("0");
+        std::mem::take(&mut self.complaints)
+    }
+
+    fn ask(&mut self, method: &str, parameters: &Value) -> Value {
+        self.number += 1;
+        let mut command = json!({"id": self.number, "method": method, "params": parameters});
+        if !self.session.is_empty() {
+            command["sessionId"] = json!(self.session);
+        }
+        let mut text = command.to_string().into_bytes();
+        text.push(0);
+        self.commands.write_all(&text).expect("a browser that listens");
+        loop {
+            let answer = self.message();
+            if answer["id"] == self.number {
+                assert!(answer.get("error").is_none(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    fn message(&mut self) -> Value {
+        let mut text = Vec::new();
+        self.answers.read_until(0, &mut text).expect("a browser that answers");
+        assert_eq!(text.pop(), Some(0), "the browser has ended");
+        let message: Value = serde_json::from_slice(&text).expect("JSON");
+        let complains = [
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Log.entryAdded",
+            "Network.loadingFailed",
+        ];
+        if complains.iter().any(|method| message["method"] == *method) {
+            self.complaints.push(message["params"].to_string());
+        }
+        message
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
