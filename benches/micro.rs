@@ -1,5 +1,6 @@
 //! What it costs to make a config, which happens once per change and spec version and never per
-//! request; and to read an Accept header, which is all that a request does besides.
+//! request; and to read an Accept header and to note in the boot ledger who asked, which is what a
+//! request does besides.
 //!
 //! ```text
 //! cargo bench --bench micro               # everything
@@ -12,12 +13,15 @@
 mod manifests;
 
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result};
 use criterion::{BatchSize, Criterion};
 use machine_config_server::ignition::{Config, Form, SpecVersion, negotiate};
+use machine_config_server::ledger::{Ledger, Request};
 use machine_config_server::render::{CompressedContents, PoolInputs, render, select};
 use machine_config_server::source::directory::{Directory, Layout};
+use time::OffsetDateTime;
 
 /// As Ignition 2.18 (spec 3.4) sends it, and one that has to be searched for something servable.
 const ACCEPT_HEADERS: [(&str, &str); 2] = [
@@ -36,6 +40,7 @@ fn main() -> Result<()> {
     measure_negotiate(&mut criterion);
     measure_convert(&mut criterion, &inputs)?;
     measure_render(&mut criterion, &inputs)?;
+    measure_ledger(&mut criterion);
     criterion.final_summary();
     Ok(())
 }
@@ -45,6 +50,34 @@ fn measure_negotiate(criterion: &mut Criterion) {
     for (name, accept) in ACCEPT_HEADERS {
         group.bench_function(name, |bencher| bencher.iter(|| negotiate(Some(black_box(accept)))));
     }
+}
+
+/// What a request costs in a ledger that is full: from a machine that is in it, and from others, of
+/// which each takes another's place.
+fn measure_ledger(criterion: &mut Criterion) {
+    let ledger = Ledger::default();
+    let sha256 = "0".repeat(64);
+    let now = OffsetDateTime::UNIX_EPOCH;
+    let asked = |number: u32| {
+        let request = Request {
+            address: Ipv4Addr::from_bits(number).into(),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: None,
+            answer: Ok(("rendered-worker-0123456789abcdef", &*sha256)),
+        };
+        ledger.asked(&request, now);
+    };
+    (0..20_000).for_each(asked);
+    let mut group = criterion.benchmark_group("ledger");
+    group.bench_function("known", |bencher| bencher.iter(|| asked(black_box(15_000))));
+    let mut number = 20_000;
+    group.bench_function("new", |bencher| {
+        bencher.iter(|| {
+            number += 1;
+            asked(number);
+        });
+    });
 }
 
 fn measure_convert(criterion: &mut Criterion, inputs: &PoolInputs) -> Result<()> {
