@@ -11,8 +11,8 @@
 //!
 //! - **What the field knows**, pure: [`ignition`] parses, validates, edits and converts configs,
 //!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
-//!   that others share: [`conditions`], [`escape`], [`kube_client`], `backoff`, `bounded_file`,
-//!   `folder_watch`, `parallel`.
+//!   that others share: [`conditions`], [`escape`], [`kube_client`], [`table`] for what a person reads,
+//!   `backoff`, `bounded_file`, `folder_watch`, `parallel`.
 //! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
 //!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
 //!   [`registry_ca`] which authorities of image registries a machine trusts, [`user_data`] how
@@ -55,5 +55,6 @@ pub mod render;
 pub mod server;
 pub mod source;
 pub mod store;
+pub mod table;
 pub mod telemetry;
 pub mod user_data;

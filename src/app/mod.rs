@@ -15,6 +15,7 @@ pub mod server;
 mod serving_pair;
 mod signals;
 mod tasks;
+mod terminal;
 
 use std::io::Write as _;
 

@@ -23,6 +23,7 @@ const RULES: Rules = Rules {
             "kube_client",
             "objects",
             "parallel",
+            "table",
         ],
         &["pki", "registry_ca", "telemetry"],
         &["inputs", "pointer_check", "user_data"],
@@ -60,6 +61,7 @@ const RULES: Rules = Rules {
         "source/cluster/configs.rs",
         "source/cluster/view.rs",
         "source/manifest/",
+        "table.rs",
         "user_data/",
     ],
     // Makes keys.
