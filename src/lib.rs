@@ -20,6 +20,8 @@
 //!   whoever stores them.
 //! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
 //!   **[`render`]**, a pure function from it, a pool, an Ignition spec version and a form to JSON.
+//! - **[`inspect`]**: what a machine becomes by a config, what differs between two, and why one does not
+//!   come up, as text for a person; pure too.
 //! - **Where it comes from and goes to**, I/O: [`source`] reads files or follows a cluster, and
 //!   publishes inputs; [`store`] keeps certificates in a folder, [`controllers`] in a cluster, with
 //!   the merged registry CAs; [`node_ca`] keeps those on running nodes. What is decided in there is
@@ -44,6 +46,7 @@ pub mod escape;
 mod folder_watch;
 pub mod ignition;
 pub mod inputs;
+pub mod inspect;
 pub mod kube_client;
 pub mod node_ca;
 pub mod objects;

@@ -52,7 +52,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// A URL that kubelet takes for an API server's.
-fn url(text: &str) -> Result<String, String> {
+pub(super) fn url(text: &str) -> Result<String, String> {
     let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
         matches!(url.scheme_str(), Some("https" | "http"))
             && url.host().is_some_and(|host| !host.is_empty())

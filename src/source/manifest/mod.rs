@@ -111,8 +111,8 @@ fn refused(error: &serde_saphyr::Error, budget: Budget) -> ManifestError {
     }
 }
 
-/// Checks JSON of our own making by what a file may hold.
-pub(super) fn check_json(text: &str) -> Result<(), TooLarge> {
+/// Checks JSON by what a file may hold.
+pub(crate) fn check_json(text: &str) -> Result<(), TooLarge> {
     measure_json(text, Budget::FILE).map(|_| ())
 }
 
