@@ -218,7 +218,8 @@ impl Trip<'_> {
                     "whom the machine trusts is not known: --pointer or --ca says it".to_owned(),
                 );
             }
-            Err(cause) => seen.push(cause.to_string()),
+            // It is told at the end.
+            Err(_) => {}
         }
         let outcome = if judged == Ok(Trusted::Unjudged) { Outcome::Noted } else { Outcome::Fine };
         self.steps.push(Step { name: "TLS", outcome, seen, took: Some(took) });
@@ -308,15 +309,12 @@ impl Trip<'_> {
         }
         let text = body.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let line = text.lines().next().unwrap_or_default().trim().to_owned();
-        if !line.is_empty() {
-            seen.push(line.clone());
-        }
         let location = headers
             .get(header::LOCATION)
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let answered = Answered::new(status, &text, errand.pool(), location);
+        seen.extend(Some(answered.line.clone()).filter(|line| !line.is_empty()));
         self.step("answer", seen, since);
-        let answered = Answered { status, line, location };
         let served =
             if answered.may_depend_on_spec() { self.served(address).await } else { Vec::new() };
         let cause = judge_answer(&answered, errand.pool(), errand.spec, &served);

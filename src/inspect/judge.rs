@@ -81,7 +81,7 @@ fn cause(reason: LockoutReason, chain: &[Certificate]) -> Cause {
 pub struct Answered {
     /// The status.
     pub status: StatusCode,
-    /// The first line of its text.
+    /// The first line of its text, without the pool's name before it.
     pub line: String,
     /// Where it says that the answer is.
     pub location: Option<String>,
@@ -122,8 +122,15 @@ pub fn judge_answer(
     })
 }
 
-/// Whether an answer may be another one in another spec: then it is worth asking.
 impl Answered {
+    /// What a server says of `pool`, by the text of its answer.
+    #[must_use]
+    pub fn new(status: StatusCode, text: &str, pool: &str, location: Option<String>) -> Self {
+        let line = text.lines().next().unwrap_or_default().trim();
+        let line = line.strip_prefix(&format!("pool {pool}: ")).unwrap_or(line).to_owned();
+        Self { status, line, location }
+    }
+
     /// Whether it is worth asking in which other specs there is an answer.
     #[must_use]
     pub fn may_depend_on_spec(&self) -> bool {
@@ -152,7 +159,7 @@ mod tests {
 
     fn cause(status: u16, line: &str, served: &[SpecVersion]) -> Option<Cause> {
         let status = StatusCode::from_u16(status).unwrap();
-        let answered = Answered { status, line: line.to_owned(), location: None };
+        let answered = Answered::new(status, line, "p", None);
         judge_answer(&answered, "p", SpecVersion::V3_4, served)
     }
 
@@ -179,6 +186,8 @@ mod tests {
     #[test]
     fn the_words_of_this_server_are_known() {
         assert_eq!(label(503, &Unselected::UnknownPool.to_string(), &[]), "pool-unknown");
+        let line = format!("pool p: {}\n", Unselected::UnknownPool);
+        assert_eq!(label(503, &line, &[]), "pool-unknown");
         for reason in [
             Unselected::NoConfiguration,
             Unselected::NotInBootstrap,
