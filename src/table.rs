@@ -77,18 +77,18 @@ pub fn table(names: &[&str], rows: &[Vec<String>], look: Look) -> Vec<String> {
     } else {
         table.set_content_arrangement(ContentArrangement::Disabled);
     }
-    let last = names.len().saturating_sub(1);
+    let final_column = names.len().saturating_sub(1);
     let widths = table.column_max_content_widths();
     for (index, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, if index == last { 0 } else { GAP }));
+        column.set_padding((0, if index == final_column { 0 } else { GAP }));
         // Short cells stay whole, and so do names.
         let name = names.get(index).map_or(0, |name| name.len());
         let widest = usize::from(widths.get(index).copied().unwrap_or_default());
         let padding = usize::from(column.padding_width());
-        let least = if widest <= NARROW { widest } else { name.max(NARROW) };
-        let least = u16::try_from(least + padding).unwrap_or(u16::MAX);
+        let narrowest = if widest <= NARROW { widest } else { name.max(NARROW) };
+        let narrowest = u16::try_from(narrowest + padding).unwrap_or(u16::MAX);
         if look.width.is_some() {
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(narrowest)));
         }
     }
     let lines = table.lines().map(|line| line.trim_end().to_owned());

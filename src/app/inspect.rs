@@ -244,7 +244,7 @@ fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Got> {
             let trusted = trusted(settings)?;
             let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
             let headers = Vec::new();
-            by_server(errand(settings, url, headers, trusted, now)?)
+            by_server(&errand(settings, url, headers, trusted, now)?)
         }
         Place::Pointer(path) => by_pointer(settings, path, now),
     }
@@ -309,7 +309,7 @@ fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> a
         None => first.url,
     };
     let trusted = Some((name.clone(), config.trusted));
-    let mut got = by_server(errand(settings, url, first.headers, trusted, now)?)?;
+    let mut got = by_server(&errand(settings, url, first.headers, trusted, now)?)?;
     let warnings = reading.warnings.iter().map(ToString::to_string);
     let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
     let seen: Vec<_> = warnings.chain(others).collect();
@@ -319,9 +319,9 @@ fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> a
     Ok(got)
 }
 
-fn by_server(errand: Errand) -> anyhow::Result<Got> {
+fn by_server(errand: &Errand) -> anyhow::Result<Got> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Fetched { mut way, body } = runtime.block_on(fetch(&errand));
+    let Fetched { mut way, body } = runtime.block_on(fetch(errand));
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();
     let name = way.url.clone();

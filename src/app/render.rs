@@ -80,15 +80,14 @@ fn make_pointer(
     if bundle.is_empty() {
         bail!("{}: there is no certificate authority yet", seen.place);
     }
-    let url = match server {
-        Some(address) => format!("https://{address}/config/{pool}"),
-        None => {
-            let known = seen.pointers.iter().find_map(|(_, text)| user_data::url_for(text, pool));
-            known.ok_or_else(|| {
-                anyhow!("{}: no pointer config says where machines find pool {pool}: --server HOST:PORT does", seen.place)
-            })?
-        }
-    };
+    let kept = || seen.pointers.iter().find_map(|(_, text)| user_data::url_for(text, pool));
+    let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
+    let url = url.ok_or_else(|| {
+        let place = &seen.place;
+        anyhow!(
+            "{place}: no pointer config says where machines find a server: --server HOST:PORT does"
+        )
+    })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
     Ok(pointer(&url, pem.as_bytes(), spec).to_string())
 }

@@ -40,13 +40,11 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
         // Whoever waits has gone with the first that came.
         let publish = move |inputs: &Inputs| drop(sender.send(inputs.clone()));
         let _following = AbortOnDropHandle::new(tokio::spawn(source.follow(publish, reporting)));
-        match tokio::time::timeout(PATIENCE, published.recv()).await {
-            Ok(inputs) => inputs.context("the cluster cannot be read"),
-            Err(_) => {
-                let told = status.degraded.lines().join("; ");
-                bail!("the cluster was not read within {} s: {told}", PATIENCE.as_secs())
-            }
+        if let Ok(inputs) = tokio::time::timeout(PATIENCE, published.recv()).await {
+            return inputs.context("the cluster cannot be read");
         }
+        let told = status.degraded.lines().join("; ");
+        bail!("the cluster was not read within {} s: {told}", PATIENCE.as_secs())
     })
 }
 

@@ -137,7 +137,7 @@ mod tests {
         assert!(target(&[], None).is_err());
         let url = "https://a:1/config/b".to_owned();
         assert_eq!(
-            target(&[url.clone()], None).unwrap(),
+            target(std::slice::from_ref(&url), None).unwrap(),
             (Place::Server(url.parse().unwrap()), None)
         );
     }

@@ -5,7 +5,6 @@
 
 use std::io::Read as _;
 
-use super::config::Config;
 use super::data_url;
 use super::spec3::Resource;
 
@@ -88,16 +87,6 @@ fn unpack(gzip: &[u8], room: &mut Room) -> Result<Vec<u8>, Unreadable> {
     room.0 = room.0.saturating_sub(bytes.len() as u64);
     read.map_err(|_| Unreadable::NotGzip)?;
     if bytes.len() as u64 > most { Err(Unreadable::TooLarge) } else { Ok(bytes) }
-}
-
-impl Config {
-    /// What Ignition writes to the file at `path`, without what is appended to it; `None` if there is
-    /// no such file.
-    #[must_use]
-    pub fn file(&self, path: &str, room: &mut Room) -> Option<Contents> {
-        let file = self.body.storage.files.iter().find(|file| file.path == path)?;
-        Some(Contents::read(&file.contents, room))
-    }
 }
 
 #[cfg(test)]

@@ -195,7 +195,18 @@ fn text_diff(before: &[u8], after: &[u8]) -> Option<String> {
     };
     let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&before[..], &after[..]);
     let text = diff.unified_diff().context_radius(CONTEXT).to_string();
-    Some(text.lines().map(|line| format!("{}\n", shortened(line))).collect())
+    Some(
+        text.lines()
+            .flat_map(|line| {
+                [
+                    shortened(line),
+                    "
+"
+                    .to_owned(),
+                ]
+            })
+            .collect(),
+    )
 }
 
 fn text(bytes: &[u8]) -> Option<String> {
@@ -257,12 +268,12 @@ mod tests {
     use super::*;
     use crate::ignition::{Config, data_url};
 
-    fn made(config: Value) -> Machine {
+    fn made(config: &Value) -> Machine {
         machine(&Config::parse(&config.to_string()).unwrap(), None)
     }
 
     fn with_file(path: &str, text: &str) -> Machine {
-        made(json!({
+        made(&json!({
             "ignition": {"version": "3.4.0"},
             "storage": {"files": [{"path": path, "mode": 420, "contents": {"source": data_url::encode(text.as_bytes())}}]},
         }))
@@ -323,7 +334,7 @@ mod tests {
         let user = |salt: &str| {
             let hash = format!("$6${salt}${}", "a".repeat(86));
             made(
-                json!({"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "core", "passwordHash": hash}]}}),
+                &json!({"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "core", "passwordHash": hash}]}}),
             )
         };
         let lines = told(&user("one"), &user("two"));

@@ -152,6 +152,7 @@ fn as_text<S: serde::Serializer>(place: &SecretPlace, serializer: S) -> Result<S
     serializer.collect_str(place)
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 fn as_label<S: serde::Serializer>(kind: &SecretKind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(kind.label())
 }

@@ -38,7 +38,7 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
         let contents = contents(file, &mut room);
         let certificates = contents.as_deref().map(certificates).unwrap_or_default();
         made.certificates.extend(certificates.iter().map(|it| certificate(&file.path, it)));
-        made.files.push(file_entry(file, contents, &secret, &certificates, &room));
+        made.files.push(file_entry(file, contents, &secret, &certificates, room));
     }
     made.files.sort_by(|one, other| one.path.cmp(&other.path));
     made.certificates.sort_by(|one, other| one.path.cmp(&other.path));
@@ -100,12 +100,12 @@ fn file_entry(
     contents: Option<Vec<u8>>,
     secret: &BTreeSet<SecretKind>,
     certificates: &[Certificate],
-    room: &Room,
+    room: Room,
 ) -> FileEntry {
     let what = match &contents {
         Some(_) if resources(file).next().is_none() => "as it is there, or empty".to_owned(),
         Some(bytes) => kind(bytes, secret, certificates),
-        None => missing(file, *room),
+        None => missing(file, room),
     };
     let compression = resources(file).find_map(|it| it.compression.clone());
     let is_secret = !secret.is_empty();
@@ -302,7 +302,7 @@ fn disks(storage: &Storage) -> Vec<DiskEntry> {
 fn registry(path: &str) -> Option<String> {
     let rest = REGISTRIES.iter().find_map(|folder| path.strip_prefix(folder))?;
     let (host, file) = rest.split_once('/')?;
-    file.ends_with(".crt").then(|| host.to_owned())
+    file.strip_suffix(".crt").map(|_| host.to_owned())
 }
 
 /// What is said once. The machine config lies encapsulated in the config that is served.

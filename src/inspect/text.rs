@@ -38,13 +38,17 @@ pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Ve
             what,
         ]
     });
-    page.table("Files", &["PATH", "MODE", "OWNER", "BYTES", "SENT AS", "WHAT"], files.collect());
+    page.table(
+        "Files",
+        &["PATH", "MODE", "OWNER", "BYTES", "SENT AS", "WHAT"],
+        &files.collect::<Vec<_>>(),
+    );
     page.named("Links and directories", "PATH", &machine.nodes);
     let units = machine.units.iter().map(|unit| {
         let text = if unit.has_contents { "in the config" } else { "-" };
         vec![unit.name.clone(), unit.state.clone(), text.to_owned(), unit.dropins.join(" ")]
     });
-    page.table("Units", &["NAME", "STATE", "TEXT", "DROP-INS"], units.collect());
+    page.table("Units", &["NAME", "STATE", "TEXT", "DROP-INS"], &units.collect::<Vec<_>>());
     let users = machine.users.iter().map(|user| {
         let password = if user.has_password { "set, not shown" } else { "-" };
         vec![
@@ -55,17 +59,21 @@ pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Ve
             user.what.clone(),
         ]
     });
-    page.table("Users", &["NAME", "GROUPS", "SSH KEYS", "PASSWORD", "WHAT"], users.collect());
+    page.table(
+        "Users",
+        &["NAME", "GROUPS", "SSH KEYS", "PASSWORD", "WHAT"],
+        &users.collect::<Vec<_>>(),
+    );
     page.named("Groups", "NAME", &machine.groups);
     let disks = machine.disks.iter();
     let disks = disks.map(|it| vec![it.kind.to_owned(), it.name.clone(), it.what.clone()]);
-    page.table("Disks", &["KIND", "NAME", "WHAT"], disks.collect());
+    page.table("Disks", &["KIND", "NAME", "WHAT"], &disks.collect::<Vec<_>>());
     let registries = machine.registries.iter().map(|host| vec![host.clone()]);
-    page.table("Registries trusted", &["HOST"], registries.collect());
+    page.table("Registries trusted", &["HOST"], &registries.collect::<Vec<_>>());
     page.certificates(&machine.certificates, now);
     let secrets = machine.secrets.iter();
     let secrets = secrets.map(|it| vec![it.place.to_string(), it.kind.to_string()]);
-    page.table("Secrets, which are never shown", &["WHERE", "WHAT"], secrets.collect());
+    page.table("Secrets, which are never shown", &["WHERE", "WHAT"], &secrets.collect::<Vec<_>>());
     page.lines
 }
 
@@ -103,17 +111,17 @@ impl Page {
     }
 
     /// Nothing where there are no rows.
-    fn table(&mut self, heading: &str, names: &[&str], rows: Vec<Vec<String>>) {
+    fn table(&mut self, heading: &str, names: &[&str], rows: &[Vec<String>]) {
         if rows.is_empty() {
             return;
         }
         self.heading(&format!("{heading}: {}", rows.len()));
-        self.lines.extend(table(names, &rows, self.look));
+        self.lines.extend(table(names, rows, self.look));
     }
 
     fn named(&mut self, heading: &str, name: &str, entries: &[Named]) {
         let rows = entries.iter().map(|it| vec![it.name.clone(), it.what.clone()]);
-        self.table(heading, &[name, "WHAT"], rows.collect());
+        self.table(heading, &[name, "WHAT"], &rows.collect::<Vec<_>>());
     }
 
     fn certificates(&mut self, certificates: &[CertificateEntry], now: OffsetDateTime) {
@@ -123,7 +131,11 @@ impl Page {
                 if is_over { format!("{} EXPIRED", it.not_after) } else { it.not_after.clone() };
             vec![it.path.clone(), it.subject.clone(), it.issuer.clone(), until]
         });
-        self.table("Certificates", &["FILE", "SUBJECT", "ISSUER", "UNTIL"], rows.collect());
+        self.table(
+            "Certificates",
+            &["FILE", "SUBJECT", "ISSUER", "UNTIL"],
+            &rows.collect::<Vec<_>>(),
+        );
     }
 }
 
@@ -220,5 +232,48 @@ mod tests {
             ["x".repeat(20), "x".repeat(20), "x".repeat(5)]
         );
         assert_eq!(wrapped(long, Look::PLAIN, 10), [long]);
+    }
+
+    #[test]
+    fn the_way_is_told_at_two_widths() {
+        let took = Some(std::time::Duration::from_micros(1_500));
+        let step = |name, outcome, seen: &[&str]| Step {
+            name,
+            outcome,
+            seen: seen.iter().map(|seen| (*seen).to_owned()).collect(),
+            took,
+        };
+        let way = Way {
+            url: "https://mcs.example.com:22623/config/worker".to_owned(),
+            steps: vec![
+                step("name", Outcome::Fine, &["mcs.example.com is 192.0.2.1"]),
+                step(
+                    "connect",
+                    Outcome::Failed,
+                    &["192.0.2.1:22623: Connection refused", "a\n\u{1b}b"],
+                ),
+            ],
+            cause: Some(super::super::Cause::ServerDown(
+                "192.0.2.1:22623: Connection refused".into(),
+            )),
+        };
+        let told = |width| way_as_text(&way, Look { width: Some(width), is_coloured: false });
+        assert_eq!(
+            told(60),
+            [
+                "https://mcs.example.com:22623/config/worker",
+                "  ok name     mcs.example.com is 192.0.2.1  1.5 ms",
+                "  NO connect  192.0.2.1:22623: Connection refused",
+                "              a\\n\\u{1b}b  1.5 ms",
+                "A machine does not come up: the server is down:",
+                "192.0.2.1:22623: Connection refused",
+                "It asks again until this is mended. What to do: start the",
+                "server, or look at the balancer and the firewall.",
+                "In the runbook: server-down",
+            ]
+        );
+        let wide = told(120);
+        assert_eq!(wide.len(), 7);
+        assert!(wide[4].ends_with("the server is down: 192.0.2.1:22623: Connection refused"));
     }
 }

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::SecretKind;
 use super::assignments::assignments;
+use super::kind::SecretKind;
 use crate::ignition::contents::{Contents, Room};
 
 /// A text of more bytes than this is no configuration, and is not searched any further.
