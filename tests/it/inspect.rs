@@ -261,10 +261,10 @@ fn what_the_machines_spec_cannot_say_is_named() {
     let folder = manifests(&[("worker", Some(config))]);
     let server = Server::serve_when_up(folder.path(), &[]);
     let words = "the config cannot be said in the machine's spec 3.2.0: ";
-    let served = "served in 3.3.0 to 3.6.0";
+    let specs = "served in 3.3.0 to 3.6.0";
     for place in [url(server.secure()), folder.path().display().to_string()] {
         assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", words);
-        assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", served);
+        assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", specs);
         assert_eq!(inspect(&[&place, "worker", "--as", "3.3"]).status, 0);
     }
     // One that was kept, for a machine that is too old for it, by any other server.

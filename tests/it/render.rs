@@ -37,10 +37,10 @@ fn a_config_is_the_one_that_a_server_serves() {
             }
             let accept = format!("application/vnd.coreos.ignition+json;version={spec}.0");
             let path = format!("/config/{pool}");
-            let served = server.plain().request("GET", &path, &[("Accept", &accept)]);
-            assert_eq!(served.status, 200);
+            let answer = server.plain().request("GET", &path, &[("Accept", &accept)]);
+            assert_eq!(answer.status, 200);
             let text = rendered.stdout.strip_suffix(b"\n").expect("a line end");
-            assert_eq!(text, served.body, "{pool} {spec}");
+            assert_eq!(text, answer.body, "{pool} {spec}");
         }
     }
 }
