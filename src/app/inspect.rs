@@ -1,5 +1,6 @@
 //! `inspect`: what a machine becomes, as it would get it, and why it does not come up.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -163,10 +164,24 @@ fn show_difference(got: &Got, other: &Got, is_json: bool) -> anyhow::Result<Exit
     Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// JSON escapes what moves a cursor, but for what stands above ASCII.
+/// What moves a cursor, and JSON need not escape, is escaped as JSON does.
 fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(page)?;
-    terminal::print(&text.lines().map(|line| escaped(line).into_owned()).collect::<Vec<_>>());
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
+        if is_plain {
+            safe.push(c);
+        } else {
+            let units = c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<Vec<_>>();
+            safe.push_str(&units.concat());
+        }
+    }
+    terminal::print(&[safe]);
     Ok(())
 }
 
@@ -300,7 +315,7 @@ fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> a
     let reading = pointer_check::read(&text);
     let Some(config) = reading.config else {
         let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
-        return Ok(Got::refused(&name, Cause::InvalidConfig(faults.join("; "))));
+        return Ok(Got::refused(&name, invalid(faults.join("; "))));
     };
     let mut fetches = config.fetches.into_iter();
     let first = fetches.next().ok_or_else(|| anyhow!("{name}: it fetches nothing"))?;
@@ -331,7 +346,12 @@ fn by_server(errand: &Errand) -> anyhow::Result<Got> {
             return Ok(config);
         }
         let (asked, served) = (errand.spec, vec![config.declared()]);
-        Err(Cause::NotInSpec { asked, served, told: "the server sends another".to_owned() })
+        Err(Cause::NotInSpec {
+            asked,
+            served,
+            told: "the server sends another".to_owned(),
+            is_received: true,
+        })
     });
     let (outcome, seen) = match &read {
         Ok(config) => (Outcome::Fine, format!("valid, in spec {}", config.declared())),
@@ -385,14 +405,19 @@ fn saved(path: &Path) -> anyhow::Result<Got> {
 
 fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> {
     let text = machine_config.ignition();
-    let text = text.ok_or_else(|| Cause::InvalidConfig("it has no Ignition config".to_owned()))?;
+    let text = text.ok_or_else(|| invalid("it has no Ignition config"))?;
     read_config(text.as_bytes())
+}
+
+/// What a machine has got, and cannot use.
+fn invalid(told: impl Into<String>) -> Cause {
+    Cause::InvalidConfig { told: told.into(), is_received: true }
 }
 
 /// Reads a config of others, as Ignition would.
 fn read_config(bytes: &[u8]) -> Result<Config, Cause> {
     let text = std::str::from_utf8(bytes);
-    let text = text.map_err(|_| Cause::InvalidConfig("it is no text".to_owned()))?;
-    manifest::check_json(text).map_err(|error| Cause::InvalidConfig(format!("it {error}")))?;
-    Config::parse(text).map_err(|error| Cause::InvalidConfig(error.to_string()))
+    let text = text.map_err(|_| invalid("it is no text"))?;
+    manifest::check_json(text).map_err(|error| invalid(format!("it {error}")))?;
+    Config::parse(text).map_err(|error| invalid(error.to_string()))
 }

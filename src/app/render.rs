@@ -75,6 +75,10 @@ fn make_pointer(
     server: Option<Address>,
     spec: SpecVersion,
 ) -> anyhow::Result<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if pool.is_empty() || !pool.chars().all(is_part) {
+        bail!("{pool:?} is no pool's name");
+    }
     let seen = certs::see(authorities)?;
     let bundle = seen.observed.trusted();
     if bundle.is_empty() {

@@ -67,9 +67,9 @@ pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result
             RenderError::Ignition { error: ignition::Error::Unsupported { .. }, .. }
         );
         if is_unsayable || !served.is_empty() {
-            Cause::NotInSpec { asked: spec, served, told }
+            Cause::NotInSpec { asked: spec, served, told, is_received: false }
         } else {
-            Cause::InvalidConfig(told)
+            Cause::InvalidConfig { told, is_received: false }
         }
     })
 }

@@ -53,9 +53,16 @@ pub enum Cause {
         served: Vec<SpecVersion>,
         /// What is in the way, where that is known.
         told: String,
+        /// Whether the machine gets it all the same: then it gives up.
+        is_received: bool,
     },
     /// Ignition would refuse the config, or nobody can render it.
-    InvalidConfig(String),
+    InvalidConfig {
+        /// What is wrong with it.
+        told: String,
+        /// Whether the machine gets it all the same: then it gives up.
+        is_received: bool,
+    },
     /// The server cannot answer now.
     NotNow {
         /// The status.
@@ -93,7 +100,7 @@ impl Cause {
             Self::PoolUnknown(_) => "pool-unknown",
             Self::NoConfigYet(_) => "no-config-yet",
             Self::NotInSpec { .. } => "not-in-spec",
-            Self::InvalidConfig(_) => "invalid-config",
+            Self::InvalidConfig { .. } => "invalid-config",
             Self::NotNow { .. } => "not-now",
             Self::GivenUp { .. } => "given-up",
             Self::Redirected(_) => "redirected",
@@ -104,7 +111,14 @@ impl Cause {
     /// Whether a machine asks again until it is mended; else it gives up, and has to be booted anew.
     #[must_use]
     pub fn is_retried(&self) -> bool {
-        !matches!(self, Self::GivenUp { .. } | Self::AccessRefused(_) | Self::Redirected(_))
+        !matches!(
+            self,
+            Self::GivenUp { .. }
+                | Self::AccessRefused(_)
+                | Self::Redirected(_)
+                | Self::InvalidConfig { is_received: true, .. }
+                | Self::NotInSpec { is_received: true, .. }
+        )
     }
 
     /// What an administrator does about it.
@@ -129,7 +143,9 @@ impl Cause {
             Self::PoolUnknown(_) => "look at the pool's name in the pointer config's URL",
             Self::NoConfigYet(_) => "wait for the pool to be rendered: `oc get mcp`",
             Self::NotInSpec { .. } => "boot a newer image, or take out of the config what it names",
-            Self::InvalidConfig(_) => "mend the machine config: the server's log names the place",
+            Self::InvalidConfig { .. } => {
+                "mend the machine config: the server's log names the place"
+            }
             Self::NotNow { .. } => "the server's /readyz and its log say what it waits for",
             Self::GivenUp { .. } => "mend it, then boot the machine anew",
             Self::Redirected(_) => "ask there: a machine follows, if it trusts whom it finds",
@@ -164,7 +180,7 @@ impl fmt::Display for Cause {
             Self::AccessRefused(status) => write!(f, "refused by access rules: {status}"),
             Self::PoolUnknown(pool) => write!(f, "the pool is unknown: there is no pool {pool}"),
             Self::NoConfigYet(told) => write!(f, "the pool has no config yet: {told}"),
-            Self::NotInSpec { asked, served, told } => {
+            Self::NotInSpec { asked, served, told, .. } => {
                 write!(f, "the config cannot be said in the machine's spec {asked}")?;
                 if !told.is_empty() {
                     write!(f, ": {told}")?;
@@ -174,7 +190,7 @@ impl fmt::Display for Cause {
                 }
                 Ok(())
             }
-            Self::InvalidConfig(told) => write!(f, "the config is invalid: {told}"),
+            Self::InvalidConfig { told, .. } => write!(f, "the config is invalid: {told}"),
             Self::NotNow { status, told } => {
                 write!(f, "the server cannot answer now: {status}: {told}")
             }

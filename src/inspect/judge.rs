@@ -111,9 +111,17 @@ pub fn judge_answer(
             } else if is_no_config_yet(line) {
                 Cause::NoConfigYet(told)
             } else if !served.is_empty() {
-                Cause::NotInSpec { asked, served: served.to_vec(), told: String::new() }
+                Cause::NotInSpec {
+                    asked,
+                    served: served.to_vec(),
+                    told: String::new(),
+                    is_received: false,
+                }
             } else if line.contains("cannot be rendered") {
-                Cause::InvalidConfig(format!("{told}, nor in any other"))
+                Cause::InvalidConfig {
+                    told: format!("{told}, nor in any other"),
+                    is_received: false,
+                }
             } else {
                 Cause::NotNow { status: code, told }
             }

@@ -271,7 +271,9 @@ fn what_the_machines_spec_cannot_say_is_named() {
     let (address, _heads) = answering(
         b"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"ignition\":{\"version\":\"3.4.0\"}}\n\n",
     );
-    assert_cause(&[&format!("http://{address}"), "p", "--as", "3.2"], "not-in-spec", "spec 3.2.0");
+    let arguments = [&format!("http://{address}")[..], "p", "--as", "3.2"];
+    assert_cause(&arguments, "not-in-spec", "spec 3.2.0");
+    assert!(inspect(&arguments).text.contains("It does not ask again."));
 }
 
 #[test]
@@ -283,7 +285,9 @@ fn an_invalid_config_is_named() {
     let folder = manifests(&[("bad", Some(invalid)), ("good", Some(empty()))]);
     let server = Server::serve_when_up(folder.path(), &[]);
     let words = "the config is invalid";
-    assert_cause(&[&url(server.secure()), "bad"], "invalid-config", words);
+    let arguments = [&url(server.secure())[..], "bad"];
+    assert_cause(&arguments, "invalid-config", words);
+    assert!(inspect(&arguments).text.contains("It asks again until this is mended."));
     // Who has the manifests is told where it is.
     let path = folder.path().display().to_string();
     assert_cause(&[&path, "bad"], "invalid-config", "storage.files[0].path");
@@ -631,6 +635,9 @@ fn a_hostile_config_cannot_harm_who_looks_at_it() {
         let is_harmless = |c: char| c == '\n' || !(c.is_control() || c == '\u{202e}');
         assert!(!said.text.is_empty() && said.text.chars().all(is_harmless), "{said:?}");
         assert!(!said.text.lines().any(|line| line.starts_with("/fake")), "{said:?}");
+        if arguments.contains(&"--json") {
+            assert!(said.json().to_string().contains("/fake"), "{said:?}");
+        }
     }
 
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));

@@ -76,6 +76,8 @@ fn a_pointer_config_is_the_one_that_serve_makes() {
     assert_eq!(merged, "https://mcs.example.com:1234/config/other");
     assert_eq!(config["ignition"]["version"], "3.4.0");
 
+    let told = error(&render(&["a/b", "--pointer", "--state-dir", &state]));
+    assert!(told.contains("is no pool's name"), "{told}");
     let told = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
     assert!(told.contains("there is no such directory"), "{told}");
 }
