@@ -11,8 +11,8 @@
 //!
 //! - **What the field knows**, pure: [`ignition`] parses, validates, edits and converts configs,
 //!   [`objects`] has the Kubernetes objects, only the fields that are read. Beside them small parts
-//!   that others share: [`conditions`], [`escape`], [`kube_client`], `backoff`, `bounded_file`,
-//!   `folder_watch`, `parallel`.
+//!   that others share: [`conditions`], [`escape`], [`kube_client`], [`table`] for what a person reads,
+//!   `backoff`, `bounded_file`, `folder_watch`, `parallel`.
 //! - **[`ledger`]**, pure: which machine asked for a config, what it got, and what came of it.
 //! - **What is decided**, pure: [`pki`] when certificates are made anew, how they are issued (its
 //!   keys, the one random thing, are made in [`pki::keys`]) and who is locked out by what is served,
@@ -21,6 +21,8 @@
 //!   whoever stores them.
 //! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
 //!   **[`render`]**, a pure function from it, a pool, an Ignition spec version and a form to JSON.
+//! - **[`inspect`]**: what a machine becomes by a config, what differs between two, and why one does not
+//!   come up, as text for a person; pure too.
 //! - **Where it comes from and goes to**, I/O: [`source`] reads files or follows a cluster, and
 //!   publishes inputs; [`store`] keeps certificates in a folder, [`controllers`] in a cluster, with
 //!   the merged registry CAs; [`node_ca`] keeps those on running nodes. What is decided in there is
@@ -46,6 +48,7 @@ pub mod escape;
 mod folder_watch;
 pub mod ignition;
 pub mod inputs;
+pub mod inspect;
 pub mod kube_client;
 pub mod ledger;
 pub mod node_ca;
@@ -59,5 +62,6 @@ pub mod render;
 pub mod server;
 pub mod source;
 pub mod store;
+pub mod table;
 pub mod telemetry;
 pub mod user_data;

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::print_line;
+use super::{print_line, terminal};
 use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::{AUTHORITY, FORCE, Observer, ROTATE, SERVING};
 use crate::kube_client;
@@ -22,6 +22,7 @@ use crate::pki::{
     next, told_lockouts,
 };
 use crate::store::state_folder::StateFolder;
+use crate::table::table;
 use crate::user_data::{self, Assessment, LeftAlone, assess};
 
 /// Where certificates are kept.
@@ -89,20 +90,15 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
             hosts.join(","),
         ])
     };
-    let mut rows = vec![
-        ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
+    let mut rows = Vec::new();
     let older = bundle.iter().filter(|certificate| !signer.contains(certificate));
     let certificates = leaf.iter().map(|leaf| ("serving pair", leaf));
     let certificates = certificates.chain(signer.iter().map(|signer| ("authority", signer)));
     for (what, certificate) in certificates.chain(older.map(|older| ("older authority", older))) {
         rows.push(row(what, certificate)?);
     }
-    for line in table(&rows) {
-        print_line(&line);
-    }
+    terminal::print(&table(&names, &rows, terminal::look()));
 
     for (name, text) in pointers {
         if let Some(reason) = seen.stranger(text) {
@@ -374,18 +370,6 @@ pub(super) async fn annotate(
         .await
         .with_context(|| format!("Secret {NAMESPACE}/{name}"))?;
     Ok(())
-}
-
-/// Rows as lines, each column as wide as its widest cell.
-fn table(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }
 
 fn date(time: OffsetDateTime) -> anyhow::Result<String> {

@@ -7,17 +7,22 @@ pub mod certs;
 pub mod check_pointer;
 pub mod controller;
 pub mod distrust;
+mod fetch;
+pub mod inspect;
 mod ledger;
 pub mod node_ca;
 mod overview;
 mod peers;
 pub mod probe;
 mod publish;
+pub mod render;
+mod rendering;
 pub mod serve;
 pub mod server;
 mod serving_pair;
 mod signals;
 mod tasks;
+mod terminal;
 
 use std::io::Write as _;
 

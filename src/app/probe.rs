@@ -14,6 +14,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
+use time::format_description::well_known::Rfc3339;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -44,6 +45,13 @@ impl FromStr for Address {
         let host = host.parse().map_err(|_| EXPECTED)?;
         let port = port.parse().ok().filter(|port| *port != 0).ok_or(EXPECTED)?;
         Ok(Self { host, port })
+    }
+}
+
+impl Address {
+    /// The host as the resolver takes it, and the port.
+    pub(super) fn parts(&self) -> (String, u16) {
+        (name_of(&self.host), self.port)
     }
 }
 
@@ -87,11 +95,23 @@ pub async fn ask(
 }
 
 async fn connect(address: &Address, host: &Host) -> anyhow::Result<TlsStream<TcpStream>> {
-    let name = match &address.host {
+    let socket = TcpStream::connect(address.parts()).await?;
+    handshake(socket, host).await.context("TLS")
+}
+
+/// A host as the resolver takes it: an IPv6 address without brackets.
+pub(super) fn name_of(host: &Host) -> String {
+    match host {
         Host::Name(name) => name.clone(),
         Host::Address(address) => address.to_string(),
-    };
-    let socket = TcpStream::connect((name, address.port)).await?;
+    }
+}
+
+/// Takes whatever certificates there are for `host`.
+pub(super) async fn handshake(
+    socket: TcpStream,
+    host: &Host,
+) -> anyhow::Result<TlsStream<TcpStream>> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
@@ -102,7 +122,32 @@ async fn connect(address: &Address, host: &Host) -> anyhow::Result<TlsStream<Tcp
         Host::Name(name) => ServerName::try_from(name.clone())?,
         Host::Address(address) => ServerName::from(*address),
     };
-    TlsConnector::from(Arc::new(config)).connect(name, socket).await.context("TLS")
+    Ok(TlsConnector::from(Arc::new(config)).connect(name, socket).await?)
+}
+
+/// What was agreed on and shown in a handshake, one line each, and the certificates that were sent;
+/// `None` if one of them is none.
+pub(super) fn shown(stream: &TlsStream<TcpStream>) -> (Vec<String>, Option<Vec<Certificate>>) {
+    let connection = stream.get_ref().1;
+    let version = match connection.protocol_version() {
+        Some(rustls::ProtocolVersion::TLSv1_3) => "TLS 1.3",
+        Some(rustls::ProtocolVersion::TLSv1_2) => "TLS 1.2",
+        _ => "TLS",
+    };
+    let suite = connection.negotiated_cipher_suite().map(|suite| format!("{:?}", suite.suite()));
+    let mut lines = vec![format!("{version}, {}", suite.unwrap_or_default())];
+    let sent = connection.peer_certificates().unwrap_or_default();
+    let chain: Option<Vec<_>> = sent.iter().map(|der| Certificate::from_der(der)).collect();
+    for (index, certificate) in chain.iter().flatten().enumerate() {
+        let hosts: Vec<_> = certificate.hosts.iter().map(Host::to_string).collect();
+        let names = if index == 0 { format!(" for {}", hosts.join(", ")) } else { String::new() };
+        let until = certificate.not_after.format(&Rfc3339).unwrap_or_default();
+        lines.push(format!(
+            "\"{}\"{names}, by \"{}\", until {until}",
+            certificate.common_name, certificate.issuer
+        ));
+    }
+    (lines, chain)
 }
 
 async fn head(

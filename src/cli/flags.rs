@@ -10,6 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::app;
 use crate::app::server::{Listen, PairFiles};
+use crate::ignition::SpecVersion;
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::server::{Limits, PlaceLimits};
 use crate::telemetry::Verbosity;
@@ -226,6 +227,11 @@ impl PairFlags {
     pub(super) fn files(self) -> PairFiles {
         PairFiles { certificate: self.cert, key: self.key }
     }
+}
+
+/// Reads an Ignition spec: `3.4` or `3.4.0`.
+pub(super) fn spec(text: &str) -> Result<SpecVersion, String> {
+    SpecVersion::read(text).ok_or_else(|| "expected 2.2 or one of 3.0 to 3.6".to_owned())
 }
 
 /// Where metrics are given out, `None` for nowhere.

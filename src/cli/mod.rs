@@ -4,7 +4,9 @@ mod bootstrap;
 mod certs;
 mod controller;
 mod flags;
+mod inspect;
 mod node_ca;
+mod render;
 mod serve;
 mod start;
 mod usage;
@@ -44,6 +46,10 @@ enum Command {
     Controller(controller::Args),
     /// Show, check or replace the certificates of a state directory or a cluster.
     Certs(certs::Args),
+    /// Show what a machine becomes, fetched as Ignition would, and why it does not come up.
+    Inspect(inspect::Args),
+    /// Print the config of a pool's machines, or their pointer config, without a server.
+    Render(render::Args),
     /// Keep a node's registry CAs in step with the cluster's.
     NodeCa(node_ca::Args),
     /// Print name, version and commit.
@@ -52,14 +58,18 @@ enum Command {
 
 /// Runs the command line `args`, the program's name first. Errors are one line on standard error.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
             // Nobody may be reading the help.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        Err(error) => return fail(&one_line(&error)),
+        Err(error) => {
+            let code = fail(&one_line(&error));
+            return if is_inspect(&args) { ExitCode::from(NOTHING_TO_INSPECT) } else { code };
+        }
     };
     app::keep_memory_private();
     let result = match cli.command {
@@ -71,6 +81,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             app::print_line(&app::version());
             return ExitCode::SUCCESS;
         }
+        Some(Command::Inspect(args)) => {
+            return inspect::run(args).unwrap_or_else(|error| {
+                fail(&format!("{error:#}"));
+                ExitCode::from(NOTHING_TO_INSPECT)
+            });
+        }
+        Some(Command::Render(args)) => render::run(args),
         Some(Command::Certs(args)) => certs::run(&args),
         Some(Command::Controller(args)) => with_logs(&cli.klog, || controller::run(&args)),
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(args)),
@@ -82,6 +99,15 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("{error:#}")),
     }
+}
+
+/// The exit code of `inspect` where neither of the two others says what is.
+const NOTHING_TO_INSPECT: u8 = 2;
+
+/// Whether a command line that is wrong is one of `inspect`.
+fn is_inspect(args: &[OsString]) -> bool {
+    let matches = Cli::command().ignore_errors(true).try_get_matches_from(args);
+    matches.is_ok_and(|matches| matches.subcommand_name() == Some("inspect"))
 }
 
 /// Runs a command that logs; when it has ended, so has its log.

@@ -68,7 +68,7 @@ fn host_and_port(text: &str) -> Result<String, String> {
 }
 
 /// A URL that kubelet takes for an API server's.
-fn url(text: &str) -> Result<String, String> {
+pub(super) fn url(text: &str) -> Result<String, String> {
     let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
         matches!(url.scheme_str(), Some("https" | "http"))
             && url.host().is_some_and(|host| !host.is_empty())

@@ -58,6 +58,11 @@ impl Config {
         self.declared
     }
 
+    /// All that it says, in the newest spec.
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
+    }
+
     /// Says the config in the spec `to`, as it is with its edits.
     ///
     /// Fails if it is no longer valid (two files with one path, say) or says what `to` has no words for.

@@ -17,11 +17,14 @@
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served besides.
 //!
+//! [`contents`] unpacks what is in files, [`secrets`] tells which parts of a config are secret.
+//!
 //! Which spec a client reads is negotiated by [`negotiate`], whether it gets it compact by [`Form::of`]; [`pointer()`]
 //! makes the config that a machine starts with.
 
 mod accept;
 mod config;
+pub mod contents;
 pub mod data_url;
 mod downgrade;
 mod edit;
@@ -33,8 +36,9 @@ mod lower;
 mod normalise;
 mod pointer;
 mod rules;
+pub mod secrets;
 mod spec2;
-mod spec3;
+pub(crate) mod spec3;
 mod unit_file;
 mod url;
 mod version;

@@ -16,16 +16,16 @@ use super::version::SpecVersion;
 /// A whole config.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Body {
-    pub(super) ignition: Ignition,
+pub(crate) struct Body {
+    pub(crate) ignition: Ignition,
     #[serde(skip_serializing_if = "is_default")]
-    pub(super) kernel_arguments: KernelArguments,
+    pub(crate) kernel_arguments: KernelArguments,
     #[serde(skip_serializing_if = "is_default")]
-    pub(super) passwd: Passwd,
+    pub(crate) passwd: Passwd,
     #[serde(skip_serializing_if = "is_default")]
-    pub(super) storage: Storage,
+    pub(crate) storage: Storage,
     #[serde(skip_serializing_if = "is_default")]
-    pub(super) systemd: Systemd,
+    pub(crate) systemd: Systemd,
 }
 
 /// What is not written: anything that says no more than its absence.
@@ -35,7 +35,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// The version as text: it is set from the spec that the config is written in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Version(String);
+pub(crate) struct Version(String);
 
 impl From<SpecVersion> for Version {
     fn from(spec: SpecVersion) -> Self {
@@ -60,11 +60,11 @@ macro_rules! objects {
         #[allow(clippy::struct_field_names)]
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
-        pub(super) struct $name {
-            $(pub(super) $required: $required_type,)?
+        pub(crate) struct $name {
+            $(pub(crate) $required: $required_type,)?
             $(
                 #[serde(skip_serializing_if = "is_default" $(, rename = $key)?)]
-                pub(super) $field: $type,
+                pub(crate) $field: $type,
             )*
         }
     )*};

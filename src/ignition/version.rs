@@ -66,6 +66,15 @@ impl SpecVersion {
         }
     }
 
+    /// Reads a spec as people write it, `3.4` or `3.4.0`.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|spec| {
+            let name = spec.as_str();
+            name == text || name.strip_suffix(".0") == Some(text)
+        })
+    }
+
     /// The position in [`Self::ALL`], for arrays with one slot a spec.
     #[must_use]
     pub const fn index(self) -> usize {
@@ -172,6 +181,9 @@ mod tests {
                 assert_eq!(SpecVersion::spec_3(triple.minor), Some(version));
             }
         }
+        assert_eq!(SpecVersion::read("3.4"), Some(SpecVersion::V3_4));
+        assert_eq!(SpecVersion::read("2.2.0"), Some(SpecVersion::V2_2));
+        assert_eq!(SpecVersion::read("3"), None);
         assert_eq!(SpecVersion::spec_3(7), None);
         assert!(SpecVersion::ALL.is_sorted());
     }

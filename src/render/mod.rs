@@ -16,4 +16,5 @@ mod steps;
 
 pub use compact::CompressedContents;
 pub use select::{PoolInputs, Unselected, select};
+pub(crate) use steps::ENCAPSULATED;
 pub use steps::{RenderError, render};

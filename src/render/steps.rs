@@ -16,7 +16,8 @@ const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-co
 const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
-const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
+/// The machine config without its Ignition config, on every machine.
+pub(crate) const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
 /// The annotation of a machine config that was rendered for an image built beforehand.
 const PRE_BUILT_IMAGE: &str = "machineconfiguration.openshift.io/pre-built-image";

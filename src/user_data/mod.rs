@@ -170,6 +170,15 @@ pub fn is_plain_pointer(user_data: &[u8]) -> bool {
     present == pointer(url, &pem, version)
 }
 
+/// Where a pointer config would fetch the config of `pool`: by the server that it fetches from.
+#[must_use]
+pub fn url_for(user_data: &[u8], pool: &str) -> Option<String> {
+    let config = Config::read(user_data)?;
+    let mut urls = config.urls().filter(|url| url.scheme() == Some(&http::uri::Scheme::HTTPS));
+    let server = urls.next()?.authority()?.clone();
+    Some(format!("https://{server}/config/{pool}"))
+}
+
 /// The hosts that a pointer config fetches from, in their order.
 #[must_use]
 pub fn hosts(user_data: &[u8]) -> Vec<Host> {

@@ -112,7 +112,7 @@ fn refused(error: &serde_saphyr::Error, budget: Budget) -> ManifestError {
 }
 
 /// Checks JSON that a server has written, this one or another, by what a file may hold.
-pub fn check_json(text: &str) -> Result<(), TooLarge> {
+pub(crate) fn check_json(text: &str) -> Result<(), TooLarge> {
     measure_json(text, Budget::FILE).map(|_| ())
 }
 

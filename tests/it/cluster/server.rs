@@ -20,7 +20,7 @@ use crate::support::machine::Machine;
 use crate::support::pair::Pair;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rest::comes_to_rest;
-use crate::support::server::Server;
+use crate::support::server::{Server, binary};
 use crate::support::stopwatch::{HURRY, Stopwatch};
 use crate::support::wait_for;
 
@@ -1044,4 +1044,30 @@ fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
     let [cluster, directory] = least;
     println!("{cluster} ticks from the cluster, {directory} from the directory");
     assert!(holds(least), "{cluster} ticks against {directory}");
+}
+
+#[test]
+fn what_is_rendered_without_a_server_is_what_one_serves() {
+    let site = Site::new();
+    site.machine_config("rendered-1", "one");
+    site.pool("worker", "rendered-1");
+    let server = site.start(&[]).until_ready();
+    let render = |pool: &str, flags: &[&str]| {
+        let mut command = binary();
+        command.args(["render", pool, "--kubeconfig"]);
+        command.arg(site.cluster.account_kubeconfig(site.cluster.address()));
+        command.args(["--apiserver-url", "https://api-int.example.com:6443"]);
+        command.arg("--bootstrap-token-dir").arg(site.token()).args(flags);
+        command.output().expect("the built binary")
+    };
+    let rendered = render("worker", &["--spec", "3.4"]);
+    let text = String::from_utf8_lossy(&rendered.stderr);
+    assert!(rendered.status.success(), "{text}");
+    let body = config(&server.plain(), "worker", "3.4.0").body;
+    assert_eq!(rendered.stdout.strip_suffix(b"\n"), Some(&body[..]));
+
+    let unknown = render("nobody", &[]);
+    assert_eq!((unknown.status.code(), &unknown.stdout[..]), (Some(1), &b""[..]));
+    let text = String::from_utf8_lossy(&unknown.stderr);
+    assert!(text.contains("there is no pool nobody, only worker"), "{text}");
 }

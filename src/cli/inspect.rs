@@ -1,0 +1,144 @@
+//! `inspect`: what a machine becomes, and why it does not come up.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Args as ClapArgs;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+
+use super::flags::spec;
+use crate::app::inspect::{self, InspectSettings, Place, Show};
+use crate::app::probe::Address;
+use crate::ignition::SpecVersion;
+
+/// Where a server is that nobody names.
+const DEFAULT_URL: &str = "https://localhost:22623";
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]",
+    after_help = "Exit codes: 0 a machine comes up, or two are the same; 1 it does not, or they differ; \
+                  2 there is nothing to inspect.\n\n\
+                  Examples:\n  \
+                  machine-config-server inspect https://mcs.example.com:22623 worker\n  \
+                  machine-config-server inspect --pointer certs/user-data/worker.ign --as 3.4\n  \
+                  machine-config-server inspect ignition-fixtures worker --diff master\n  \
+                  machine-config-server inspect ignition-fixtures worker --file /etc/hostname"
+)]
+pub(super) struct Args {
+    /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config;
+    /// and a pool, where the URL, the file or --pointer does not say which
+    #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]
+    targets: Vec<String>,
+    /// The Ignition spec that the machine reads: 2.2, 3.0 to 3.6
+    #[arg(long = "as", value_name = "SPEC", default_value = "3.6", value_parser = spec)]
+    spec: SpecVersion,
+    /// Take URL, trust, headers and pool from the pointer config that a machine has
+    #[arg(long, value_name = "FILE.ign", conflicts_with = "ca")]
+    pointer: Option<PathBuf>,
+    /// Connect there instead of where the URL leads: to one server behind a balancer
+    #[arg(long, value_name = "HOST:PORT")]
+    connect: Option<Address>,
+    /// The CAs that the machine trusts, in PEM; ca.crt of --state-dir by default, where there is one
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Where `serve` keeps its CAs
+    #[arg(long, value_name = "DIR", default_value = "certs")]
+    state_dir: PathBuf,
+    /// What the machine's clock says, such as 2020-01-01 or 2020-01-01T00:00:00Z; now by default
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    at: Option<OffsetDateTime>,
+    /// Print one file as the machine will have it, byte for byte, secret or not
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["diff", "json"])]
+    file: Option<String>,
+    /// What another has otherwise: a URL, a directory, a saved config, a spec, or a pool
+    #[arg(long, value_name = "OTHER")]
+    diff: Option<String>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (place, pool) = target(&args.targets, args.pointer)?;
+    let show = match (args.file, args.diff) {
+        (Some(path), _) => Show::File(path),
+        (None, Some(other)) => Show::Difference(other),
+        (None, None) => Show::Machine,
+    };
+    let settings = InspectSettings {
+        place,
+        pool,
+        spec: args.spec,
+        connect: args.connect,
+        ca: args.ca,
+        state: args.state_dir,
+        at: args.at,
+        show,
+        json: args.json,
+    };
+    inspect::run(&settings, OffsetDateTime::now_utc())
+}
+
+/// Where the config is, and whose.
+fn target(targets: &[String], pointer: Option<PathBuf>) -> anyhow::Result<(Place, Option<String>)> {
+    let place = |text: &str| match Place::read(text) {
+        Some(place) => Ok(place),
+        None => bail!("{text}: there is no such file or directory, and it is no https://HOST:PORT"),
+    };
+    if let Some(file) = pointer {
+        return match targets {
+            [] => Ok((Place::Pointer(file), None)),
+            [pool] if Place::read(pool).is_none() => Ok((Place::Pointer(file), Some(pool.clone()))),
+            _ => {
+                bail!("--pointer says where the config is; --connect HOST:PORT connects elsewhere")
+            }
+        };
+    }
+    match targets {
+        [] => bail!("missing POOL; see --help"),
+        [one] => match Place::read(one) {
+            Some(place) => Ok((place, None)),
+            None if one.contains(['/', ':']) => Ok((place(one)?, None)),
+            None => Ok((place(DEFAULT_URL)?, Some(one.clone()))),
+        },
+        [first, pool, ..] => Ok((place(first)?, Some(pool.clone()))),
+    }
+}
+
+/// Reads a date, or a date with a time, in UTC.
+fn time(text: &str) -> Result<OffsetDateTime, String> {
+    let date = format_description!("[year]-[month]-[day]");
+    OffsetDateTime::parse(text, &Rfc3339)
+        .ok()
+        .or_else(|| time::Date::parse(text, date).ok().map(|date| date.midnight().assume_utc()))
+        .ok_or_else(|| "expected a time such as 2020-01-01 or 2020-01-01T00:00:00Z".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_date_or_more() {
+        assert_eq!(time("2020-01-01").unwrap(), time("2020-01-01T00:00:00Z").unwrap());
+        assert!(time("yesterday").is_err() && time("2020-13-01").is_err());
+    }
+
+    #[test]
+    fn one_word_is_a_pool_of_the_server_here() {
+        let (place, pool) = target(&["no-such-pool".to_owned()], None).unwrap();
+        assert_eq!(place, Place::Server(DEFAULT_URL.parse().unwrap()));
+        assert_eq!(pool.as_deref(), Some("no-such-pool"));
+        assert!(target(&["no/such/folder".to_owned()], None).is_err());
+        assert!(target(&[], None).is_err());
+        let url = "https://a:1/config/b".to_owned();
+        assert_eq!(
+            target(std::slice::from_ref(&url), None).unwrap(),
+            (Place::Server(url.parse().unwrap()), None)
+        );
+    }
+}

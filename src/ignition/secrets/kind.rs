@@ -1,0 +1,60 @@
+//! What can be secret.
+
+use std::fmt;
+
+/// What is secret about a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SecretKind {
+    /// A private key.
+    PrivateKey,
+    /// A kubeconfig with a token, a client's key or a password.
+    Kubeconfig,
+    /// Logins to image registries, as in a pull secret.
+    RegistryLogin,
+    /// A password's hash.
+    PasswordHash,
+    /// A password.
+    Password,
+    /// A token, an API key or the like.
+    Token,
+    /// A password in a URL.
+    UrlPassword,
+    /// A header that proves who asks.
+    Header,
+    /// A key that opens a disk.
+    DiskKey,
+}
+
+impl SecretKind {
+    /// How a script names it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::PrivateKey => "private-key",
+            Self::Kubeconfig => "kubeconfig",
+            Self::RegistryLogin => "registry-login",
+            Self::PasswordHash => "password-hash",
+            Self::Password => "password",
+            Self::Token => "token",
+            Self::UrlPassword => "url-password",
+            Self::Header => "header",
+            Self::DiskKey => "disk-key",
+        }
+    }
+}
+
+impl fmt::Display for SecretKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::PrivateKey => "private key",
+            Self::Kubeconfig => "kubeconfig with credentials",
+            Self::RegistryLogin => "registry logins",
+            Self::PasswordHash => "password hash",
+            Self::Password => "password",
+            Self::Token => "token",
+            Self::UrlPassword => "password in a URL",
+            Self::Header => "header that proves who asks",
+            Self::DiskKey => "key of a disk",
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! Which parts of a config are secret, and of what kind: told by their place, never by their value.
+//!
+//! ```text
+//!  Config ─> every file, unit, user, … ─> find (the rules) ─> Secret { place, kind }
+//! ```
+//!
+//! Each rule looks for one kind. They are meant to find what an administrator would not paste into a
+//! mail, and to stay silent on what merely talks about it: a variable that is expanded later, the
+//! name of a file, a setting that is called like a password. They read text; what is encrypted or
+//! compressed within a file is beyond them.
+
+mod assignments;
+mod kind;
+mod rules;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::config::Config;
+use super::contents::{Contents, Room};
+use super::spec3::{File, Resource, Unit};
+
+pub use kind::SecretKind;
+pub use rules::find;
+
+/// Where something secret is. The names are the config's: escape them before they are printed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SecretPlace {
+    /// The file at this path.
+    File(String),
+    /// The text of this unit.
+    Unit(String),
+    /// A drop-in.
+    Dropin {
+        /// The unit that it is for.
+        unit: String,
+        /// Its own name.
+        name: String,
+    },
+    /// A user.
+    User(String),
+    /// A group.
+    Group(String),
+    /// An encrypted disk.
+    Luks(String),
+    /// A field of the config that says how something is fetched, as the spec names it.
+    Field(&'static str),
+}
+
+impl fmt::Display for SecretPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(path),
+            Self::Unit(name) => write!(f, "unit {name}"),
+            Self::Dropin { unit, name } => write!(f, "drop-in {unit}.d/{name}"),
+            Self::User(name) => write!(f, "user {name}"),
+            Self::Group(name) => write!(f, "group {name}"),
+            Self::Luks(name) => write!(f, "disk {name}"),
+            Self::Field(path) => f.write_str(path),
+        }
+    }
+}
+
+/// Something secret in a config.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Secret {
+    /// Where it is.
+    pub place: SecretPlace,
+    /// What it is.
+    pub kind: SecretKind,
+}
+
+/// Everything in a config that is found to be secret, each place and kind once, in the order of
+/// [`SecretPlace`]. What is unpacked is taken from `room`.
+#[must_use]
+pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
+    let mut found = Found::default();
+    let body = &config.body;
+    for file in &body.storage.files {
+        found.file(file, room);
+    }
+    for unit in &body.systemd.units {
+        found.unit(unit);
+    }
+    for user in &body.passwd.users {
+        let hash = user.password_hash.as_deref();
+        found.hash(|| SecretPlace::User(user.name.clone()), hash);
+    }
+    for group in &body.passwd.groups {
+        let hash = group.password_hash.as_deref();
+        found.hash(|| SecretPlace::Group(group.name.clone()), hash);
+    }
+    for luks in &body.storage.luks {
+        let place = || SecretPlace::Luks(luks.name.clone());
+        if !matches!(Contents::read(&luks.key_file, room), Contents::Nothing) {
+            found.add(place(), SecretKind::DiskKey);
+        }
+        found.resource(place, &luks.key_file);
+        let config = luks.clevis.custom.config.as_deref().unwrap_or_default();
+        found.bytes(place, config.as_bytes());
+    }
+    let references = &body.ignition.config;
+    for resource in references.merge.iter().chain([&references.replace]) {
+        found.resource(|| SecretPlace::Field("ignition.config"), resource);
+    }
+    for resource in &body.ignition.security.tls.certificate_authorities {
+        found.resource(|| SecretPlace::Field("ignition.security"), resource);
+    }
+    let proxy = &body.ignition.proxy;
+    for url in [&proxy.http_proxy, &proxy.https_proxy].into_iter().flatten() {
+        found.bytes(|| SecretPlace::Field("ignition.proxy"), url.as_bytes());
+    }
+    found.0.into_iter().collect()
+}
+
+#[derive(Default)]
+struct Found(BTreeSet<Secret>);
+
+impl Found {
+    fn add(&mut self, place: SecretPlace, kind: SecretKind) {
+        self.0.insert(Secret { place, kind });
+    }
+
+    fn bytes(&mut self, place: impl Fn() -> SecretPlace, bytes: &[u8]) {
+        for kind in find(bytes) {
+            self.add(place(), kind);
+        }
+    }
+
+    fn file(&mut self, file: &File, room: &mut Room) {
+        let place = || SecretPlace::File(file.path.clone());
+        for resource in std::iter::once(&file.contents).chain(&file.append) {
+            self.resource(place, resource);
+            if let Contents::Bytes(bytes) = Contents::read(resource, room) {
+                self.bytes(place, &bytes);
+            }
+        }
+    }
+
+    /// How something is fetched: what it holds is looked at elsewhere.
+    fn resource(&mut self, place: impl Fn() -> SecretPlace, resource: &Resource) {
+        for header in &resource.http_headers {
+            let is_set = header.value.as_deref().is_some_and(|value| !value.is_empty());
+            if is_set && rules::is_secret_header(&header.name) {
+                self.add(place(), SecretKind::Header);
+            }
+        }
+        let source = resource.source.as_deref().unwrap_or_default();
+        if !source.starts_with("data:") {
+            self.bytes(place, source.as_bytes());
+        }
+    }
+
+    fn unit(&mut self, unit: &Unit) {
+        let contents = unit.contents.as_deref().unwrap_or_default();
+        self.bytes(|| SecretPlace::Unit(unit.name.clone()), contents.as_bytes());
+        for dropin in &unit.dropins {
+            let place =
+                || SecretPlace::Dropin { unit: unit.name.clone(), name: dropin.name.clone() };
+            self.bytes(place, dropin.contents.as_deref().unwrap_or_default().as_bytes());
+        }
+    }
+
+    /// A hash that no password has, such as `*` and `!`, is no secret.
+    fn hash(&mut self, place: impl Fn() -> SecretPlace, hash: Option<&str>) {
+        if hash.is_some_and(|hash| hash.contains('$') || hash.len() >= 13) {
+            self.add(place(), SecretKind::PasswordHash);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

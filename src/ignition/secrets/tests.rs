@@ -1,0 +1,130 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ignition::data_url;
+
+fn kinds(text: &str) -> Vec<SecretKind> {
+    find(text.as_bytes()).into_iter().collect()
+}
+
+fn found(config: &Value) -> Vec<(String, SecretKind)> {
+    let config = Config::parse(&config.to_string()).unwrap();
+    let secrets = secrets(&config, &mut Room::default());
+    secrets.into_iter().map(|secret| (secret.place.to_string(), secret.kind)).collect()
+}
+
+const KEY: &str = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
+
+#[test]
+fn each_kind_is_found_by_its_rule() {
+    let encoded = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, KEY);
+    for (text, kind) in [
+        (KEY.to_owned(), SecretKind::PrivateKey),
+        (format!("key: |\n{}", KEY.replace("-----B", "  -----B")), SecretKind::PrivateKey),
+        (format!("tls.key: {encoded}\n"), SecretKind::PrivateKey),
+        ("[WireGuard]\nPrivateKey = aGVsbG8gd29ybGQ=\n".to_owned(), SecretKind::PrivateKey),
+        (
+            "kind: Config\nusers:\n- user:\n    token: abcd.efghijkl\n".into(),
+            SecretKind::Kubeconfig,
+        ),
+        (
+            r#"{"kind": "Config", "users": [{"user": {"client-key-data": "c2VjcmV0IGtleQ=="}}]}"#
+                .into(),
+            SecretKind::Kubeconfig,
+        ),
+        (r#"{"auths": {"quay.io": {"auth": "dTpw"}}}"#.into(), SecretKind::RegistryLogin),
+        (r#"{"quay.io": {"auth": "dTpw"}}"#.into(), SecretKind::RegistryLogin),
+        ("data:\n  .dockerconfigjson: eyJhdXRocyI6e319\n".into(), SecretKind::RegistryLogin),
+        (format!("root:$6$salt${}:1::", "a".repeat(86)), SecretKind::PasswordHash),
+        ("Environment=DB_PASSWORD=sesame\n".into(), SecretKind::Password),
+        ("ExecStart=/bin/x --password sesame\n".into(), SecretKind::Password),
+        ("API_TOKEN=0123456789\n".into(), SecretKind::Token),
+        ("aadClientSecret: 0123456789\n".into(), SecretKind::Token),
+        ("curl -H 'Authorization: Bearer 0123456789abcdef'\n".into(), SecretKind::Token),
+        ("x eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln\n".into(), SecretKind::Token),
+        ("HTTP_PROXY=http://user:sesame@proxy:3128\n".into(), SecretKind::UrlPassword),
+    ] {
+        assert!(kinds(&text).contains(&kind), "{text}: {:?}", kinds(&text));
+    }
+}
+
+#[test]
+fn what_only_talks_about_secrets_is_none() {
+    for text in [
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+        "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----\n",
+        "if grep -q -- '-----BEGIN RSA PRIVATE KEY-----' \"$1\"; then",
+        "passwd:     files sss systemd\n",
+        "PasswordAuthentication no\n",
+        "TOKEN=$(cat /var/run/token)\n",
+        "export PASSWORD=\"${1}\"\n",
+        "ExecStart=/bin/x --token-file=/run/token --password-file /run/password\n",
+        "bootstrap-token: false\n",
+        "# password=sesame\n",
+        "HTTP_PROXY=http://proxy:3128\n",
+        "url: http://user:$PASSWORD@proxy\n",
+        "ssh://git@example.com:22/x\n",
+        r#"{"auths": {}}"#,
+        r#"{"auths": {"quay.io": {}}}"#,
+        "kind: Config\nusers:\n- user:\n    tokenFile: /run/token\n",
+        "echo \"costs $1$ and more\"",
+        "rotate-server-certificates: true\nserverTLSBootstrap: true\n",
+    ] {
+        assert_eq!(kinds(text), [], "{text}");
+    }
+}
+
+#[test]
+fn every_place_of_a_config_is_looked_at() {
+    let header = json!([{"name": "Authorization", "value": "Bearer x"}]);
+    let hash = format!("$6$salt${}", "a".repeat(86));
+    let inner = json!({
+        "ignition": {"version": "3.4.0"},
+        "storage": {"files": [{"path": "/k", "contents": {"source": data_url::encode(KEY.as_bytes())}}]},
+    });
+    let config = json!({
+        "ignition": {
+            "version": "3.4.0",
+            "config": {"merge": [{"source": "https://h/x", "httpHeaders": header}]},
+            "proxy": {"httpProxy": "http://u:p@h"},
+        },
+        "passwd": {
+            "users": [{"name": "core", "passwordHash": hash}, {"name": "root", "passwordHash": "*"}],
+            "groups": [{"name": "wheel", "passwordHash": hash}],
+        },
+        "storage": {
+            "files": [
+                {"path": "/a", "append": [{"source": data_url::encode(KEY.as_bytes())}]},
+                {"path": "/b", "contents": {"source": "data:,text"}},
+                {"path": "/c", "contents": {"source": data_url::encode(inner.to_string().as_bytes())}},
+            ],
+            "luks": [{"name": "l", "device": "/dev/l", "keyFile": {"source": "data:,sesame"}}],
+        },
+        "systemd": {"units": [{
+            "name": "u.service",
+            "contents": "[Service]\nEnvironment=PASSWORD=sesame\nExecStart=/bin/true\n",
+            "dropins": [{"name": "d.conf", "contents": "[Service]\nEnvironment=TOKEN=0123456789\n"}],
+        }]},
+    });
+    let expected = [
+        ("/a", SecretKind::PrivateKey),
+        ("/c", SecretKind::PrivateKey),
+        ("unit u.service", SecretKind::Password),
+        ("drop-in u.service.d/d.conf", SecretKind::Token),
+        ("user core", SecretKind::PasswordHash),
+        ("group wheel", SecretKind::PasswordHash),
+        ("disk l", SecretKind::DiskKey),
+        ("ignition.config", SecretKind::Header),
+        ("ignition.proxy", SecretKind::UrlPassword),
+    ];
+    assert_eq!(found(&config), expected.map(|(place, kind)| (place.to_owned(), kind)));
+}
+
+#[test]
+fn texts_within_texts_end() {
+    let mut text = KEY.to_owned();
+    for _ in 0..10 {
+        text = json!([text]).to_string();
+    }
+    assert_eq!(kinds(&text), []);
+}

@@ -1,0 +1,159 @@
+//! Tables and colours, one style for all that is printed for a person.
+//!
+//! Columns are two spaces apart and have no lines around them, so that a table pastes into a mail and
+//! `awk` reads it. Where a width is given, long cells are broken into several lines; without one,
+//! as in a pipe, a row is one line.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
+
+use crate::escape::{cut, escaped};
+
+/// More of a cell than anybody reads, in characters.
+const CELL: usize = 2_000;
+/// Spaces between two columns.
+const GAP: u16 = 2;
+/// Below this a column stays as wide as its contents, in characters.
+const NARROW: usize = 12;
+
+/// What the place where something is printed can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Characters in a line, `None` for as many as there are.
+    pub width: Option<u16>,
+    /// Whether escape sequences for colours are understood.
+    pub is_coloured: bool,
+}
+
+/// What stands out, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    /// A heading.
+    Heading,
+    /// What is wrong, or is taken away.
+    Bad,
+    /// What is in order, or comes.
+    Good,
+    /// What to look at.
+    Notable,
+    /// What is said besides.
+    Faint,
+}
+
+impl Look {
+    /// For a pipe or a file.
+    pub const PLAIN: Self = Self { width: None, is_coloured: false };
+
+    /// `text` in its colour. It has to be escaped already.
+    #[must_use]
+    pub fn paint(self, ink: Ink, text: &str) -> String {
+        if !self.is_coloured || text.is_empty() {
+            return text.to_owned();
+        }
+        let code = match ink {
+            Ink::Heading => "1",
+            Ink::Bad => "31",
+            Ink::Good => "32",
+            Ink::Notable => "33",
+            Ink::Faint => "2",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+}
+
+/// Rows as lines below a line with the columns' names. Cells are whatever somebody chose: they are
+/// escaped here, and cut where they are long beyond reason.
+#[must_use]
+pub fn table(names: &[&str], rows: &[Vec<String>], look: Look) -> Vec<String> {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(names.iter().copied());
+    for row in rows {
+        table.add_row(row.iter().map(|cell| escaped(&cut(cell, CELL)).into_owned()));
+    }
+    if let Some(width) = look.width {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    } else {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+    }
+    let final_column = names.len().saturating_sub(1);
+    let widths = table.column_max_content_widths();
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, if index == final_column { 0 } else { GAP }));
+        // Short cells stay whole, and so do names.
+        let name = names.get(index).map_or(0, |name| name.len());
+        let widest = usize::from(widths.get(index).copied().unwrap_or_default());
+        let padding = usize::from(column.padding_width());
+        let narrowest = if widest <= NARROW { widest } else { name.max(NARROW) };
+        let narrowest = u16::try_from(narrowest + padding).unwrap_or(u16::MAX);
+        if look.width.is_some() {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(narrowest)));
+        }
+    }
+    let lines = table.lines().map(|line| line.trim_end().to_owned());
+    let painted = lines.enumerate().map(|(index, line)| match index {
+        0 => look.paint(Ink::Heading, &line),
+        _ => line,
+    });
+    painted.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Vec<String>> {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        vec![
+            row(["/etc/a/file/with/a/long/name/that/goes/on", "0644", "text"]),
+            row(["/b", "", "a private key, which is never shown"]),
+        ]
+    }
+
+    const NAMES: [&str; 3] = ["PATH", "MODE", "WHAT"];
+
+    #[test]
+    fn without_a_width_each_row_is_a_line() {
+        assert_eq!(
+            table(&NAMES, &rows(), Look::PLAIN),
+            [
+                "PATH                                       MODE  WHAT",
+                "/etc/a/file/with/a/long/name/that/goes/on  0644  text",
+                "/b                                               a private key, which is never shown",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_width_is_kept_to_and_nothing_is_lost() {
+        for width in [40, 60, 80, 200] {
+            let lines = table(&NAMES, &rows(), Look { width: Some(width), is_coloured: false });
+            assert!(lines.iter().all(|line| line.len() <= usize::from(width)), "{lines:#?}");
+            assert!(lines[0].starts_with("PATH") && lines[0].ends_with("WHAT"), "{lines:#?}");
+            let column = lines[0].find("MODE").unwrap();
+            let path: String =
+                lines[1..].iter().map(|line| &line[..line.len().min(column)]).collect();
+            let path: String = path.split_whitespace().collect();
+            assert_eq!(path, "/etc/a/file/with/a/long/name/that/goes/on/b");
+        }
+    }
+
+    #[test]
+    fn a_cell_cannot_write_another_line_or_a_colour() {
+        let rows = [vec!["a\n\u{1b}[31mb".to_owned(), "x".repeat(5_000)]];
+        let lines = table(&["A", "B"], &rows, Look::PLAIN);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[1].starts_with("a\\n\\u{1b}[31mb  xxx") && lines[1].ends_with("x…"));
+    }
+
+    #[test]
+    fn only_names_are_painted_and_only_where_it_is_seen() {
+        let coloured = Look { width: None, is_coloured: true };
+        let lines = table(&NAMES, &rows(), coloured);
+        assert!(lines[0].starts_with("\u{1b}[1mPATH") && lines[0].ends_with("WHAT\u{1b}[0m"));
+        assert_eq!(lines[1..], table(&NAMES, &rows(), Look::PLAIN)[1..]);
+        assert_eq!(Look::PLAIN.paint(Ink::Bad, "a"), "a");
+        assert_eq!(coloured.paint(Ink::Bad, ""), "");
+    }
+}
