@@ -37,7 +37,7 @@ use super::reporting::Reporting;
 use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError};
 
-pub use self::registry_cas::RegistryCaMap;
+pub use self::registry_cas::{MapSeen, RegistryCaMap};
 
 /// Reports come in bursts; publishing waits for this much quiet,
 const QUIET: Duration = Duration::from_millis(10);
