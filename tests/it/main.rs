@@ -11,6 +11,7 @@ mod certificates;
 mod changes;
 mod check_pointer;
 mod cluster;
+mod command_line;
 mod compact;
 mod conformance;
 mod faults;
