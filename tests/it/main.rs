@@ -3,9 +3,10 @@
 //!
 //! Each module is about one thing that a user sees. Those in [`cluster`] need a kube-apiserver and
 //! etcd, which `tests/run` provides: `--skip cluster::` leaves them out, `cluster::` takes only them.
-//! Those in [`go_verifier`] need a program that it builds with Go.
+//! Those in [`go_verifier`] need a program that it builds with Go, those in [`alert_rules`] promtool.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod alert_rules;
 mod bad_input;
 mod certificates;
 mod changes;
@@ -24,6 +25,7 @@ mod http_contract;
 mod ignition_properties;
 mod layers;
 mod lockout_cases;
+mod monitoring;
 mod node_ca;
 mod registry_ca;
 mod rotation;
