@@ -94,7 +94,7 @@ impl MapSeen {
                     reason,
                     "the config map cannot be read; what was read before stays"
                 );
-                Some(Self::Unreadable(reason.to_string()))
+                Some(Self::Unreadable(reason))
             }
             Ok(_) => None,
         }
