@@ -263,7 +263,10 @@ fn an_administrator_is_told_what_is_out_of_step() {
     let metric = |name: &str| {
         let page = String::from_utf8(client.get("/metrics").body).expect("text");
         let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name} in\n{page}")).parse::<f64>().expect("a number")
+        value
+            .unwrap_or_else(|| panic!("no {name} in\n{page}"))
+            .parse::<i64>()
+            .expect("a whole number")
     };
     readiness(
         200,
@@ -276,24 +279,24 @@ fn an_administrator_is_told_what_is_out_of_step() {
     fs::write(theirs.join("ca.crt"), &mirror).expect("a file");
     create_map(&cluster, &json!({"a": main, "b": main, "bad": "oops"}));
     readiness(503, "somebody else made it");
-    assert_eq!(metric("mcs_node_ca_problems"), 1.0);
-    assert_eq!(metric("mcs_node_ca_registries"), 2.0);
-    assert_eq!(metric("mcs_node_ca_changes_total"), 1.0, "a");
-    assert_eq!(metric("mcs_registry_ca_refused{reason=\"NoCertificate\"}"), 1.0);
+    assert_eq!(metric("mcs_node_ca_problems"), 1);
+    assert_eq!(metric("mcs_node_ca_registries"), 2);
+    assert_eq!(metric("mcs_node_ca_changes_total"), 1, "a");
+    assert_eq!(metric("mcs_registry_ca_refused{reason=\"NoCertificate\"}"), 1);
     fs::remove_dir_all(&theirs).expect("a removal");
     readiness(200, "");
     node.wait_for_ca("b", Some(&main));
-    assert_eq!(metric("mcs_node_ca_problems"), 0.0);
-    assert_eq!(metric("mcs_source_stale_since_timestamp_seconds"), 0.0);
+    assert_eq!(metric("mcs_node_ca_problems"), 0);
+    assert_eq!(metric("mcs_source_stale_since_timestamp_seconds"), 0);
 
     // The API server is away.
     proxy.set(Way::Cut);
     readiness(200, "cannot be watched");
-    assert!(metric("mcs_source_stale_since_timestamp_seconds") > 1_600_000_000.0);
-    assert!(metric("mcs_watch_failures_total{kind=\"configmaps\"}") >= 1.0);
+    assert!(metric("mcs_source_stale_since_timestamp_seconds") > 1_600_000_000);
+    assert!(metric("mcs_watch_failures_total{kind=\"configmaps\"}") >= 1);
     proxy.set(Way::Open);
     readiness(200, "");
-    assert_eq!(metric("mcs_source_stale_since_timestamp_seconds"), 0.0);
+    assert_eq!(metric("mcs_source_stale_since_timestamp_seconds"), 0);
 }
 
 #[test]
