@@ -33,6 +33,11 @@ dependencies:
 fuzz:
     .ci/run fuzz
 
+# the Debian package, made and looked into
+[group('checks')]
+package:
+    .ci/run package
+
 # every test
 [group('checks')]
 test:

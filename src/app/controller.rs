@@ -5,17 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use axum::Router;
 use kube::Client;
 
+use super::administrators;
 use super::signals::StopSignals;
 use crate::controllers::certificates::{self, CertificateController};
 use crate::controllers::leader::Candidate;
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::{Health, NAMESPACE};
 use crate::kube_client;
-use crate::server::readiness::Readiness;
-use crate::server::{Limits, Listener, Serving, administrators};
 
 /// The Lease of the active one.
 const LEASE: &str = "machine-config-server-controller";
@@ -42,14 +40,11 @@ pub fn run(settings: Settings) -> anyhow::Result<()> {
 async fn control(settings: Settings) -> anyhow::Result<()> {
     let Settings { kubeconfig, metrics_address, certificates } = settings;
     let health = Health::default();
-    let pages = pages(&health);
-    let limits = Limits::of_administrators();
-    let administrators = Serving::new(pages, limits, health.metrics.connections.clone());
-    if let Some(address) = metrics_address {
-        let listener = Listener::bind(address, None)
-            .with_context(|| format!("--metrics-address {address}"))?;
-        administrators.listen(listener);
-    }
+    let metrics = Arc::clone(&health.metrics);
+    let connections = metrics.connections.clone();
+    let encode = move || metrics.encode();
+    let _administrators =
+        administrators::listen(metrics_address, encode, &health.status, connections)?;
     let client = kube_client::connect(kubeconfig).await?;
     let identity = identity();
     let candidate =
@@ -63,17 +58,6 @@ async fn control(settings: Settings) -> anyhow::Result<()> {
     result?;
     tracing::info!("stopping");
     candidate.release().await.context("giving back the Lease")
-}
-
-/// What administrators and probes are told.
-fn pages(health: &Health) -> Router {
-    let (metrics, status) = (Arc::clone(&health.metrics), health.status.clone());
-    let encode = move || metrics.encode();
-    let readiness = move || Readiness {
-        not_ready: status.not_ready.lines(),
-        degraded: status.degraded.lines(),
-    };
-    administrators::router(encode, readiness)
 }
 
 /// Waits for the Lease, and keeps everything in order while it is held. What it returns is why it

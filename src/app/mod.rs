@@ -2,6 +2,7 @@
 //!
 //! What is given here are plain settings; [`crate::cli`] makes them of flags.
 
+mod administrators;
 pub mod bootstrap;
 pub mod certs;
 pub mod check_pointer;

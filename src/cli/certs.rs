@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;
 
+use super::examples;
 use crate::app::certs::{self, Place};
 use crate::app::check_pointer::{Against, check_pointer};
 use crate::app::distrust::distrust;
@@ -21,12 +22,15 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Print what there is.
+    #[command(after_help = examples::CERTS_SHOW)]
     Show(PlaceFlags),
     /// Tell whether something needs to be done; exit with 1 if so. With --pointer, tell whether a
     /// machine would boot from this file.
+    #[command(after_help = examples::CERTS_CHECK)]
     Check(CheckFlags),
     /// Make a new serving pair, or with --ca a new certificate authority first. Machines that hold
     /// older pointer configs go on booting.
+    #[command(after_help = examples::CERTS_ROTATE)]
     Rotate {
         #[command(flatten)]
         place: PlaceFlags,
@@ -42,6 +46,7 @@ enum Command {
     /// Trust CAs never again: whose key has leaked, for one. They leave the bundle, the pointer
     /// configs, what is served, and their keys are deleted. Says first which machines could not boot
     /// any more, and does nothing without --yes.
+    #[command(after_help = examples::CERTS_DISTRUST)]
     Distrust {
         /// SHA-256 fingerprint or common name of a CA, or a file with its certificate
         #[arg(required = true, value_name = "CERTIFICATE")]

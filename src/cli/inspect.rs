@@ -18,16 +18,7 @@ use crate::ignition::SpecVersion;
 const DEFAULT_URL: &str = "https://localhost:22623";
 
 #[derive(Debug, ClapArgs)]
-#[command(
-    override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]",
-    after_help = "Exit codes: 0 a machine comes up, or two are the same; 1 it does not, or they differ; \
-                  2 there is nothing to inspect.\n\n\
-                  Examples:\n  \
-                  machine-config-server inspect https://mcs.example.com:22623 worker\n  \
-                  machine-config-server inspect --pointer certs/user-data/worker.ign --as 3.4\n  \
-                  machine-config-server inspect ignition-fixtures worker --diff master\n  \
-                  machine-config-server inspect ignition-fixtures worker --file /etc/hostname"
-)]
+#[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
 pub(super) struct Args {
     /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config;
     /// and a pool, where the URL, the file or --pointer does not say which

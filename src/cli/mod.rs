@@ -2,7 +2,9 @@
 
 mod bootstrap;
 mod certs;
+mod completions;
 mod controller;
+mod examples;
 mod flags;
 mod inspect;
 mod node_ca;
@@ -26,7 +28,8 @@ pub use usage::one_line;
 
 /// Serves Ignition configs to machines that boot for the first time.
 #[derive(Debug, Parser)]
-#[command(name = "machine-config-server", disable_version_flag = true, max_term_width = 100)]
+#[command(name = "machine-config-server", disable_version_flag = true, max_term_width = 100,
+    after_help = examples::ALL)]
 struct Cli {
     #[command(flatten)]
     klog: KlogFlags,
@@ -37,23 +40,44 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve the first control-plane machines from a directory, before there is a cluster.
+    #[command(after_help = examples::BOOTSTRAP)]
     Bootstrap(bootstrap::Args),
     /// Serve all pools of a running cluster.
+    #[command(after_help = examples::START)]
     Start(start::Args),
     /// Serve all pools of a directory of manifests, with certificates of its own.
+    #[command(after_help = examples::SERVE)]
     Serve(serve::Args),
     /// Keep the certificates and the user data of a cluster in order.
+    #[command(after_help = examples::CONTROLLER)]
     Controller(controller::Args),
     /// Show, check or replace the certificates of a state directory or a cluster.
+    #[command(after_help = examples::CERTS)]
     Certs(certs::Args),
     /// Show what a machine becomes, fetched as Ignition would, and why it does not come up.
+    ///
+    /// Exit codes: 0 a machine comes up, or two are the same; 1 it does not, or they differ; 2 there is
+    /// nothing to inspect.
+    #[command(after_help = examples::INSPECT)]
     Inspect(inspect::Args),
     /// Print the config of a pool's machines, or their pointer config, without a server.
+    #[command(after_help = examples::RENDER)]
     Render(render::Args),
     /// Keep a node's registry CAs in step with the cluster's.
+    #[command(after_help = examples::NODE_CA)]
     NodeCa(node_ca::Args),
+    /// Print what a shell needs to complete this command line.
+    #[command(after_help = examples::COMPLETIONS)]
+    Completions(completions::Args),
     /// Print name, version and commit.
+    #[command(after_help = examples::VERSION)]
     Version,
+}
+
+/// The command line, for whoever describes it: manual pages, completions, tests.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the command line `args`, the program's name first. Errors are one line on standard error.
@@ -88,6 +112,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             });
         }
         Some(Command::Render(args)) => render::run(args),
+        Some(Command::Completions(args)) => {
+            completions::run(&args, Cli::command());
+            return ExitCode::SUCCESS;
+        }
         Some(Command::Certs(args)) => certs::run(&args),
         Some(Command::Controller(args)) => with_logs(&cli.klog, || controller::run(&args)),
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(args)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::flags::duration;
+use super::flags::{MetricsAddress, duration, metrics_address};
 use crate::app::node_ca::{self, NodeCaSettings};
 use crate::node_ca::Layout;
 
@@ -23,6 +23,9 @@ pub(super) struct Args {
     /// How often to read files too that do not seem to have changed: 10m, 1h 30m, a number of seconds
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     resync: Duration,
+    /// Address and port for metrics, /healthz and /readyz; `off` for none
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "off", value_parser = metrics_address)]
+    metrics_address: MetricsAddress,
 }
 
 /// The container runtimes, by the names that the flag takes.
@@ -43,5 +46,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         },
         folder: args.dir,
         resync: args.resync,
+        metrics_address: args.metrics_address.0,
     })
 }

@@ -13,11 +13,6 @@ use crate::ignition::SpecVersion;
 use crate::source::cluster;
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Examples:\n  \
-    machine-config-server render worker ignition-fixtures --spec 3.4 > worker.ign\n  \
-    machine-config-server render worker --pointer --server mcs.example.com:22623\n  \
-    machine-config-server render worker --kubeconfig admin.kubeconfig \
-    --apiserver-url https://api-int.example.com:6443 --bootstrap-token-dir token")]
 pub(super) struct Args {
     /// The pool
     pool: String,

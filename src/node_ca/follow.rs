@@ -3,36 +3,45 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use super::Health;
 use super::reconciler::{Reconciler, Report};
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::objects::ConfigMap;
 use crate::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP, Refused};
-use crate::source::cluster::RegistryCaMap;
+use crate::source::cluster::{MapSeen, RegistryCaMap};
 
 /// Keeps the folder in step with the merged config map, for ever. Before the map has been read
 /// nothing is done. Call it within a runtime.
-pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap) {
+pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
     let mut watch = FolderWatch::new(vec![reconciler.folder().to_owned()]);
     let mut entries: Option<Entries> = None;
     let mut told = Told::default();
     loop {
         tokio::select! {
-            map = map.changed() => {
-                if let Some(map) = map {
-                    entries = Some(told.read(&map));
-                } else {
+            seen = map.changed() => match seen {
+                MapSeen::Present(map) => {
+                    let read = told.read(&map);
+                    health.watched(Ok(&read));
+                    entries = Some(read);
+                }
+                MapSeen::Absent => {
+                    health.watched(Err("is not there"));
                     tracing::warn!(
                         folder = %reconciler.folder().display(),
                         "ConfigMap {MANAGED_NAMESPACE}/{MERGED_MAP} is not there; \
                          what is on the node is kept"
                     );
                 }
-            }
+                MapSeen::Unreadable(reason) => health.watched(Err(&reason)),
+                MapSeen::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
+            },
             () = watch.changed() => {}
         }
         watch.scan(|_| {
             if let Some(entries) = &entries {
-                told.report(reconciler.reconcile(entries, SystemTime::now()));
+                let report = reconciler.reconcile(entries, SystemTime::now());
+                health.looked(&report, &told.problems);
+                told.report(report);
             }
             Scanned::Settled
         });

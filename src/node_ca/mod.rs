@@ -24,11 +24,13 @@
 mod decide;
 mod folder;
 mod follow;
+mod health;
 mod layout;
 mod list;
 mod reconciler;
 
 pub use decide::{Action, File, Present, decide};
 pub use follow::follow;
+pub use health::{Health, NodeCaMetrics};
 pub use layout::Layout;
 pub use reconciler::{Reconciler, Report};

@@ -39,7 +39,7 @@ use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError};
 use crate::ledger::Roster;
 
-pub use self::registry_cas::RegistryCaMap;
+pub use self::registry_cas::{MapSeen, RegistryCaMap};
 
 /// Reports come in bursts; publishing waits for this much quiet,
 const QUIET: Duration = Duration::from_millis(10);

@@ -28,34 +28,33 @@ impl RegistryCaMap {
         Self { reports, _watch: AbortOnDropHandle::new(watch), listed: None, is_failing: false }
     }
 
-    /// Waits for the config map as it is, and for each change of it; `None` where there is none.
-    ///
-    /// While the API server is away, or the map does not decode, there is nothing to tell. May be
-    /// dropped and called again: no change is lost by that.
-    pub async fn changed(&mut self) -> Option<ConfigMap> {
+    /// Waits for the config map as it is, for each change of it, and for what keeps it from being
+    /// seen. May be dropped and called again: no change is lost by that.
+    pub async fn changed(&mut self) -> MapSeen {
         loop {
             let Some(report) = self.reports.recv().await else {
                 // The watch does not end before its reports' receiver.
                 return std::future::pending().await;
             };
             match report {
-                Report::Change(_, change) => match self.take(change) {
-                    State::Present(map) => return Some(map),
-                    State::Absent => return None,
-                    State::Unknown => {}
-                },
+                Report::Change(_, change) => {
+                    if let Some(seen) = self.take(change) {
+                        return seen;
+                    }
+                }
                 Report::Failed(_, failure) => {
+                    let reason = failure.reason;
                     if !std::mem::replace(&mut self.is_failing, true) {
-                        let reason = failure.reason;
                         tracing::error!(reason, "the config map cannot be watched; trying again");
                     }
+                    return MapSeen::Unwatched(reason);
                 }
                 Report::Fetched(..) | Report::FetchFailed(..) | Report::Connectivity(_) => {}
             }
         }
     }
 
-    fn take(&mut self, change: Change) -> State {
+    fn take(&mut self, change: Change) -> Option<MapSeen> {
         match change {
             Change::ListBegins => self.listed = None,
             Change::Listed(item) => self.listed = Some(item),
@@ -63,36 +62,41 @@ impl RegistryCaMap {
                 if std::mem::take(&mut self.is_failing) {
                     tracing::info!("the config map is watched again");
                 }
-                return self.listed.take().map_or(State::Absent, |item| State::of(&item));
+                return self.listed.take().map_or(Some(MapSeen::Absent), |item| MapSeen::of(&item));
             }
-            Change::Applied(item) => return State::of(&item),
-            Change::Deleted(_) => return State::Absent,
+            Change::Applied(item) => return MapSeen::of(&item),
+            Change::Deleted(_) => return Some(MapSeen::Absent),
         }
-        State::Unknown
+        None
     }
 }
 
-/// What a change tells of the config map.
-enum State {
+/// What is seen of the config map.
+#[derive(Debug)]
+pub enum MapSeen {
+    /// It is there.
     Present(ConfigMap),
+    /// The API server has none.
     Absent,
-    /// Nothing, or nothing that is understood.
-    Unknown,
+    /// It does not decode, for this reason.
+    Unreadable(String),
+    /// It cannot be watched, for this reason; trying again goes on.
+    Unwatched(String),
 }
 
-impl State {
-    fn of(item: &Item) -> Self {
-        match item.json.as_ref().map(|json| Kind::RegistryCas.decode(json)) {
-            Some(Ok(Object::ConfigMap(map))) => Self::Present(map),
-            Some(Err(error)) => {
+impl MapSeen {
+    fn of(item: &Item) -> Option<Self> {
+        match Kind::RegistryCas.decode(item.json.as_ref()?) {
+            Ok(Object::ConfigMap(map)) => Some(Self::Present(map)),
+            Err(error) => {
                 let reason = error.reason();
                 tracing::error!(
                     reason,
                     "the config map cannot be read; what was read before stays"
                 );
-                Self::Unknown
+                Some(Self::Unreadable(reason))
             }
-            _ => Self::Unknown,
+            Ok(_) => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod check_pointer;
 mod controller;
+mod monitoring;
 mod node_ca;
 mod registry_ca;
 mod server;

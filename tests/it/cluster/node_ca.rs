@@ -13,8 +13,10 @@ use tempfile::TempDir;
 
 use crate::support::cluster::{Cluster, MANAGED};
 use crate::support::events::{Event, Events};
+use crate::support::http::Client;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rest::comes_to_rest;
+use crate::support::server::free_ports;
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
@@ -50,6 +52,7 @@ fn patch_map(cluster: &Cluster, data: &Value) {
 struct Node {
     folder: TempDir,
     kubeconfig: PathBuf,
+    flags: Vec<String>,
     child: Option<Child>,
 }
 
@@ -60,8 +63,12 @@ impl Node {
     }
 
     fn start_with(kubeconfig: PathBuf) -> Self {
+        Self::start_with_flags(kubeconfig, Vec::new())
+    }
+
+    fn start_with_flags(kubeconfig: PathBuf, flags: Vec<String>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut node = Self { folder, kubeconfig, child: None };
+        let mut node = Self { folder, kubeconfig, flags, child: None };
         node.restart();
         node
     }
@@ -78,6 +85,7 @@ impl Node {
             .arg(self.certs())
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
+            .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
@@ -232,6 +240,63 @@ fn while_the_api_server_is_away_a_node_keeps_what_it_has() {
     node.wait_for_ca("b", Some(&main));
     node.wait_for_log("the config map is watched again");
     assert_eq!(lines(), 2, "once is enough: {}", node.log());
+}
+
+#[test]
+fn an_administrator_is_told_what_is_out_of_step() {
+    let cluster = deployed("deploy/node-ca");
+    let (main, mirror) = (pem("main"), pem("mirror"));
+    let proxy = Proxy::to(cluster.address());
+    let [metrics] = free_ports();
+    let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, proxy.address());
+    let flags = vec!["--metrics-address".to_owned(), metrics.to_string()];
+    let node = Node::start_with_flags(kubeconfig, flags);
+    let client = Client::plain(metrics);
+    let readiness = |status: u16, line: &str| {
+        wait_for(&format!("{status}: {line:?}"), || {
+            let answer = client.try_request("GET", "/readyz", &[]).ok()?;
+            let text = String::from_utf8(answer.body).expect("text");
+            (answer.status == status && text.contains(line) && text.is_empty() == line.is_empty())
+                .then_some(())
+        });
+    };
+    let metric = |name: &str| {
+        let page = String::from_utf8(client.get("/metrics").body).expect("text");
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value
+            .unwrap_or_else(|| panic!("no {name} in\n{page}"))
+            .parse::<i64>()
+            .expect("a whole number")
+    };
+    readiness(
+        200,
+        &format!("ConfigMap {MANAGED}/{MAP}: is not there; what is on the node is kept"),
+    );
+
+    // A folder that somebody else made is in the way.
+    let theirs = node.certs().join("b");
+    fs::create_dir_all(&theirs).expect("a folder");
+    fs::write(theirs.join("ca.crt"), &mirror).expect("a file");
+    create_map(&cluster, &json!({"a": main, "b": main, "bad": "oops"}));
+    readiness(503, "somebody else made it");
+    assert_eq!(metric("mcs_node_ca_problems"), 1);
+    assert_eq!(metric("mcs_node_ca_registries"), 2);
+    assert_eq!(metric("mcs_node_ca_changes_total"), 1, "a");
+    assert_eq!(metric("mcs_registry_ca_refused{reason=\"NoCertificate\"}"), 1);
+    fs::remove_dir_all(&theirs).expect("a removal");
+    readiness(200, "");
+    node.wait_for_ca("b", Some(&main));
+    assert_eq!(metric("mcs_node_ca_problems"), 0);
+    assert_eq!(metric("mcs_source_stale_since_timestamp_seconds"), 0);
+
+    // The API server is away.
+    proxy.set(Way::Cut);
+    readiness(200, "cannot be watched");
+    assert!(metric("mcs_source_stale_since_timestamp_seconds") > 1_600_000_000);
+    assert!(metric("mcs_watch_failures_total{kind=\"configmaps\"}") >= 1);
+    proxy.set(Way::Open);
+    readiness(200, "");
+    assert_eq!(metric("mcs_source_stale_since_timestamp_seconds"), 0);
 }
 
 #[test]

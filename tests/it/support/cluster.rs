@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::http::{Client, Response};
+use super::manifests::yaml_documents;
 use super::pair::Pair;
 use super::server::free_ports;
 use super::{in_repository, wait_for};
@@ -271,6 +272,28 @@ fn binary(name: &str) -> PathBuf {
     let folder = std::env::var_os("KUBEBUILDER_ASSETS")
         .expect("KUBEBUILDER_ASSETS names no folder with kube-apiserver: run tests/run");
     Path::new(&folder).join(name)
+}
+
+/// What `kubectl apply -k` would send for a folder of `deploy/` with a component of it.
+pub(crate) fn kustomized(base: &str, component: &str) -> Vec<Value> {
+    let mine = tempfile::tempdir().expect("a temporary folder");
+    // Kustomize takes folders by relative paths only.
+    let up = "../".repeat(mine.path().components().count() - 1);
+    let path =
+        |folder: &str| format!("{up}{}", &in_repository(folder).to_str().expect("text")[1..]);
+    let kustomization = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [path(base)],
+        "components": [path(component)],
+    });
+    let file = mine.path().join("kustomization.yaml");
+    fs::write(file, kustomization.to_string()).expect("a writable folder");
+    let output = Command::new(binary("kubectl")).arg("kustomize").arg(mine.path()).output();
+    let output = output.expect("kubectl");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{base} with {component}: {errors}");
+    yaml_documents(&String::from_utf8_lossy(&output.stdout))
 }
 
 fn start(name: &str, folder: &Path, flags: &[&str]) -> Child {

@@ -1,0 +1,21 @@
+//! `completions`: what a shell needs to complete this program's command line.
+
+use std::io::Write as _;
+
+use clap::{Args as ClapArgs, Command};
+use clap_complete::Shell;
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The shell that completes
+    shell: Shell,
+}
+
+/// Prints the script for the command line of `program`.
+pub(super) fn run(args: &Args, mut program: Command) {
+    let name = program.get_name().to_owned();
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut program, name, &mut script);
+    // Nobody may be reading.
+    let _ = std::io::stdout().write_all(&script);
+}

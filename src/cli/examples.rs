@@ -1,0 +1,131 @@
+//! What `--help` ends with, and each manual page: command lines as administrators type them. A line that
+//! begins with `#` says what the next one is for. Each is read by the command line's own parser in
+//! `tests/it/command_line.rs`.
+
+pub(super) const ALL: &str = "\
+Examples:
+  # Try it: the sample cluster, with certificates of its own
+  machine-config-server serve ignition-fixtures
+  # Does a machine boot from this file?
+  machine-config-server certs check --pointer worker.ign --connect mcs.example.com:22623
+  # What a command takes
+  machine-config-server serve --help";
+
+pub(super) const BOOTSTRAP: &str = "\
+Examples:
+  # As the reference server is started on a bootstrap machine
+  machine-config-server bootstrap --server-basedir /etc/mcs/bootstrap \\
+    --bootstrap-kubeconfig /etc/kubernetes/kubeconfig \\
+    --cert /etc/ssl/mcs/tls.crt --key /etc/ssl/mcs/tls.key
+  # With the CA of a registry, from a file below the base directory
+  machine-config-server bootstrap --bootstrap-certs registry.example.com:5000=registry-ca.crt";
+
+pub(super) const START: &str = "\
+Examples:
+  # In a pod, as its service account
+  machine-config-server start --apiserver-url https://api-int.example.com:6443
+  # Elsewhere, and also while the API server is away
+  machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
+    --kubeconfig FILE --cache-dir /var/cache/machine-config-server
+  # All machines come through one balancer, and TLS 1.3 alone is spoken
+  machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
+    --max-connections-per-source 0 --tls-min-version VersionTLS13";
+
+pub(super) const SERVE: &str = "\
+Examples:
+  # Manifests of a cluster, for machines that reach this server by this name
+  oc get mcp,mc,controllerconfig -o yaml > manifests/dump.yaml
+  machine-config-server serve manifests --host mcs.example.com
+  # Certificates elsewhere, metrics for everybody, no port without TLS
+  machine-config-server serve manifests --state-dir /var/lib/machine-config-server \\
+    --metrics-address 0.0.0.0:8797 --insecure-port 0";
+
+pub(super) const CONTROLLER: &str = "\
+Examples:
+  # In a pod, as its service account, in a cluster without an Infrastructure object
+  machine-config-server controller --host mcs.example.com
+  # Elsewhere, with metrics for everybody
+  machine-config-server controller --kubeconfig FILE --metrics-address 0.0.0.0:8798";
+
+pub(super) const INSPECT: &str = "\
+Examples:
+  # As a machine that has this user data fetches it
+  machine-config-server inspect --pointer certs/user-data/worker.ign --as 3.4
+  # From a server, and from a directory with no server at all
+  machine-config-server inspect https://mcs.example.com:22623 worker
+  machine-config-server inspect ignition-fixtures worker
+  # What another pool has otherwise; one file as it will be on disk
+  machine-config-server inspect ignition-fixtures worker --diff master
+  machine-config-server inspect ignition-fixtures worker --file /etc/hostname";
+
+pub(super) const RENDER: &str = "\
+Examples:
+  # What a server of this directory would answer
+  machine-config-server render worker ignition-fixtures --spec 3.4 > worker.ign
+  # The pointer config by which a machine fetches it
+  machine-config-server render worker --pointer --server mcs.example.com:22623
+  # From a cluster
+  machine-config-server render worker --kubeconfig FILE \\
+    --apiserver-url https://api-int.example.com:6443 --bootstrap-token-dir token";
+
+pub(super) const NODE_CA: &str = "\
+Examples:
+  # For CRI-O, podman and docker, in a pod
+  machine-config-server node-ca
+  # For containerd, with metrics for everybody
+  machine-config-server node-ca --layout containerd --metrics-address 0.0.0.0:8799
+  # A folder of your own, to see what it does
+  machine-config-server node-ca --kubeconfig FILE --dir certs.d";
+
+pub(super) const CERTS: &str = "\
+Examples:
+  # What `serve` keeps here, and what the controller keeps in a cluster
+  machine-config-server certs show
+  machine-config-server certs show --kubeconfig FILE
+  # Is all in order? Exits with 1 if not
+  machine-config-server certs check --state-dir /var/lib/machine-config-server";
+
+pub(super) const CERTS_SHOW: &str = "\
+Examples:
+  machine-config-server certs show --state-dir /var/lib/machine-config-server
+  machine-config-server certs show --kubeconfig FILE";
+
+pub(super) const CERTS_CHECK: &str = "\
+Examples:
+  # Whatever needs an administrator
+  machine-config-server certs check
+  # User data, judged by what is kept here
+  machine-config-server certs check --pointer certs/user-data/worker.ign
+  # The same, judged by a server that runs
+  machine-config-server certs check --pointer worker.ign --connect mcs.example.com:22623
+  # User data of a cluster, judged by what its controller keeps
+  machine-config-server certs check --pointer worker.ign --kubeconfig FILE";
+
+pub(super) const CERTS_ROTATE: &str = "\
+Examples:
+  # A new serving pair
+  machine-config-server certs rotate
+  # A new CA first, in a cluster
+  machine-config-server certs rotate --ca --kubeconfig FILE
+  # Another kind of key
+  machine-config-server certs rotate --key-algorithm rsa4096";
+
+pub(super) const CERTS_DISTRUST: &str = "\
+Examples:
+  # Who could not boot any more? Nothing is changed
+  machine-config-server certs distrust machine-config-server-ca@1795287382-823b
+  # Do it
+  machine-config-server certs distrust machine-config-server-ca@1795287382-823b --yes
+  # A CA by its certificate, in a cluster
+  machine-config-server certs distrust leaked.crt --kubeconfig FILE";
+
+pub(super) const COMPLETIONS: &str = "\
+Examples:
+  # For this shell
+  source <(machine-config-server completions bash)
+  # For all users
+  machine-config-server completions fish > /etc/fish/completions/machine-config-server.fish";
+
+pub(super) const VERSION: &str = "\
+Examples:
+  machine-config-server version";

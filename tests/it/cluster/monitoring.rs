@@ -1,0 +1,57 @@
+//! The components for monitoring, put together as an administrator does.
+
+use serde_json::Value;
+
+use crate::support::cluster::kustomized;
+
+fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    let mut found = objects.iter().filter(|object| object["kind"] == kind);
+    let object = found.next().unwrap_or_else(|| panic!("no {kind}"));
+    assert!(found.next().is_none(), "more than one {kind}");
+    object
+}
+
+/// The metrics' port of a workload's only container.
+fn metrics_port(workload: &Value) -> &Value {
+    let container = &workload["spec"]["template"]["spec"]["containers"][0];
+    let mut ports = container["ports"].as_array().expect("ports").iter();
+    let port = ports.find(|port| port["name"] == "metrics").expect("a port for metrics");
+    &port["containerPort"]
+}
+
+#[test]
+fn each_component_has_prometheus_find_the_pods_that_it_fits() {
+    for (base, component, workload, monitor, port) in [
+        ("openshift", "monitoring", "DaemonSet", "ServiceMonitor", 9623),
+        ("kubernetes", "monitoring", "Deployment", "ServiceMonitor", 9623),
+        ("controller", "controller-monitoring", "Deployment", "ServiceMonitor", 9624),
+        ("node-ca", "node-ca-monitoring", "DaemonSet", "PodMonitor", 9625),
+    ] {
+        let objects =
+            kustomized(&format!("deploy/{base}"), &format!("deploy/components/{component}"));
+        let workload = one(&objects, workload);
+        assert_eq!(*metrics_port(workload), port, "{base}");
+        let pod = &workload["spec"]["template"]["metadata"]["labels"];
+        let monitor = one(&objects, monitor);
+        assert_eq!(monitor["metadata"]["namespace"], workload["metadata"]["namespace"], "{base}");
+        // The pods, or the Service that names the pods; and the label that becomes the job's name.
+        let services = objects.iter().filter(|object| object["kind"] == "Service");
+        let service = services.into_iter().find(|it| it["spec"]["clusterIP"] == "None");
+        let labels = service.map_or(pod, |service| &service["metadata"]["labels"]);
+        for (label, value) in
+            monitor["spec"]["selector"]["matchLabels"].as_object().expect("labels")
+        {
+            assert_eq!(labels[label], *value, "{base}");
+        }
+        if let Some(service) = service {
+            for (label, value) in service["spec"]["selector"].as_object().expect("labels") {
+                assert_eq!(pod[label], *value, "{base}");
+            }
+        }
+        let job = &labels[monitor["spec"]["jobLabel"].as_str().expect("a label")];
+        let rules = one(&objects, "PrometheusRule");
+        assert!(
+            rules.to_string().contains(&format!("job=\\\"{}\\\"", job.as_str().expect("a job")))
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! What wakes an administrator: alerts that ask for metrics which there are, each with a section of the
+//! runbook and a test of its own, and a dashboard. That they come when they should, and at no other time,
+//! is [`alert_rules`].
+
+mod metrics;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::Value;
+
+use self::metrics::{Kind, Metric, asked_for, registered};
+use crate::support::server::Server;
+use crate::support::{in_repository, manifests};
+
+/// Each command with the component that has its alerts, and the file that registers its metrics.
+pub(crate) const COMPONENTS: [Component; 3] = [
+    Component {
+        name: "server",
+        folder: "monitoring",
+        job: "machine-config-server",
+        metrics: &["src/telemetry/metrics.rs", "src/telemetry/connections.rs"],
+    },
+    Component {
+        name: "controller",
+        folder: "controller-monitoring",
+        job: "machine-config-server-controller",
+        metrics: &["src/controllers/metrics.rs"],
+    },
+    Component {
+        name: "node-ca",
+        folder: "node-ca-monitoring",
+        job: "machine-config-server-node-ca",
+        metrics: &["src/node_ca/health.rs"],
+    },
+];
+
+pub(crate) struct Component {
+    /// Of its tests, `tests/monitoring/NAME.yaml`.
+    pub(crate) name: &'static str,
+    /// Below `deploy/components`.
+    pub(crate) folder: &'static str,
+    job: &'static str,
+    metrics: &'static [&'static str],
+}
+
+impl Component {
+    fn alerts(&self) -> Vec<Alert> {
+        let path = in_repository(&format!("deploy/components/{}/alerts.yaml", self.folder));
+        let text = fs::read_to_string(&path).expect("the alerts");
+        let [rule] = &manifests::yaml_documents(&text)[..] else { panic!("one PrometheusRule") };
+        let groups = rule["spec"]["groups"].as_array().expect("groups");
+        let rules = groups.iter().flat_map(|group| group["rules"].as_array().expect("rules"));
+        let alerts: Vec<_> = rules.map(|rule| Alert(rule.clone())).collect();
+        assert!(!alerts.is_empty(), "{}", path.display());
+        alerts
+    }
+
+    fn registered(&self) -> Vec<Metric> {
+        let files = self.metrics.iter().map(|file| in_repository(file));
+        files.flat_map(|file| registered(&file)).collect()
+    }
+}
+
+struct Alert(Value);
+
+impl Alert {
+    fn name(&self) -> &str {
+        self.0["alert"].as_str().expect("a name")
+    }
+
+    fn expression(&self) -> &str {
+        self.0["expr"].as_str().expect("an expression")
+    }
+
+    fn annotation(&self, name: &str) -> &str {
+        let text = self.0["annotations"][name].as_str().unwrap_or_default();
+        assert!(!text.is_empty(), "{} has no {name}", self.name());
+        text
+    }
+}
+
+/// What is asked of a command that it does not have.
+fn lacking(expression: &str, metrics: &[Metric]) -> Vec<String> {
+    let series: BTreeSet<String> = metrics.iter().flat_map(Metric::series).collect();
+    asked_for(expression).into_iter().filter(|name| !series.contains(name)).collect()
+}
+
+#[test]
+fn every_alert_asks_for_metrics_that_its_command_has() {
+    for component in &COMPONENTS {
+        let metrics = component.registered();
+        for alert in component.alerts() {
+            let expression = alert.expression();
+            let lacks = lacking(expression, &metrics);
+            assert!(lacks.is_empty(), "{} asks for {lacks:?}", alert.name());
+            let job = format!("job=\"{}\"", component.job);
+            let selectors = expression.matches('{').count();
+            assert_eq!(
+                expression.matches(&job).count(),
+                selectors,
+                "{}: {expression}",
+                alert.name()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_alert_says_what_it_means_and_where_to_read_on() {
+    let runbook = headings("docs/runbook.md");
+    let mut names = BTreeSet::new();
+    for alert in COMPONENTS.iter().flat_map(Component::alerts) {
+        let name = alert.name().to_owned();
+        for annotation in ["summary", "description", "action"] {
+            alert.annotation(annotation);
+        }
+        let severity = alert.0["labels"]["severity"].as_str().expect("a severity");
+        assert!(["critical", "warning"].contains(&severity), "{name}: {severity}");
+        let (page, anchor) = alert.annotation("runbook_url").split_once('#').expect("an anchor");
+        assert_eq!(page, "https://docs.example.com/machine-config-server/runbook.md", "{name}");
+        assert_eq!(anchor, name.to_lowercase());
+        assert!(runbook.contains(anchor), "the runbook has no {anchor}");
+        assert!(names.insert(name.clone()), "{name} is there twice");
+    }
+    // And none that there is no alert for.
+    let of_alerts = runbook.iter().filter(|heading| heading.starts_with("machineconfigserver"));
+    let lower: BTreeSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
+    let left_over: Vec<_> = of_alerts.filter(|heading| !lower.contains(*heading)).collect();
+    assert!(left_over.is_empty(), "{left_over:?}");
+}
+
+#[test]
+fn every_alert_is_tested_to_come() {
+    for component in &COMPONENTS {
+        let path = in_repository(&format!("tests/monitoring/{}.yaml", component.name));
+        let text = fs::read_to_string(path).expect("the tests");
+        let [tests] = &manifests::yaml_documents(&text)[..] else { panic!("one document") };
+        let tests = tests["tests"].as_array().expect("tests");
+        let all = |list: &str, of: &str| -> Vec<Value> {
+            let lists = tests.iter().filter_map(|test| test[list].as_array());
+            lists.flatten().filter(|one| one[of].is_array()).cloned().collect()
+        };
+        let samples = all("promql_expr_test", "exp_samples");
+        let samples =
+            samples.iter().flat_map(|one| one["exp_samples"].as_array().expect("samples"));
+        let mut come: BTreeSet<String> = samples
+            .filter_map(|sample| {
+                let labels = sample["labels"].as_str().expect("labels");
+                Some(labels.split_once("alertname=\"")?.1.split_once('"')?.0.to_owned())
+            })
+            .collect();
+        let told = all("alert_rule_test", "exp_alerts");
+        come.extend(told.iter().map(|one| one["alertname"].as_str().expect("a name").to_owned()));
+        for alert in component.alerts() {
+            assert!(come.contains(alert.name()), "no test has {} come", alert.name());
+        }
+    }
+}
+
+#[test]
+fn the_runbooks_links_lead_somewhere() {
+    let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
+    let headings = headings("docs/runbook.md");
+    let links: Vec<&str> =
+        runbook.split("](#").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).collect();
+    assert!(links.len() > 20);
+    for link in links {
+        assert!(headings.contains(link), "the runbook has no {link}");
+    }
+    // The ways in which a machine does not come up.
+    for way in [
+        "the-pool-is-unknown",
+        "the-pool-has-no-config-yet",
+        "the-config-cannot-be-said-in-the-machines-spec",
+        "the-config-is-invalid",
+        "the-pointer-config-trusts-an-old-ca",
+        "the-name-is-not-in-the-certificate",
+        "the-serving-pair-has-expired",
+        "the-machines-clock-is-wrong",
+        "the-machine-is-refused",
+        "nothing-reaches-the-server",
+        "the-machine-has-its-config-and-does-not-join",
+    ] {
+        assert!(headings.contains(way), "the runbook has no {way}");
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_there_are() {
+    let path = in_repository("deploy/monitoring/dashboard.json");
+    let text = fs::read_to_string(path).expect("the dashboard");
+    let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+    let metrics: Vec<Metric> = COMPONENTS.iter().flat_map(Component::registered).collect();
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let mut ids = BTreeSet::new();
+    let mut cells = BTreeSet::new();
+    let mut asked = 0;
+    for panel in panels {
+        let title = panel["title"].as_str().expect("a title");
+        assert!(ids.insert(panel["id"].as_u64().expect("an id")), "{title}: its id is another's");
+        let place = |side: &str| panel["gridPos"][side].as_u64().expect("a number");
+        assert!(place("x") + place("w") <= 24, "{title} is too wide");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(cells.insert((x, y)), "{title} lies on another panel");
+            }
+        }
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let expression = target["expr"].as_str().expect("an expression");
+            let lacks = lacking(expression, &metrics);
+            assert!(lacks.is_empty(), "{title} asks for {lacks:?}");
+            asked += 1;
+        }
+    }
+    assert!(asked >= 20, "{asked}");
+}
+
+#[test]
+fn a_servers_page_has_what_its_source_registers() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let page = String::from_utf8(server.metrics().get("/metrics").body).expect("text");
+    let typed: BTreeSet<(&str, &str)> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+    let [server, ..] = &COMPONENTS;
+    let metrics = server.registered();
+    // What is told apart by labels has no line before it has happened.
+    for metric in metrics.iter().filter(|metric| !metric.is_family) {
+        let expected = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let pair = (metric.name.as_str(), expected);
+        assert!(typed.contains(&pair), "no {pair:?} in {typed:?}");
+    }
+    for (name, _) in typed {
+        let own = name.replace("_administrators", "");
+        let known = metrics.iter().any(|metric| metric.name == own);
+        assert!(known, "{name} is on the page, and not found in the source");
+    }
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn headings(page: &str) -> BTreeSet<String> {
+    let text = fs::read_to_string(in_repository(page)).expect("a page");
+    let headings = text.lines().filter_map(|line| line.strip_prefix('#')).filter_map(|line| {
+        let line = line.trim_start_matches('#').strip_prefix(' ')?;
+        let kept = line.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
+    });
+    headings.collect()
+}
