@@ -158,6 +158,20 @@ fn every_alert_is_tested_to_come() {
     }
 }
 
+/// `inspect` ends with the name of a cause, which whoever reads it looks for in the runbook.
+#[test]
+fn the_runbook_has_every_cause_that_inspect_names() {
+    let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
+    let source = fs::read_to_string(in_repository("src/inspect/cause.rs")).expect("the causes");
+    let labels = source.split("pub fn label").nth(1).expect("their names");
+    let labels = labels.split("pub fn").next().expect("an end");
+    let labels: Vec<_> = labels.split('"').skip(1).step_by(2).collect();
+    assert!(labels.len() > 10, "{labels:?}");
+    for label in labels {
+        assert!(runbook.contains(&format!("`{label}`")), "the runbook has no {label}");
+    }
+}
+
 #[test]
 fn the_runbooks_links_lead_somewhere() {
     let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
