@@ -2,16 +2,27 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use base64::Engine as _;
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const CHROMIUM: &str = "/usr/lib/chromium/chromium";
+/// It asks for nothing beyond the page, and needs no user of its own.
+const FLAGS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--remote-debugging-pipe",
+];
 
 /// A browser with one page. It ends with this value.
 pub(crate) struct Browser {
@@ -29,42 +40,29 @@ impl Browser {
     pub(crate) fn start() -> Self {
         let profile = tempfile::tempdir().expect("a temporary folder");
         // The browser reads commands from its third descriptor and answers on its fourth.
-        let (commands_there, commands) = rustix::pipe::pipe().expect("a pipe");
-        let (answers, answers_there) = rustix::pipe::pipe().expect("a pipe");
-        for inherited in [&commands_there, &answers_there] {
-            fcntl_setfd(inherited, FdFlags::empty()).expect("a descriptor");
+        let [input, output] = ["commands", "answers"].map(|name| profile.path().join(name));
+        for path in [&input, &output] {
+            mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).expect("a pipe with a name");
         }
-        for own in [&commands, &answers] {
-            fcntl_setfd(own, FdFlags::CLOEXEC).expect("a descriptor");
-        }
-        let flags = [
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--remote-debugging-pipe",
-        ];
-        let (input, output) = (commands_there.as_raw_fd(), answers_there.as_raw_fd());
         let child = Command::new("sh")
-            .args(["-c", &format!("exec \"$@\" 3<&{input} 4>&{output}"), "sh", CHROMIUM])
-            .args(flags)
-            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .args(["-c", "in=$1 out=$2; shift 2; exec \"$@\" 3<\"$in\" 4>\"$out\"", "sh"])
+            .args([&input, &output])
+            .arg(CHROMIUM)
+            .args(FLAGS)
+            .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
             .arg("about:blank")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("Chromium, which tests/run installs");
-        drop((commands_there, answers_there));
-        let file = |end: OwnedFd| File::from(end);
+            .expect("a shell");
+        // Each waits for its other end, in the shell's order.
+        let commands = File::options().write(true).open(&input).expect("a reader");
+        let answers = File::open(&output).expect("a writer");
         let mut browser = Self {
             child,
-            commands: file(commands),
-            answers: BufReader::new(file(answers)),
+            commands,
+            answers: BufReader::new(answers),
             session: String::new(),
             number: 0,
             complaints: Vec::new(),
