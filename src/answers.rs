@@ -414,7 +414,7 @@ impl Pool {
     ) -> Result<Arc<Answer>, String> {
         let started = Instant::now();
         let body = render::render(inputs, version, form, compressed).map_err(|error| {
-            metrics.render_failed(&self.name);
+            metrics.render_failed(&self.name, version);
             error.to_string()
         })?;
         metrics.rendered(started.elapsed());

@@ -11,6 +11,7 @@ pub mod distrust;
 mod fetch;
 pub mod inspect;
 mod ledger;
+pub mod machines;
 pub mod node_ca;
 mod overview;
 mod peers;

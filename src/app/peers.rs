@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, anyhow, ensure};
 use axum::body::Body;
+use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, StatusCode};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
@@ -20,8 +22,8 @@ use crate::source::manifest::check_json;
 
 /// Where servers give out their own part of the ledger.
 pub(super) const PATH: &str = "/api/v1/ledger";
-/// A server that takes longer is told to be silent: a person waits for the page.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A server that takes longer is silent: a person waits for the page.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// 10,000 machines take some 5 MB.
 const LARGEST: usize = 32 << 20;
 
@@ -57,10 +59,7 @@ pub(super) async fn ask(name: &str) -> Answers {
         };
     let mut asked = JoinSet::new();
     for address in addresses {
-        asked.spawn(async move {
-            let part = tokio::time::timeout(PATIENCE, ask_one(address)).await;
-            (address, part.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in time"))))
-        });
+        asked.spawn(async move { (address, get(address, PATH).await) });
     }
     while let Some(answer) = asked.join_next().await {
         match answer {
@@ -73,17 +72,23 @@ pub(super) async fn ask(name: &str) -> Answers {
     answers
 }
 
-async fn ask_one(address: SocketAddr) -> anyhow::Result<Part> {
+/// Asks a server's listener for administrators for JSON.
+pub(super) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
+    let answer = tokio::time::timeout(PATIENCE, exchange(address, path)).await;
+    let bytes = answer.map_err(|_| anyhow!("no answer in time"))??;
+    let text = str::from_utf8(&bytes).context("its answer is no text")?;
+    check_json(text)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(PATH).header(HOST, address.to_string()).body(Body::empty())?;
+    let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
     // It drives the connection until the answer is there.
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let answer = sender.send_request(request).await?;
     ensure!(answer.status() == StatusCode::OK, "it answers {}", answer.status());
     let bytes = axum::body::to_bytes(Body::new(answer.into_body()), LARGEST);
-    let bytes = bytes.await.context("its answer is too large, or cut short")?;
-    let text = str::from_utf8(&bytes).context("its answer is no text")?;
-    check_json(text)?;
-    Ok(serde_json::from_str(text)?)
+    bytes.await.context("its answer is too large, or cut short")
 }

@@ -58,6 +58,15 @@ Examples:
   machine-config-server inspect ignition-fixtures worker --diff master
   machine-config-server inspect ignition-fixtures worker --file /etc/hostname";
 
+pub(super) const MACHINES: &str = "\
+Examples:
+  # Where a server runs
+  machine-config-server machines
+  # One machine, from a server elsewhere
+  machine-config-server machines 192.0.2.17 --from mcs.example.com:8797
+  # For a script
+  machine-config-server machines --json";
+
 pub(super) const RENDER: &str = "\
 Examples:
   # What a server of this directory would answer

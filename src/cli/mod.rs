@@ -7,6 +7,7 @@ mod controller;
 mod examples;
 mod flags;
 mod inspect;
+mod machines;
 mod node_ca;
 mod render;
 mod serve;
@@ -60,6 +61,11 @@ enum Command {
     /// nothing to inspect.
     #[command(after_help = examples::INSPECT)]
     Inspect(inspect::Args),
+    /// Show which machines asked a server that runs, and why one does not come up.
+    ///
+    /// Exits with 1 where a machine is stuck.
+    #[command(after_help = examples::MACHINES)]
+    Machines(machines::Args),
     /// Print the config of a pool's machines, or their pointer config, without a server.
     #[command(after_help = examples::RENDER)]
     Render(render::Args),
@@ -111,6 +117,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 ExitCode::from(NOTHING_TO_INSPECT)
             });
         }
+        Some(Command::Machines(args)) => machines::run(args),
         Some(Command::Render(args)) => render::run(args),
         Some(Command::Completions(args)) => {
             completions::run(&args, Cli::command());

@@ -59,7 +59,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
     })
 }
 
-fn host_and_port(text: &str) -> Result<String, String> {
+pub(super) fn host_and_port(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.and_then(|port| port.parse::<u16>().ok()) {
         Some(1..) => Ok(text.to_owned()),

@@ -1,6 +1,6 @@
 //! How it stands with a machine, in words.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
@@ -11,7 +11,7 @@ use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
 /// How it stands with a machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Standing {
     /// How urgent it is.
     #[serde(rename = "standing")]
@@ -22,7 +22,7 @@ pub struct Standing {
 }
 
 /// How urgent it is to look after a machine, the most urgent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Rank {
     /// It will not come up by itself.

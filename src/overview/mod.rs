@@ -2,17 +2,19 @@
 //! what has changed. One value, given out as a page and as JSON.
 
 mod history;
+mod machine_row;
 mod page;
 
 use core::net::IpAddr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::ledger::{Machine, Rank, Standing};
 
 pub use self::history::{Change, History};
+pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
 pub use self::page::{STYLE, page};
 
 /// What there is to see at one moment.
@@ -67,7 +69,7 @@ pub struct Pool {
 }
 
 /// A machine, and how it stands with it.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct MachineLine {
     /// What is known of it.
     #[serde(flatten)]

@@ -3,9 +3,9 @@
 use askama::Template;
 use time::{Duration, OffsetDateTime};
 
+use super::machine_row::moment;
 use super::{Certificate, MachineLine, Overview, Pool};
-use crate::ignition::SpecVersion;
-use crate::ledger::{Outcome, Rank};
+use crate::ledger::Rank;
 
 /// The page's style sheet.
 pub const STYLE: &str = include_str!("style.css");
@@ -86,33 +86,6 @@ impl Pool {
     fn specs_in_words(&self) -> String {
         if self.specs.is_empty() { "none yet".to_owned() } else { self.specs.join(", ") }
     }
-}
-
-impl MachineLine {
-    fn pool(&self) -> &str {
-        self.machine.requests.as_ref().map_or("", |requests| &requests.pool)
-    }
-
-    fn got(&self) -> &str {
-        match self.machine.requests.as_ref().map(|requests| &requests.outcome) {
-            Some(Outcome::Served { config, .. }) => config,
-            Some(Outcome::Refused { .. }) | None => "nothing",
-        }
-    }
-
-    fn spec(&self) -> &'static str {
-        let spec = self.machine.requests.as_ref().and_then(|requests| requests.spec);
-        spec.map_or("", SpecVersion::as_str)
-    }
-
-    fn times(&self) -> u64 {
-        let requests = self.machine.requests.as_ref().map_or(0, |requests| requests.times);
-        requests + self.machine.handshakes.as_ref().map_or(0, |handshakes| handshakes.times)
-    }
-}
-
-fn moment(time: OffsetDateTime) -> String {
-    format!("{} {:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
 }
 
 fn days(time: Duration) -> String {

@@ -42,8 +42,9 @@ struct RequestLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PoolLabels {
+struct RenderLabels {
     pool: PoolLabel,
+    spec: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -68,7 +69,7 @@ pub struct Metrics {
     /// Those of administrators, probes and Prometheus.
     pub administrators: ConnectionMetrics,
     render_seconds: Histogram,
-    render_failures: Family<PoolLabels, Counter>,
+    render_failures: Family<RenderLabels, Counter>,
     certificate_expiry: Gauge,
     certificates_attention: Family<WhatLabels, Gauge>,
     /// Pairs that were not taken over because they could not be read or did not match.
@@ -204,9 +205,10 @@ impl Metrics {
     }
 
     /// Counts a rendering that failed.
-    pub fn render_failed(&self, pool: &Arc<str>) {
+    pub fn render_failed(&self, pool: &Arc<str>, spec: SpecVersion) {
         let pool = PoolLabel::Known(Arc::clone(pool));
-        self.render_failures.get_or_create(&PoolLabels { pool }).inc();
+        let spec = spec.as_str();
+        self.render_failures.get_or_create(&RenderLabels { pool, spec }).inc();
     }
 
     /// Notes how much there is of each kind of things that are not in order with the certificates.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::pair::Pair;
-use crate::support::server::Server;
+use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
 const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
@@ -61,6 +61,52 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
     server.terminate();
     assert!(server.ended().success());
     told(&Server::serve_with_state(&sample, state.path()));
+}
+
+/// `machines` with these arguments: its exit code, what it prints and what it says besides.
+fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let from = server.metrics().address().to_string();
+    let output = binary()
+        .args(["machines", "--from", &from])
+        .args(arguments)
+        .env("COLUMNS", columns)
+        .output()
+        .expect("the built binary");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_terminal_gets_the_same_as_a_table_at_its_width() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    assert_eq!(machines(&server, "200", &[]).1, "no machine has asked yet\n");
+    from(server.plain(), 2).request("GET", "/config/worker", &[IGNITION, ACCEPT]);
+    let (code, table, said) = machines(&server, "300", &[]);
+    assert_eq!((code, &*said), (Some(0), ""));
+    let [head, row] = &table.lines().collect::<Vec<_>>()[..] else { panic!("{table}") };
+    assert!(head.starts_with("ADDRESS    STATE   WHY"), "{table}");
+    for cell in ["127.0.0.2", "served", "fetched its config", "worker", "rendered-worker-", "3.3.0"]
+    {
+        assert!(row.contains(cell), "{cell} in {table}");
+    }
+    from(server.plain(), 3).request("GET", "/config/gpu", &[IGNITION]);
+    let (code, narrow, said) = machines(&server, "100", &[]);
+    assert_eq!((code, &*said), (Some(1), "machine-config-server: a machine is stuck\n"));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
+    assert!(narrow.lines().count() > 3, "{narrow}");
+    let (code, json, _) = machines(&server, "100", &["127.0.0.3", "--json"]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!((code, &json[0]["standing"]), (Some(1), &json!("stuck")));
+    let (code, _, said) = machines(&server, "100", &["192.0.2.1"]);
+    assert_eq!(code, Some(1));
+    assert!(said.ends_with("nothing has asked from 192.0.2.1\n"), "{said}");
+    let gone = server.metrics().address().to_string();
+    drop(server);
+    let output = binary().args(["machines", "--from", &gone]).output().expect("the built binary");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert!(said.starts_with(&format!("machine-config-server: {gone}: ")), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]
