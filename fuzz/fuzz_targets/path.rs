@@ -9,6 +9,7 @@ use http::{Request, StatusCode, Uri};
 use libfuzzer_sys::fuzz_target;
 use machine_config_server::answers::Answers;
 use machine_config_server::conditions::Status;
+use machine_config_server::ledger::Ledger;
 use machine_config_server::server::machines::{Machines, router};
 use machine_config_server::telemetry::Metrics;
 use percent_encoding::percent_decode_str;
@@ -20,7 +21,12 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
     let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _inside = runtime.enter();
-    let router = router(Arc::new(Machines { answers, metrics, status: Status::default() }));
+    let router = router(Arc::new(Machines {
+        answers,
+        metrics,
+        status: Status::default(),
+        ledger: Ledger::default(),
+    }));
     (runtime, router)
 });
 

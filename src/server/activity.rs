@@ -41,6 +41,7 @@ struct State {
     /// Milliseconds from `opened` to the beginning of the phase.
     since: AtomicU64,
     requests: AtomicU32,
+    answer_bytes: AtomicU64,
     /// Milliseconds from `opened` to when the client ceased to take what is written, and
     /// [`TAKING`] while it does.
     blocked: AtomicU64,
@@ -57,6 +58,7 @@ impl Activity {
             phase: AtomicU8::new(Phase::Handshake as u8),
             since: AtomicU64::new(0),
             requests: AtomicU32::new(0),
+            answer_bytes: AtomicU64::new(0),
             blocked: AtomicU64::new(TAKING),
         }))
     }
@@ -78,6 +80,17 @@ impl Activity {
     pub fn blocked(&self) -> Option<Instant> {
         let since = self.0.blocked.load(Ordering::Relaxed);
         (since != TAKING).then(|| self.0.opened + Duration::from_millis(since))
+    }
+
+    /// Notes how large the body of the answer is that is sent now.
+    pub fn answer(&self, bytes: u64) {
+        self.0.answer_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How large the body of the last answer is.
+    #[must_use]
+    pub fn answer_bytes(&self) -> u64 {
+        self.0.answer_bytes.load(Ordering::Relaxed)
     }
 
     /// Counts a request, and tells how many there have been.

@@ -173,6 +173,8 @@ where
 }
 
 fn finished(response: Response<Body>, is_last: bool, activity: Activity) -> Response<Payload> {
+    let size = http_body::Body::size_hint(response.body());
+    activity.answer(size.exact().unwrap_or(u64::MAX));
     let mut response = response.map(|body| Payload::new(body, activity));
     if is_last {
         response.headers_mut().insert(CONNECTION, CLOSE);

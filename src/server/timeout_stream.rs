@@ -135,7 +135,7 @@ impl<S: AsFd> TimeoutStream<S> {
     fn sending(&mut self) -> io::Result<()> {
         match self.activity.requests() {
             0 => Ok(()),
-            1 => self.first.begin(&self.stream),
+            1 => self.first.begin(&self.stream, self.activity.answer_bytes()),
             _ => self.first.end(&self.stream),
         }
     }
