@@ -18,7 +18,7 @@ pub enum Mode {
     /// The first control-plane machines, before there is a cluster: pools `master` and `arbiter`
     /// only, always at their status' configuration.
     Bootstrap,
-    /// A cluster.
+    /// A cluster that runs: which config a pool serves goes by how far it was rolled out.
     Cluster,
     /// A directory of manifests that stands for a cluster. It need not hold all that a cluster
     /// has: what is not there is left out of the configs.

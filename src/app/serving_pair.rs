@@ -23,7 +23,7 @@ use crate::telemetry::Metrics;
 pub struct PairFiles {
     /// The certificate, followed by the authorities that are sent with it.
     pub certificate: PathBuf,
-    /// Its key.
+    /// PEM: PKCS#1, SEC1 or PKCS#8.
     pub key: PathBuf,
 }
 

@@ -73,7 +73,7 @@ impl std::fmt::Display for ObjectName {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {reason}")]
 pub struct Malformed {
-    /// The object.
+    /// Kind, namespace and name.
     pub object: ObjectName,
     /// What is wrong with it.
     pub reason: String,

@@ -65,14 +65,14 @@ pub enum Cause {
     },
     /// The server cannot answer now.
     NotNow {
-        /// The status.
+        /// Of HTTP.
         status: u16,
         /// What it says.
         told: String,
     },
     /// A status that a machine gives up at.
     GivenUp {
-        /// The status.
+        /// Of HTTP.
         status: u16,
         /// What it says.
         told: String,

@@ -79,7 +79,7 @@ fn cause(reason: LockoutReason, chain: &[Certificate]) -> Cause {
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// The status.
+    /// Of HTTP.
     pub status: StatusCode,
     /// The first line of its text, without the pool's name before it.
     pub line: String,

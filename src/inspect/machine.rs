@@ -12,13 +12,13 @@ use crate::ignition::secrets::{SecretKind, SecretPlace};
 pub struct Machine {
     /// What is said once: Ignition's spec, the operating system's image and the like, by their names.
     pub facts: Map<String, Value>,
-    /// Files.
+    /// `storage.files`, by their paths.
     pub files: Vec<FileEntry>,
     /// Links and directories, with what they are.
     pub nodes: Vec<Named>,
     /// Units of systemd.
     pub units: Vec<UnitEntry>,
-    /// Users.
+    /// `passwd.users`.
     pub users: Vec<UserEntry>,
     /// Groups, with what they are.
     pub groups: Vec<Named>,
@@ -28,7 +28,7 @@ pub struct Machine {
     pub registries: Vec<String>,
     /// Certificates in files.
     pub certificates: Vec<CertificateEntry>,
-    /// What is secret, and where.
+    /// Where something secret is, never what it is.
     pub secrets: Vec<SecretEntry>,
 }
 

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use time::OffsetDateTime;
 
-/// A node.
+/// A machine that has joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
-    /// When it joined.
+    /// `metadata.creationTimestamp`: when it joined.
     pub created: OffsetDateTime,
     /// Its addresses, inside and outside.
     pub addresses: Vec<IpAddr>,

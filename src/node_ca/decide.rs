@@ -7,7 +7,7 @@ pub enum Present {
     Nothing,
     /// A file, a symbolic link or the like.
     NoFolder,
-    /// A folder.
+    /// One of ours, or somebody's own.
     Folder {
         /// The files by their place in the layout.
         files: Vec<File>,

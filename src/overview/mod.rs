@@ -48,7 +48,7 @@ pub struct Overview {
 /// The server that tells.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Server {
-    /// Its version.
+    /// As the command `version` prints it.
     pub version: String,
     /// Since when it runs.
     #[serde(with = "time::serde::rfc3339")]
@@ -58,7 +58,7 @@ pub struct Server {
 /// A pool and what its machines are served.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Pool {
-    /// Its name.
+    /// `metadata.name`.
     pub name: String,
     /// The machine config that it serves, if it has one.
     pub configuration: Option<String>,
@@ -86,7 +86,7 @@ pub struct Certificate {
     pub subject: String,
     /// Who issued it.
     pub issuer: String,
-    /// What its key is.
+    /// As people call it: `ECDSA P-256`, `RSA 2048`.
     pub key: String,
     /// The names and addresses that it is for.
     pub hosts: Vec<String>,

@@ -27,9 +27,9 @@ pub const BACKDATED: Duration = Duration::days(1);
 /// A certificate authority that can sign.
 #[derive(Clone, Copy)]
 pub struct Signer<'a> {
-    /// Its certificate.
+    /// What it signs in the name of.
     pub certificate: &'a Certificate,
-    /// Its key.
+    /// The one of the certificate.
     pub key: &'a KeyPair,
 }
 

@@ -22,7 +22,7 @@ use crate::user_data;
 /// A pool, as the owner of its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// The name.
+    /// `metadata.name` of the MachineConfigPool.
     pub name: String,
     /// The object's UID.
     pub uid: String,
@@ -53,7 +53,7 @@ pub struct ClusterState {
     pub release_image_pair: Option<Secret>,
     /// What the administrator wants of new keys, without its metadata.
     pub pki: Option<Value>,
-    /// The pools.
+    /// All of them: each has user data.
     pub pools: Vec<Pool>,
     /// Names given by flags.
     pub hosts: Vec<Host>,
@@ -64,7 +64,7 @@ pub struct ClusterState {
 pub enum UserDataDuty {
     /// Nothing: it trusts the bundle.
     Nothing,
-    /// It is left alone.
+    /// It is not ours to change, and why.
     LeftAlone(user_data::LeftAlone),
     /// It is to have this text.
     Write(Vec<u8>),
