@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use crate::escape::{REASON, cut, escaped};
 use crate::objects::{
-    ControllerConfig, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig, Object,
-    REGISTRY_NAMESPACE, TlsProfile,
+    ControllerConfig, Defect, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig,
+    Object, REGISTRY_NAMESPACE, TlsProfile,
 };
 use crate::registry_ca::RegistryHost;
 
@@ -126,6 +126,8 @@ pub struct Problem {
     pub place: String,
     /// What is wrong with it, one line.
     pub reason: String,
+    /// The field and what belongs there, without anything that is in it, where that is known.
+    pub outline: Option<String>,
     /// Whether it is only a part that is refused, and all else in it is used.
     pub is_partial: bool,
 }
@@ -134,9 +136,11 @@ impl Problem {
     /// A file or object that is not used at all. What there is too much of its name or of the reason
     /// is cut off.
     #[must_use]
-    pub fn whole(place: &str, reason: &str) -> Self {
-        let (place, reason) = (cut(place, REASON).into_owned(), cut(reason, REASON).into_owned());
-        Self { place, reason, is_partial: false }
+    pub fn whole(place: &str, defect: impl Into<Defect>) -> Self {
+        let Defect { reason, outline } = defect.into();
+        let (place, reason) = (cut(place, REASON).into_owned(), cut(&reason, REASON).into_owned());
+        let outline = outline.map(|outline| cut(&outline, REASON).into_owned());
+        Self { place, reason, outline, is_partial: false }
     }
 
     /// A part of one that is not used.
@@ -145,12 +149,16 @@ impl Problem {
         Self { is_partial: true, ..Self::whole(place, reason) }
     }
 
-    /// What strangers may know of it: the name of the object or file, without the folder.
+    /// What strangers may know of it: the name of the object or file, without the folder, and field
+    /// and type where those are known.
     #[must_use]
     pub fn to_strangers(&self) -> String {
         let name = self.place.rsplit('/').next().unwrap_or_default();
         let extent = if self.is_partial { "a part of it" } else { "it" };
-        format!("{}: {extent} cannot be used", escaped(name))
+        match &self.outline {
+            Some(outline) => format!("{}: {}", escaped(name), escaped(outline)),
+            None => format!("{}: {extent} cannot be used", escaped(name)),
+        }
     }
 }
 
@@ -167,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_one_line_of_bounded_length() {
-        let problem = Problem::whole("a\n/b", &"x".repeat(1 << 20));
+        let problem = Problem::whole("a\n/b", "x".repeat(1 << 20));
         assert_eq!(problem.to_string(), format!("a\\n/b: {}…", "x".repeat(REASON)));
         assert!(!problem.is_partial && Problem::part("a", "b").is_partial);
     }

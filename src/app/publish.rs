@@ -85,7 +85,7 @@ impl Publisher {
     fn note_problems(&mut self, problems: &[Problem]) {
         for problem in problems.iter().filter(|problem| !self.known.contains(problem)) {
             self.metrics.input_failures.inc();
-            let Problem { place, reason, is_partial } = problem;
+            let Problem { place, reason, is_partial, .. } = problem;
             if *is_partial {
                 tracing::error!(place, reason, "not used; all else in it is");
             } else {

@@ -6,11 +6,13 @@
 
 mod api_server;
 mod cluster;
+mod defect;
 mod layering;
 mod machine_config;
 mod machine_config_pool;
 mod metadata;
 
+pub use self::defect::Defect;
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
@@ -61,24 +63,24 @@ pub enum ObjectError {
     #[error("a manifest needs a `kind`")]
     NoKind,
     /// A field has another type than its kind's schema gives it, or a name is missing.
-    #[error("{kind} {name:?}: {reason}")]
+    #[error("{kind} {name:?}: {}", defect.reason)]
     Malformed {
         /// The object's kind.
         kind: String,
         /// The object's name, empty where it has none.
         name: String,
         /// What is wrong, with the field where the parser knows it.
-        reason: String,
+        defect: Defect,
     },
 }
 
 impl ObjectError {
     /// What is wrong, without the object's kind and name.
     #[must_use]
-    pub fn reason(&self) -> String {
+    pub fn defect(&self) -> Defect {
         match self {
-            Self::Malformed { reason, .. } => reason.clone(),
-            Self::NotAMapping(_) | Self::NoKind => self.to_string(),
+            Self::Malformed { defect, .. } => defect.clone(),
+            Self::NotAMapping(_) | Self::NoKind => self.to_string().into(),
         }
     }
 }
@@ -124,18 +126,18 @@ impl Object {
 fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectError> {
     let name =
         value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let malformed = |reason: String| ObjectError::Malformed {
+    let malformed = |defect: Defect| ObjectError::Malformed {
         kind: kind.to_owned(),
         name: name.clone(),
-        reason,
+        defect,
     };
     if !name.is_empty() && !is_object_name(&name) {
-        return Err(malformed("metadata.name is no object's name".to_owned()));
+        return Err(malformed("metadata.name is no object's name".into()));
     }
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
-        return Err(malformed("metadata.name is missing".to_owned()));
+        return Err(malformed("metadata.name is missing".into()));
     }
-    serde_json::from_value(value).map_err(|error| malformed(error.to_string()))
+    defect::read(value).map_err(malformed)
 }
 
 /// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.

@@ -1,7 +1,7 @@
 //! Whether a server is ready, and what it says to whom.
 //!
 //! Whoever asks on a port for machines may be a stranger: it is told which pool or object is not as
-//! it should be, and nothing that is in one. The rest is for administrators, whose listener has it.
+//! it should be, in which field, and nothing that is in one. The rest is for administrators, whose listener has it.
 
 use axum::response::Response;
 use http::StatusCode;

@@ -252,7 +252,7 @@ impl Directory {
         let mut plain = |path: &Path| match self.files.read_plain(path, being_written) {
             Ok(bytes) => Some(bytes),
             Err(ReadError { reason, last_good }) => {
-                problems.push(Problem::whole(&path.display().to_string(), &reason));
+                problems.push(Problem::whole(&path.display().to_string(), reason));
                 last_good
             }
         };
@@ -310,7 +310,7 @@ impl<'a> Gathered<'a> {
                     name => format!("{kind} {}{slash}{name}", cut(namespace, NAME)),
                 };
                 let reason = format!("{what} is also in {}, which is used", first.display());
-                self.problems.push(Problem::whole(&path.display().to_string(), &reason));
+                self.problems.push(Problem::whole(&path.display().to_string(), reason));
                 continue;
             }
             self.seen.insert(identity, path);

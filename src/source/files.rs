@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::manifest;
 use crate::bounded_file;
 use crate::inputs::Problem;
-use crate::objects::Object;
+use crate::objects::{Defect, Object};
 use crate::parallel;
 
 /// Folders within folders beyond this are a loop.
@@ -65,7 +65,7 @@ struct File {
     objects: Vec<Object>,
     /// The last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
-    problem: Option<String>,
+    problem: Option<Defect>,
 }
 
 /// A plain file could not be read.
@@ -136,8 +136,8 @@ impl Files {
     /// What is wrong with files of this scan.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
-            let reason = file.problem.clone()?;
-            self.seen.contains(path).then(|| Problem::whole(&path.display().to_string(), &reason))
+            let defect = file.problem.clone()?;
+            self.seen.contains(path).then(|| Problem::whole(&path.display().to_string(), defect))
         };
         self.known.iter().filter_map(problem).collect()
     }
@@ -189,7 +189,7 @@ impl Files {
                         file.plain = Some(bytes.into());
                         file.problem = None;
                     }
-                    Err(error) => file.problem = Some(error.to_string()),
+                    Err(error) => file.problem = Some(error.to_string().into()),
                 }
             }
         }
@@ -199,7 +199,7 @@ impl Files {
         match (&file.problem, &file.plain) {
             (None, Some(bytes)) => Ok(bytes.clone()),
             (problem, last_good) => Err(ReadError {
-                reason: problem.clone().unwrap_or_default(),
+                reason: problem.as_ref().map_or_else(String::new, |defect| defect.reason.clone()),
                 last_good: last_good.clone(),
             }),
         }
@@ -234,7 +234,7 @@ impl Files {
             // An editor or `cp` empties a file before it writes; to take objects away, the file
             // is deleted.
             Ok(objects) if objects.is_empty() && !file.objects.is_empty() => {
-                Err("is empty now; delete the file to remove its objects".to_owned())
+                Err("is empty now; delete the file to remove its objects".into())
             }
             // What never held an object and does not look like a manifest is no concern of ours.
             Err(_) if file.objects.is_empty() && !named_as_manifest(path) => Ok(Vec::new()),
@@ -246,7 +246,7 @@ impl Files {
                 file.objects = objects;
                 file.problem = None;
             }
-            Err(reason) => file.problem = Some(reason),
+            Err(defect) => file.problem = Some(defect),
         }
     }
 }
@@ -319,14 +319,16 @@ fn named_as_manifest(path: &Path) -> bool {
 
 enum Contents {
     Same,
-    Changed { digest: Option<u64>, result: Result<Vec<Object>, String> },
+    Changed { digest: Option<u64>, result: Result<Vec<Object>, Defect> },
 }
 
 /// Reads and parses a file, unless its bytes still hash to `known`.
 fn parse_file(path: &Path, known: Option<u64>) -> Contents {
     let bytes = match bounded_file::read(path) {
         Ok(bytes) => bytes,
-        Err(error) => return Contents::Changed { digest: None, result: Err(error.to_string()) },
+        Err(error) => {
+            return Contents::Changed { digest: None, result: Err(error.to_string().into()) };
+        }
     };
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes);
@@ -335,7 +337,7 @@ fn parse_file(path: &Path, known: Option<u64>) -> Contents {
         return Contents::Same;
     }
     let result = if named_as_manifest(path) || manifest::may_be_manifest(&bytes) {
-        manifest::parse(&bytes).map_err(|error| error.to_string())
+        manifest::parse(&bytes).map_err(|error| error.defect())
     } else {
         Ok(Vec::new())
     };

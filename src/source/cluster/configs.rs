@@ -169,7 +169,7 @@ impl Configs {
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
         self.wanted.iter().filter_map(|(name, config)| {
             let reason = config.problem.as_ref()?;
-            Some(Problem::whole(&Kind::MachineConfig.describe(name), reason))
+            Some(Problem::whole(&Kind::MachineConfig.describe(name), &**reason))
         })
     }
 }

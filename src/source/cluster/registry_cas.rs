@@ -89,7 +89,7 @@ impl MapSeen {
         match Kind::RegistryCas.decode(item.json.as_ref()?) {
             Ok(Object::ConfigMap(map)) => Some(Self::Present(map)),
             Err(error) => {
-                let reason = error.reason();
+                let reason = error.defect().reason;
                 tracing::error!(
                     reason,
                     "the config map cannot be read; what was read before stays"

@@ -11,7 +11,7 @@ use super::configs::Configs;
 use super::kind::Kind;
 use super::report::{Change, Item};
 use crate::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
-use crate::objects::{MachineConfigPool, Object};
+use crate::objects::{Defect, MachineConfigPool, Object};
 use crate::registry_ca::{self, Authorities, Refused};
 
 /// The objects of the cluster as they were last seen.
@@ -47,7 +47,7 @@ struct Entry {
     json: Box<RawValue>,
     /// The last good one.
     object: Option<Object>,
-    problem: Option<String>,
+    problem: Option<Defect>,
 }
 
 impl ClusterView {
@@ -225,7 +225,7 @@ impl ClusterView {
     fn problems(&self) -> Vec<Problem> {
         let of_kind = |(kind, objects): (&Kind, &Objects)| -> Vec<Problem> {
             let problem = |(name, entry): (&String, &Entry)| {
-                Some(Problem::whole(&kind.describe(name), entry.problem.as_ref()?))
+                Some(Problem::whole(&kind.describe(name), entry.problem.clone()?))
             };
             objects.by_name.iter().filter_map(problem).collect()
         };
@@ -243,7 +243,7 @@ impl Objects {
     fn retain(&mut self, kind: Kind, is_there: impl Fn(&str) -> bool) {
         if kind.outlives_deletion() {
             for (_, entry) in self.by_name.iter_mut().filter(|(name, _)| !is_there(name)) {
-                entry.problem = Some("is gone; what it held last is served".to_owned());
+                entry.problem = Some("is gone; what it held last is served".into());
             }
         } else {
             self.by_name.retain(|name, _| is_there(name));
@@ -255,7 +255,7 @@ impl Objects {
         let last_good = self.by_name.remove(&item.name).and_then(|entry| entry.object);
         let (object, problem) = match kind.decode(&json) {
             Ok(object) => (Some(object), None),
-            Err(error) => (last_good, Some(error.reason())),
+            Err(error) => (last_good, Some(error.defect())),
         };
         self.by_name.insert(item.name, Entry { json, object, problem });
     }

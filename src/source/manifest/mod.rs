@@ -9,7 +9,7 @@ use serde_saphyr::budget::BudgetBreach;
 
 use self::budget::{Budget, measure_json};
 use self::unique::{Unique, is_twice};
-use crate::objects::{Object, ObjectError};
+use crate::objects::{Defect, Object, ObjectError};
 
 pub use self::budget::TooLarge;
 
@@ -33,6 +33,22 @@ pub enum ManifestError {
         /// What is wrong with it.
         error: ObjectError,
     },
+}
+
+impl ManifestError {
+    /// What is wrong, also for those who may not know what is in the file.
+    #[must_use]
+    pub fn defect(&self) -> Defect {
+        let outline = match self {
+            Self::Object { number, error } => {
+                let outline = error.defect().outline;
+                outline.map(|outline| format!("document {number}: {outline}"))
+            }
+            Self::NotText | Self::Large(_) => Some(self.to_string()),
+            Self::Syntax(_) => None,
+        };
+        Defect { reason: self.to_string(), outline }
+    }
 }
 
 /// Reads all documents of a file: YAML, or JSON one after the other. Lists (`kind: List`, as

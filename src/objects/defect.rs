@@ -1,0 +1,116 @@
+//! What is wrong with an object, as deep as whoever asks may know.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What is wrong with an object or a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Defect {
+    /// All that is known. It may quote a value.
+    pub reason: String,
+    /// The field, and what belongs there, where that is known: names and types, nothing that is in
+    /// the object.
+    pub outline: Option<String>,
+}
+
+impl From<String> for Defect {
+    fn from(reason: String) -> Self {
+        Self { reason, outline: None }
+    }
+}
+
+impl From<&str> for Defect {
+    fn from(reason: &str) -> Self {
+        reason.to_owned().into()
+    }
+}
+
+/// Reads a value, or tells what is wrong and where.
+pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Defect> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.inner().to_string();
+        let place = if path == "." { String::new() } else { format!("{path}: ") };
+        let outline = belongs(&inner).map(|what| format!("{place}{what}"));
+        Defect { reason: format!("{place}{inner}"), outline }
+    })
+}
+
+/// What a message of serde's says of types and fields, without the value that it begins with. What a
+/// message has in no such place may be a value.
+fn belongs(message: &str) -> Option<String> {
+    if let Some(field) = message.strip_prefix("missing field ") {
+        return Some(format!("{} is missing", field.trim_matches('`')));
+    }
+    let is_typed = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
+    // The last one: a value may have these words as well, and what is expected never does.
+    let (_, expected) = message.rsplit_once(", expected ").filter(|_| is_typed)?;
+    let expected = match expected {
+        text if text.starts_with("struct ") || text == "a map" => "a mapping",
+        "a sequence" => "a list",
+        text if ["i32", "i64", "u32", "u64"].contains(&text) => "a number",
+        text => text,
+    };
+    Some(format!("{expected} belongs there"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "it is there to be read into")]
+    struct Pool {
+        spec: Spec,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "it is there to be read into")]
+    struct Spec {
+        configuration: std::collections::BTreeMap<String, String>,
+        count: u32,
+        names: Vec<String>,
+    }
+
+    #[test]
+    fn an_outline_has_field_and_type_and_no_value() {
+        let spec = |change: Value| {
+            let mut spec = json!({"configuration": {}, "count": 1, "names": []});
+            spec.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+            json!({"spec": spec})
+        };
+        for (value, outline) in [
+            (json!({"spec": "SECRET"}), "spec: a mapping belongs there"),
+            (
+                spec(json!({"configuration": "SECRET"})),
+                "spec.configuration: a mapping belongs there",
+            ),
+            (
+                spec(json!({"configuration": "SECRET, expected x"})),
+                "spec.configuration: a mapping belongs there",
+            ),
+            (spec(json!({"count": "SECRET"})), "spec.count: a number belongs there"),
+            (spec(json!({"names": [1]})), "spec.names[0]: a string belongs there"),
+            (spec(json!({"names": "SECRET"})), "spec.names: a list belongs there"),
+            (json!({"spec": {"count": 1}}), "spec: configuration is missing"),
+            (json!(["SECRET"]), "[0]: a mapping belongs there"),
+        ] {
+            let defect = read::<Pool>(value).unwrap_err();
+            assert_eq!(defect.outline.as_deref(), Some(outline), "{}", defect.reason);
+        }
+        let defect = read::<Pool>(json!({"spec": "SECRET"})).unwrap_err();
+        assert_eq!(defect.reason, "spec: invalid type: string \"SECRET\", expected struct Spec");
+    }
+
+    #[test]
+    fn a_message_of_another_form_is_not_shown() {
+        for message in
+            ["SECRET", "unknown variant `SECRET`, expected `a` or `b`", "SECRET at line 1"]
+        {
+            assert_eq!(belongs(message), None);
+        }
+    }
+}
