@@ -1,6 +1,6 @@
 //! What it costs to make a config, which happens once per change and spec version and never per
-//! request; and to read an Accept header and to note in the boot ledger who asked, which is what a
-//! request does besides.
+//! request; and to read an Accept header, to judge a token and to note in the boot ledger who asked, which
+//! is what a request does besides.
 //!
 //! ```text
 //! cargo bench --bench micro               # everything
@@ -14,9 +14,13 @@ mod manifests;
 
 use std::hint::black_box;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use criterion::{BatchSize, Criterion};
+use machine_config_server::access::{
+    self, Credential, KnownTokens, Mode, Modes, Networks, Policy, Record, Records, Token, decide,
+};
 use machine_config_server::ignition::{Config, Form, SpecVersion, negotiate};
 use machine_config_server::ledger::{Ledger, Request};
 use machine_config_server::render::{CompressedContents, PoolInputs, render, select};
@@ -40,6 +44,7 @@ fn main() -> Result<()> {
     measure_negotiate(&mut criterion);
     measure_convert(&mut criterion, &inputs)?;
     measure_render(&mut criterion, &inputs)?;
+    measure_access(&mut criterion);
     measure_ledger(&mut criterion);
     criterion.final_summary();
     Ok(())
@@ -50,6 +55,54 @@ fn measure_negotiate(criterion: &mut Criterion) {
     for (name, accept) in ACCEPT_HEADERS {
         group.bench_function(name, |bencher| bencher.iter(|| negotiate(Some(black_box(accept)))));
     }
+}
+
+/// What it costs to judge a request where a thousand tokens are known: one that has one of them, one that
+/// has another, and one that has none.
+fn measure_access(criterion: &mut Criterion) {
+    let token = |number: u32| {
+        let mut random = [0; 32];
+        random[..4].copy_from_slice(&number.to_le_bytes());
+        Token::new(random)
+    };
+    let made = OffsetDateTime::UNIX_EPOCH;
+    let pools = || ["worker".to_owned()].into();
+    let record = |number| Record {
+        sha256: token(number).hash(),
+        name: None,
+        pools: pools(),
+        made,
+        until: None,
+        revoked: None,
+    };
+    let tokens = (0..1_000).map(record).collect();
+    let records = Records { tokens, enforced: pools(), ..Records::default() };
+    let wanted = [("worker".to_owned(), Mode::Enforce)].into();
+    let policy = Policy {
+        modes: Modes::new(Mode::Enforce, &wanted, Some(&records)),
+        networks: Networks::default(),
+        verifiers: vec![Arc::new(KnownTokens::new(&records))],
+    };
+    let header = |number| format!("Bearer {}", token(number).as_str());
+    let mut group = criterion.benchmark_group("access");
+    for (name, header) in
+        [("known", header(500)), ("unknown", header(5_000)), ("none", String::new())]
+    {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                let values = Some(header.as_bytes()).filter(|value| !value.is_empty());
+                let request = access::Request {
+                    pool: "worker",
+                    address: Ipv4Addr::LOCALHOST.into(),
+                    is_private: true,
+                    credential: Credential::of(black_box(values)),
+                    has_failed_often: false,
+                };
+                decide(&request, &policy, made)
+            });
+        });
+    }
+    group.finish();
 }
 
 /// What a request costs in a ledger that is full: from a machine that is in it, and from others, of
@@ -65,6 +118,7 @@ fn measure_ledger(criterion: &mut Criterion) {
             user_agent: "Ignition/2.14.0",
             spec: None,
             answer: Ok(("rendered-worker-0123456789abcdef", &*sha256)),
+            would_be_refused: None,
         };
         ledger.asked(&request, now);
     };
@@ -114,6 +168,6 @@ fn inputs() -> Result<PoolInputs> {
     let scratch = tempfile::tempdir()?;
     let root = scratch.path().join("manifests");
     manifests::write(&root)?;
-    let (_, inputs) = Directory::open(Layout::Tree { root })?;
+    let (_, inputs) = Directory::open(Layout::Tree { root, registry_auth: None })?;
     Ok(select(&inputs, "master")?)
 }

@@ -5,7 +5,7 @@
 //! for before is rendered again ahead of the swap, so that no request waits for it; and where that
 //! fails, the last good bytes stay.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
@@ -17,6 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
+use crate::ignition::secrets::Secret;
 use crate::ignition::{Form, SpecVersion};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use crate::parallel;
@@ -34,6 +35,8 @@ pub struct Answer {
     pub etag: HeaderValue,
     /// The machine config's name.
     pub configuration: Arc<str>,
+    /// Whether it is for those alone who prove that they may have it.
+    pub is_restricted: bool,
     /// Counts the requests that this answers.
     pub requests: Counter,
 }
@@ -74,6 +77,8 @@ pub struct Answers {
 struct Table {
     mode: Mode,
     pools: HashMap<Arc<str>, Arc<Pool>>,
+    /// The pools that nobody gets a config of without a proof that he may have it.
+    enforced: BTreeSet<String>,
     problems: Vec<Problem>,
 }
 
@@ -85,8 +90,9 @@ struct Pool {
     inputs: Result<PoolInputs, Unselected>,
     /// By [`Variant::index`].
     outcomes: [OnceCell<Outcome>; Variant::COUNT],
-    /// Whether the pool's present inputs render, once that is known.
-    check: OnceLock<Result<(), String>>,
+    /// Whether the pool's present inputs render, and what is secret in what they come to, once that is
+    /// known.
+    check: OnceLock<Result<Vec<Secret>, String>>,
 }
 
 /// What a pool's machines get.
@@ -168,6 +174,12 @@ impl Answers {
         pools
     }
 
+    /// Whether there is anything to answer from: inputs were read, now or by an earlier process.
+    #[must_use]
+    pub fn have_inputs(&self) -> bool {
+        self.table.load().is_some()
+    }
+
     /// What keeps the server from being ready, one line each; nothing if all is well.
     #[must_use]
     pub fn unready(&self) -> Vec<String> {
@@ -196,7 +208,7 @@ impl Answers {
         }
         let pools = table.pools.values().filter_map(|pool| {
             let reason = match pool.check.get() {
-                Some(Ok(())) => return None,
+                Some(Ok(_)) => return None,
                 Some(Err(reason)) => failed(pool, reason),
                 // What was rendered ahead of the swap is good; readiness must not blink.
                 None if pool.is_serving() => return None,
@@ -205,6 +217,23 @@ impl Answers {
             Some(format!("pool {}: {reason}", pool.name))
         });
         lines.extend(pools);
+        lines.sort();
+        lines
+    }
+
+    /// What is secret in the configs of pools that are not enforced, one line a pool. It is known
+    /// once a pool has been checked, and costs nothing before or after.
+    #[must_use]
+    pub fn exposed(&self) -> Vec<String> {
+        let table = self.table.load();
+        let Some(table) = table.as_ref() else { return Vec::new() };
+        let pools = table.pools.values().filter(|pool| !table.enforced.contains(&*pool.name));
+        let mut lines: Vec<String> = pools
+            .filter_map(|pool| {
+                let secrets = pool.check.get()?.as_ref().ok()?;
+                render::exposed_line(&pool.name, secrets)
+            })
+            .collect();
         lines.sort();
         lines
     }
@@ -226,6 +255,7 @@ impl Answers {
         let table = Table {
             mode: inputs.mode,
             pools: pools.into_iter().collect(),
+            enforced: inputs.enforced.clone(),
             problems: inputs.problems.clone(),
         };
         if old.is_some_and(|old| old.same(&table)) {
@@ -236,7 +266,7 @@ impl Answers {
         true
     }
 
-    /// Finds out which pools render, for the readiness report. Blocks while it renders, one after
+    /// Finds out which pools render and what is secret in them, for the readiness report. Blocks while it renders, one after
     /// the other: machines that ask meanwhile go first.
     pub fn check(&self) {
         // The table may be another one after each pool.
@@ -257,6 +287,7 @@ impl Table {
             other.pools.get(name).is_some_and(|other| Arc::ptr_eq(pool, other))
         };
         self.mode == other.mode
+            && self.enforced == other.enforced
             && self.problems == other.problems
             && self.pools.len() == other.pools.len()
             && self.pools.iter().all(same_pool)
@@ -394,7 +425,8 @@ impl Pool {
             Ok(inputs) => {
                 let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
                 let compressed = CompressedContents::default();
-                self.render(inputs, newest, &compressed, metrics).map(|_| ())
+                let rendered = self.render(inputs, newest, &compressed, metrics);
+                rendered.and_then(|it| render::exposed(&it.body).map_err(|error| error.to_string()))
             }
             Err(reason) => Err(reason.to_string()),
         };
@@ -424,7 +456,8 @@ impl Pool {
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(version), 200);
         let configuration = inputs.configuration.as_str().into();
-        Ok(Arc::new(Answer { length: body.len().into(), body, etag, configuration, requests }))
+        let (length, is_restricted) = (body.len().into(), inputs.logins.is_some());
+        Ok(Arc::new(Answer { body, length, etag, configuration, is_restricted, requests }))
     }
 }
 

@@ -26,6 +26,14 @@ impl Conditions {
         true
     }
 
+    /// Notes all reasons that `thing` is out of order, none where it is in order. Tells them in one line
+    /// where that is news.
+    #[must_use = "it may be news"]
+    pub fn set_all(&self, thing: &'static str, reasons: &[String]) -> Option<String> {
+        let reason = Some(reasons.join("; ")).filter(|reason| !reason.is_empty());
+        self.set(thing, reason.clone()).then_some(reason).flatten()
+    }
+
     /// One line a thing, without its reason: what whoever may ask is told.
     #[must_use]
     pub fn things(&self) -> Vec<String> {
@@ -47,6 +55,9 @@ impl Conditions {
 /// What keeps the server from being ready, and what an administrator should know all the same.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
+    /// Whoever is sent here is sent in vain, or soon will be: a balancer should send machines
+    /// elsewhere. Readiness is 503 as well.
+    pub out_of_service: Conditions,
     /// Machines may get no answer or a wrong one: readiness is 503.
     pub not_ready: Conditions,
     /// Machines get what was right last: readiness stays 200, so that nothing takes the server out

@@ -10,6 +10,7 @@ use crate::objects::{
     ControllerConfig, Defect, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig,
     Object, REGISTRY_NAMESPACE, TlsProfile,
 };
+use crate::registry_auth::RegistryAuth;
 use crate::registry_ca::RegistryHost;
 
 /// Which of the reference server's two ways of choosing and rendering applies.
@@ -43,6 +44,11 @@ pub struct Inputs {
     pub shared: Arc<Shared>,
     /// The TLS profile that the cluster's administrators chose, where servers follow it.
     pub tls_profile: Option<TlsProfile>,
+    /// The pools whose configs nobody gets without a proof that he may have them. What serves them
+    /// decides that; a source leaves it empty.
+    pub enforced: BTreeSet<String>,
+    /// The registry logins that machines of those pools get.
+    pub registry_auth: RegistryAuth,
     /// What could not be read, one entry a file or object. The values above are then the last
     /// good ones.
     pub problems: Vec<Problem>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::ObjectList;
 
 /// A connection to the API server that takes longer than this to be made has failed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,6 +51,21 @@ pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError
     // What failed is told at once, and tried again where it was told.
     config.default_retry = false;
     Client::try_from(config).map_err(ConnectError::Client)
+}
+
+/// What was found: nothing where there is no such object, or no such kind. That a cluster does not know a
+/// kind is told without a status object, which `Api::get_opt` does not take for "not found".
+pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is listed: nothing where the cluster does not know the kind.
+pub(crate) fn listed<T: Clone>(answer: kube::Result<ObjectList<T>>) -> kube::Result<Vec<T>> {
+    Ok(found(answer)?.map(|list| list.items).unwrap_or_default())
 }
 
 /// An error with its causes in one line; many of the library's say what happened only there.

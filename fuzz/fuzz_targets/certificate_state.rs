@@ -1,13 +1,15 @@
 //! What a rotation makes of whatever is stored: nobody is locked out by it who was not before.
 //!
 //! An input is a byte for what is asked, and then texts between bars: the signing CA's certificate,
-//! its key, its previous ones, the bundle, the serving pair, an older CA, and whom pointers trust.
+//! its key, its previous ones, the bundle, the serving pair, an older CA, and whom pointers trust. What an
+//! issuer is said to have issued, or somebody else to serve, is of the same texts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use machine_config_server::pki::{
-    Asked, Certificate, CertificateState, Holder, Host, Pointer, PointerState, Policy, StoredPair,
-    foresee, locked_out, told_lockouts, trusted_by_somebody,
+    Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, Pointer,
+    PointerState, Policy, Request, StoredPair, foresee, locked_out, told_lockouts,
+    trusted_by_somebody,
 };
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 
@@ -22,6 +24,27 @@ fuzz_target!(|data: &[u8]| {
     let bundle = some(text());
     let serving = some(text()).map(|text| StoredPair::joined(&text));
     let root_authority = some(text());
+    let issuer = (first & 16 != 0).then(|| Issuer {
+        name: "an issuer".to_owned(),
+        has_issued: false,
+        request: Some(Request {
+            key: authority.key.clone(),
+            since: NOW,
+            answer: Answer::Issued {
+                chain: authority.previous.clone(),
+                roots: bundle.clone().unwrap_or_default(),
+            },
+        }),
+    });
+    let external = (first & 32 != 0).then(|| External {
+        name: "somebody".to_owned(),
+        pair: Some(StoredPair {
+            certificates: authority.previous.clone(),
+            key: authority.key.clone(),
+            ..StoredPair::default()
+        }),
+        trust: bundle.clone().unwrap_or_default(),
+    });
     let pointers = texts.take(4).enumerate().map(|(index, text)| {
         let name = format!("pointer {index}");
         let trusted = Certificate::read_all(&text);
@@ -34,6 +57,8 @@ fuzz_target!(|data: &[u8]| {
         Pointer { name, state: PointerState::Kept, hosts, holder }
     });
     let state = CertificateState {
+        issuer,
+        external,
         authority: (!authority.certificates.is_empty() || !authority.key.is_empty())
             .then_some(authority),
         bundle,

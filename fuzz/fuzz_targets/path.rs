@@ -26,6 +26,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         metrics,
         status: Status::default(),
         ledger: Ledger::default(),
+        guard: Arc::default(),
     }));
     (runtime, router)
 });
@@ -39,7 +40,7 @@ fuzz_target!(|path: &str| {
         let is_pool = name.is_some_and(|name| !name.is_empty() && !name.contains('/'));
         let expected = match uri.path() {
             "/healthz" | "/livez" => StatusCode::OK,
-            "/readyz" => StatusCode::SERVICE_UNAVAILABLE,
+            "/readyz" | "/readyz/serving" => StatusCode::SERVICE_UNAVAILABLE,
             // Nothing was read yet.
             _ if is_pool => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::NOT_FOUND,

@@ -30,6 +30,8 @@ fn inputs(mode: Mode, configuration: &str, ignition: &Value) -> Inputs {
         layering: Layering::default(),
         shared: Arc::new(Shared::default()),
         tls_profile: None,
+        enforced: BTreeSet::new(),
+        registry_auth: crate::registry_auth::RegistryAuth::default(),
         problems: Vec::new(),
     }
 }
@@ -145,4 +147,25 @@ async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
         assert_eq!(plain.etag != compact.etag, is_compact);
         assert_eq!(compact.length, compact.body.len().to_string());
     }
+}
+
+#[test]
+fn what_strangers_can_read_is_told_until_a_pool_is_enforced() {
+    let unit = json!({"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"});
+    let config = json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}});
+    let open = inputs(Mode::Manifests, "rendered", &config);
+    let answers = Answers::new(true, Arc::default());
+    assert_eq!(answers.exposed(), [""; 0]);
+    publish(&answers, &open);
+    let line = "pool worker: whoever reaches the server can read unit u.service (password)";
+    assert_eq!(answers.exposed(), [line]);
+    assert_eq!(answers.unready(), [""; 0], "machines get what they should");
+
+    let enforced = Inputs { enforced: ["worker".to_owned()].into(), ..open.clone() };
+    assert!(publish(&answers, &enforced));
+    assert_eq!(answers.exposed(), [""; 0]);
+    assert!(publish(&answers, &open));
+    assert_eq!(answers.exposed(), [line]);
+    publish(&answers, &inputs(Mode::Manifests, "rendered", &good("one")));
+    assert_eq!(answers.exposed(), [""; 0]);
 }

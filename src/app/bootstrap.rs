@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 
+use super::access::AccessSettings;
 use super::server::{Listen, PairFiles, ServerSettings, run as serve};
+use crate::access::Networks;
 use crate::bounded_file;
 use crate::objects::{ApiServer, Object};
 use crate::registry_ca::RegistryHost;
-use crate::server::Limits;
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::server::{Balancers, Limits};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
@@ -30,14 +32,31 @@ pub struct BootstrapSettings {
     pub policy: TlsPolicy,
     /// What clients may do.
     pub limits: Limits,
+    /// How long it serves on when it is told to stop.
+    pub shutdown_delay: std::time::Duration,
+    /// From where configs may be asked for.
+    pub networks: Networks,
+    /// Who says whom it connects.
+    pub balancers: Balancers,
     /// Whether Ignition itself gets compact configs.
     pub compact: bool,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
-    let BootstrapSettings { base, kubeconfig, registry_cas, pair, listen, policy, limits, compact } =
-        settings;
+    let BootstrapSettings {
+        base,
+        kubeconfig,
+        registry_cas,
+        pair,
+        listen,
+        policy,
+        limits,
+        shutdown_delay,
+        networks,
+        balancers,
+        compact,
+    } = settings;
     std::fs::File::open(&kubeconfig)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
     let profile = base.join("api-server").join("apiserver.yaml");
@@ -47,10 +66,15 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         policy: tls_policy(&profile, &policy).unwrap_or(policy),
         follows_profile: false,
         pair,
+        pair_secret: None,
         limits,
+        shutdown_delay,
+        networks,
+        balancers,
         compact,
         on_change: Box::new(|_, _| {}),
-        beside: None,
+        access: AccessSettings::default(),
+        beside: Vec::new(),
         ledger_folder: None,
         peers: None,
         pointers: None,

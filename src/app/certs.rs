@@ -12,8 +12,9 @@ use kube::{Api, Client};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{print_line, terminal};
+use super::{exposure, print_line, terminal};
 use crate::controllers::NAMESPACE;
+use crate::controllers::access;
 use crate::controllers::certificates::{AUTHORITY, FORCE, Observer, ROTATE, SERVING};
 use crate::kube_client;
 use crate::pki::plan::renewal;
@@ -118,12 +119,20 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells until when everything is in order, or what is not, one line each.
+/// Tells until when everything is in order, or what is not, one line each; and what strangers can read in
+/// configs, of a folder in those of `manifests`.
 ///
 /// # Errors
 /// What needs to be done, if something does, or how much is out of order.
-pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<()> {
+pub fn check(
+    place: &Place,
+    manifests: Option<&Path>,
+    policy: &Policy,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
     let seen = see(place)?;
+    // Worth knowing, and no fault of the certificates.
+    exposed(place, manifests)?.iter().for_each(|line| print_line(line));
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
     let mut told: Vec<String> =
@@ -170,6 +179,25 @@ pub fn check(place: &Place, policy: &Policy, now: OffsetDateTime) -> anyhow::Res
     match verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),
         None => Ok(()),
+    }
+}
+
+/// What strangers can read in the configs of pools that are not enforced.
+fn exposed(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    match (place, manifests) {
+        (Place::Folder(_), None) => Ok(Vec::new()),
+        (Place::Folder(folder), Some(manifests)) => {
+            exposure::of_manifests(manifests, &open(folder)?.records()?.enforced)
+        }
+        (Place::Cluster { kubeconfig, .. }, _) => {
+            let lines = in_cluster(kubeconfig.as_deref(), async |client| {
+                let enforced = access::records(&client).await?.enforced;
+                exposure::of_cluster(client, &enforced).await
+            });
+            // Whoever looks at certificates need not have a right to configs.
+            let unknown = |error| vec![format!("what strangers can read is not known: {error:#}")];
+            Ok(lines.unwrap_or_else(unknown))
+        }
     }
 }
 

@@ -6,19 +6,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
-use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::probe::{self, Address};
+use crate::http_client::{HttpConnection, read};
 use crate::ignition::SpecVersion;
 use crate::inspect::{Answered, Cause, Outcome, Step, Trusted, Way, judge_answer, judge_chain};
 use crate::pki::{Certificate, Host};
@@ -237,9 +236,9 @@ impl Trip<'_> {
         let asked = async {
             let socket = TcpStream::connect(address).await.ok()?;
             let stream = probe::handshake(socket, &self.errand.host).await.ok()?;
-            let mut sender = Sender::new(Box::new(stream)).await.ok()?;
+            let mut connection = HttpConnection::new(stream).await.ok()?;
             let request = self.request(Method::HEAD, "/healthz", None, &[]).ok()?;
-            let response = sender.0.send_request(request).await.ok()?;
+            let response = connection.send(request).await.ok()?;
             let date = response.headers().get(header::DATE)?.to_str().ok()?;
             OffsetDateTime::parse(&date.replace("GMT", "+0000"), &Rfc2822).ok()
         };
@@ -252,7 +251,7 @@ impl Trip<'_> {
         target: &str,
         spec: Option<SpecVersion>,
         headers: &[(String, String)],
-    ) -> anyhow::Result<Request<String>> {
+    ) -> anyhow::Result<Request<Body>> {
         let host = self.errand.url.authority().map_or("", http::uri::Authority::as_str);
         let mut request = Request::builder()
             .method(method)
@@ -266,7 +265,7 @@ impl Trip<'_> {
         for (name, value) in headers {
             request = request.header(name, value);
         }
-        Ok(request.body(String::new())?)
+        Ok(request.body(Body::empty())?)
     }
 
     fn target(&self) -> &str {
@@ -277,13 +276,14 @@ impl Trip<'_> {
         let since = Instant::now();
         let errand = self.errand;
         let asked = async {
-            let mut sender = Sender::new(stream).await?;
+            let mut connection = HttpConnection::new(stream).await?;
             let target = self.target();
             let request = self.request(Method::GET, target, Some(errand.spec), &errand.headers)?;
-            let response = sender.0.send_request(request).await?;
-            anyhow::Ok((sender, response))
+            let response = connection.send(request).await?;
+            anyhow::Ok((connection, response))
         };
-        let (sender, response) = match timeout(ANSWER, asked).await {
+        // The body comes in as long as there is the connection.
+        let (_connection, response) = match timeout(ANSWER, asked).await {
             Ok(Ok(answer)) => answer,
             other => {
                 let told = match other {
@@ -296,8 +296,7 @@ impl Trip<'_> {
         };
         let (status, headers) = (response.status(), response.headers().clone());
         let most = if status == StatusCode::OK { LARGEST } else { LARGEST_REASON };
-        let body = read(response, most).await;
-        drop(sender);
+        let body = whole(response, most).await;
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
             seen.push(match &body {
@@ -335,12 +334,11 @@ impl Trip<'_> {
             } else {
                 Box::new(socket)
             };
-            let mut sender = Sender::new(stream).await?;
+            let mut connection = HttpConnection::new(stream).await?;
             for spec in SpecVersion::ALL.into_iter().filter(|spec| *spec != self.errand.spec) {
                 let headers = &self.errand.headers;
                 let request = self.request(Method::HEAD, self.target(), Some(spec), headers)?;
-                sender.0.ready().await?;
-                let response = sender.0.send_request(request).await?;
+                let response = connection.send(request).await?;
                 if response.status() == StatusCode::OK {
                     served.push(spec);
                 }
@@ -353,39 +351,10 @@ impl Trip<'_> {
     }
 }
 
-/// A connection that requests go out on, driven for as long as this value lives.
-struct Sender(
-    SendRequest<String>,
-    #[allow(dead_code, reason = "ends with it")] AbortOnDropHandle<()>,
-);
-
-impl Sender {
-    async fn new(stream: Box<dyn Stream>) -> anyhow::Result<Self> {
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(async move {
-            // What went wrong is told by the request.
-            let _ = connection.await;
-        });
-        Ok(Self(sender, AbortOnDropHandle::new(driver)))
-    }
-}
-
-async fn read(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
-    let reading = async {
-        let mut body = std::pin::pin!(response.into_body());
-        let mut bytes = Vec::new();
-        while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            if let Ok(data) = frame?.into_data() {
-                if bytes.len() + data.len() > most {
-                    return Err(anyhow!("it has more than {most} bytes"));
-                }
-                bytes.extend_from_slice(&data);
-            }
-        }
-        Ok(bytes.into())
-    };
-    let timed_out = || anyhow!("not whole within {} s", BODY.as_secs());
-    timeout(BODY, reading).await.map_err(|_| timed_out())?
+/// The body of an answer, all of it in time.
+async fn whole(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
+    let timed_out = |_| anyhow!("not whole within {} s", BODY.as_secs());
+    timeout(BODY, read(response, most)).await.map_err(timed_out)?
 }
 
 fn answer_line(status: StatusCode, headers: &HeaderMap) -> String {

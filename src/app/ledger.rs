@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::bounded_file;
@@ -11,31 +11,38 @@ use crate::ledger::{Ledger, Machine};
 use crate::source::manifest::check_json;
 use crate::store::files::{self, PRIVATE};
 
-/// The least time from one write to the next.
-const PAUSE: Duration = Duration::from_secs(5);
+/// The least time from one write to the next: all of it is written each time, some megabytes, and a
+/// process that is killed forgets no more than this.
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// A ledger with its file.
 pub(super) struct LedgerFile {
-    path: PathBuf,
+    folder: PathBuf,
     ledger: Ledger,
     degraded: Conditions,
-    /// The ledger's changes up to which it is on disk.
-    written: AtomicU64,
+    /// The ledger's changes up to which it is on disk. Held while it is written.
+    written: Mutex<u64>,
 }
 
 impl LedgerFile {
     /// Takes in what an earlier server left in `folder`. What cannot be read is told, and is replaced
     /// by what comes in now.
     pub(super) fn open(folder: &Path, ledger: Ledger, degraded: Conditions) -> Self {
-        let path = folder.join("ledger.json");
-        match read(&path) {
-            Ok(machines) => ledger.absorb(machines),
+        let written = Mutex::default();
+        let mut file = Self { folder: folder.to_owned(), ledger, degraded, written };
+        match read(&file.path()) {
+            Ok(machines) => file.ledger.absorb(machines),
             Err(error) => {
+                let path = file.path();
                 tracing::error!("{}: {error}; the boot ledger begins anew", path.display());
             }
         }
-        let written = AtomicU64::new(ledger.changes());
-        Self { path, ledger, degraded, written }
+        file.written = Mutex::new(file.ledger.changes());
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("ledger.json")
     }
 
     /// Writes what is new, again and again, for ever.
@@ -48,17 +55,20 @@ impl LedgerFile {
 
     /// Writes what is new.
     pub(super) fn save(&self) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.ledger.changes();
-        if self.written.load(Ordering::Relaxed) == changes {
+        if *written == changes {
             return;
         }
         let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
         let saved = saved.and_then(|json| {
-            files::replace(&self.path, &json, PRIVATE).map_err(|error| error.to_string())
+            files::create_folder(&self.folder)
+                .and_then(|()| files::replace(&self.path(), &json, PRIVATE))
+                .map_err(|error| error.to_string())
         });
         let reason = saved.err();
         if reason.is_none() {
-            self.written.store(changes, Ordering::Relaxed);
+            *written = changes;
         }
         if self.degraded.set("boot ledger", reason.clone())
             && let Some(reason) = reason
@@ -116,14 +126,16 @@ mod tests {
         }
         let degraded = Conditions::default();
         let ledger = Ledger::default();
-        let nowhere = folder.path().join("not-there");
-        let file = LedgerFile::open(&nowhere, ledger.clone(), degraded.clone());
+        let taken = folder.path().join("taken");
+        std::fs::write(&taken, "a file where the folder should be").unwrap();
+        let file = LedgerFile::open(&taken, ledger.clone(), degraded.clone());
         let noon = datetime!(2026-11-21 12:00 UTC);
         ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Timeout, noon);
         file.save();
         assert!(degraded.lines()[0].starts_with("boot ledger: "), "{:?}", degraded.lines());
-        std::fs::create_dir(nowhere).unwrap();
+        std::fs::remove_file(&taken).unwrap();
         file.save();
         assert!(degraded.lines().is_empty());
+        assert!(taken.join("ledger.json").exists());
     }
 }

@@ -2,18 +2,25 @@
 //!
 //! What is given here are plain settings; [`crate::cli`] makes them of flags.
 
+pub mod access;
+mod active;
 mod administrators;
 pub mod bootstrap;
 pub mod certs;
 pub mod check_pointer;
+pub mod cmp;
 pub mod controller;
+mod controller_page;
 pub mod distrust;
+mod exposure;
 mod fetch;
 pub mod inspect;
+pub mod issuer;
 mod ledger;
 pub mod machines;
 pub mod node_ca;
 mod overview;
+mod pair_secret;
 mod peers;
 pub mod probe;
 mod publish;
@@ -23,8 +30,12 @@ pub mod serve;
 pub mod server;
 mod serving_pair;
 mod signals;
+pub mod signed_issuer;
 mod tasks;
 mod terminal;
+pub mod token_cache;
+mod token_keeper;
+pub mod tokens;
 
 use std::io::Write as _;
 

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use axum::Router;
+
 use super::administrators;
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::kube_client;
-use crate::node_ca::{self, Health, Layout, Reconciler};
-use crate::source::cluster::RegistryCaMap;
+use crate::node_ca::{self, Health, Layout, LoginKeeper, Reconciler};
+use crate::objects::SecretName;
+use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 /// What is to be kept.
 pub struct NodeCaSettings {
@@ -24,11 +28,14 @@ pub struct NodeCaSettings {
     pub resync: Duration,
     /// Where metrics and readiness are served, if anywhere.
     pub metrics_address: Option<SocketAddr>,
+    /// The secret whose registry logins are kept, and the file that has them; `None` where none are.
+    pub registry_auth: Option<(SecretName, PathBuf)>,
 }
 
 /// Keeps a node's files until SIGTERM or SIGINT.
 pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
-    let NodeCaSettings { kubeconfig, layout, folder, resync, metrics_address } = settings;
+    let NodeCaSettings { kubeconfig, layout, folder, resync, metrics_address, registry_auth } =
+        settings;
     let folder = folder.unwrap_or_else(|| layout.folder().into());
     tracing::info!(version = super::version(), folder = %folder.display(), "starting");
     // A node's memory is its workload's: one thread does.
@@ -39,10 +46,23 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         let metrics = Arc::clone(&health.metrics);
         let connections = metrics.connections.clone();
         let encode = move || metrics.encode();
-        let _administrators =
-            administrators::listen(metrics_address, encode, &health.status, connections)?;
-        let map = RegistryCaMap::new(kube_client::connect(kubeconfig).await?);
+        let _administrators = administrators::listen(
+            metrics_address,
+            encode,
+            &health.status,
+            connections,
+            Router::new(),
+        )?;
+        let client = kube_client::connect(kubeconfig).await?;
+        let map = RegistryCaMap::new(client.clone());
         let mut tasks = Tasks::default();
+        if let Some((secret, path)) = registry_auth {
+            let keeper = LoginKeeper::new(&path, resync)
+                .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
+            let secret = NamedSecret::new(client, secret);
+            let follow = node_ca::follow_logins(keeper, secret, health.clone());
+            tasks.spawn("what keeps the registry logins", follow);
+        }
         let reconciler = Reconciler::new(folder, layout, resync);
         tasks.spawn("what keeps the folder", node_ca::follow(reconciler, map, health));
         tokio::select! {

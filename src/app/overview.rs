@@ -20,10 +20,11 @@ use crate::conditions::Status;
 use crate::inputs::Inputs;
 use crate::ledger::{Ledger, Roster};
 use crate::overview::{
-    Certificate, History, MachineLine, Overview, Pointer, Pool, STYLE, Server, page,
+    Certificate, History, MachineLine, Overview, Pointer, Pool, STYLE, Server, page, sort,
 };
 use crate::pki::plan::renewal;
-use crate::pki::{self, Host, Policy};
+use crate::pki::{self, Holder, Host, Policy, locked_out};
+use crate::server::guard::Guard;
 
 /// Judges the pointer configs that are known, at a time. It may block.
 pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<Pointer> + Send + Sync>;
@@ -32,6 +33,7 @@ pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<Pointer> + Send + Syn
 pub(super) struct Sources {
     pub(super) answers: Arc<Answers>,
     pub(super) status: Status,
+    pub(super) guard: Arc<Guard>,
     pub(super) inputs: watch::Receiver<Option<Inputs>>,
     pub(super) ledger: Ledger,
     pub(super) roster: Roster,
@@ -59,7 +61,6 @@ struct Description;
 
 /// The page at `/`, and all that is on it as JSON.
 pub(super) fn router(sources: Sources) -> Router {
-    let style = async || ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLE);
     Router::new()
         .route("/", get(html))
         .route("/style.css", get(style))
@@ -79,10 +80,35 @@ const HTML_HEADERS: [(HeaderName, &str); 1] = [(
 )];
 
 async fn html(State(sources): State<Arc<Sources>>) -> Response {
-    match page(&sources.overview().await) {
+    html_response(page(&sources.overview().await))
+}
+
+/// A page as an answer.
+pub(super) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Response {
+    match page {
         Ok(page) => (HTML_HEADERS, Html(page)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
+}
+
+/// The style sheet of all pages.
+pub(super) async fn style() -> Response {
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
+}
+
+/// Which of the pointer configs boot a machine now.
+pub(super) fn judged(
+    chain: &[pki::Certificate],
+    holders: &[Holder],
+    now: OffsetDateTime,
+) -> Vec<Pointer> {
+    let lockouts = locked_out(chain, holders, now);
+    let problem = |holder: &Holder| {
+        let lockout = lockouts.iter().find(|lockout| lockout.holder == holder.name)?;
+        Some(lockout.reason.to_string())
+    };
+    let pointer = |holder: &Holder| Pointer { name: holder.name.clone(), problem: problem(holder) };
+    holders.iter().map(pointer).collect()
 }
 
 /// All that is on the page
@@ -94,7 +120,7 @@ async fn overview(State(sources): State<Arc<Sources>>) -> Json<Overview> {
 /// The machines that asked any of the servers, those that are stuck first
 #[utoipa::path(get, path = "/api/v1/machines", responses((status = 200, body = Vec<MachineLine>)))]
 async fn machines(State(sources): State<Arc<Sources>>) -> Json<Vec<MachineLine>> {
-    Json(sources.overview().await.machines)
+    Json(sources.machines(OffsetDateTime::now_utc()).await.0)
 }
 
 /// The machine at an address
@@ -112,7 +138,9 @@ async fn machine(State(sources): State<Arc<Sources>>, Path(address): Path<String
     let Ok(address) = address.parse::<IpAddr>() else {
         return (StatusCode::BAD_REQUEST, "this is no IP address\n").into_response();
     };
-    match sources.overview().await.machine(address) {
+    let address = address.to_canonical();
+    let (machines, _) = sources.machines(OffsetDateTime::now_utc()).await;
+    match machines.into_iter().find(|line| line.machine.address == address) {
         Some(line) => Json(line).into_response(),
         None => (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response(),
     }
@@ -126,17 +154,20 @@ impl Sources {
     async fn overview(&self) -> Overview {
         let now = OffsetDateTime::now_utc();
         let (machines, silent_servers) = self.machines(now).await;
-        let mut not_ready = self.status.not_ready.lines();
+        let mut not_ready = self.status.out_of_service.lines();
+        not_ready.extend(self.status.not_ready.lines());
         not_ready.extend(self.answers.unready());
+        let mut degraded = self.status.degraded.lines();
+        degraded.extend(self.answers.exposed());
         let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));
         let registries = self.inputs.borrow().as_ref().map_or_else(Vec::new, |inputs| {
             inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
         });
-        let overview = Overview {
+        Overview {
             at: now,
             server: Server { version: super::version(), since: self.since },
             not_ready,
-            degraded: self.status.degraded.lines(),
+            degraded,
             pools: self.pools(),
             machines,
             silent_servers,
@@ -144,11 +175,10 @@ impl Sources {
             pointers: self.pointers.as_ref().map(judge).unwrap_or_default(),
             registries,
             changes: self.history.changes(),
-        };
-        overview.sorted()
+        }
     }
 
-    /// The machines of all servers, and which servers did not tell of theirs.
+    /// The machines of all servers in their order, and which servers did not tell of theirs.
     async fn machines(&self, now: OffsetDateTime) -> (Vec<MachineLine>, Vec<String>) {
         let mut silent = Vec::new();
         let machines = match &self.peers {
@@ -164,22 +194,25 @@ impl Sources {
                 all.machines()
             }
         };
-        let lines = self.roster.look(|nodes| {
+        let mut lines: Vec<_> = self.roster.look(|nodes| {
             let line = |machine: crate::ledger::Machine| {
                 let standing = machine.standing(nodes, now);
                 MachineLine { machine, standing }
             };
             machines.into_iter().map(line).collect()
         });
+        sort(&mut lines);
         (lines, silent)
     }
 
     fn pools(&self) -> Vec<Pool> {
         let pools = self.answers.pools().into_iter();
+        let policy = self.guard.policy.load();
         pools
             .map(|pool| Pool {
                 name: pool.name.to_string(),
                 configuration: pool.configuration,
+                access: policy.modes.of(&pool.name).to_string(),
                 problem: pool.problem,
                 specs: pool.versions.iter().map(ToString::to_string).collect(),
             })
@@ -187,7 +220,8 @@ impl Sources {
     }
 }
 
-fn certificate(certificate: &pki::Certificate) -> Certificate {
+/// A certificate as it is shown.
+pub(super) fn certificate(certificate: &pki::Certificate) -> Certificate {
     Certificate {
         subject: certificate.common_name.clone(),
         issuer: certificate.issuer.clone(),

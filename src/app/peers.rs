@@ -9,14 +9,12 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, StatusCode};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
-use tokio_util::task::AbortOnDropHandle;
 
+use crate::http_client::{HttpConnection, read};
 use crate::ledger::Machine;
 use crate::source::manifest::check_json;
 
@@ -82,13 +80,60 @@ pub(super) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) ->
 }
 
 async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
-    let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut connection = HttpConnection::new(TcpStream::connect(address).await?).await?;
     let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
-    // It drives the connection until the answer is there.
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let answer = sender.send_request(request).await?;
+    let answer = connection.send(request).await?;
     ensure!(answer.status() == StatusCode::OK, "it answers {}", answer.status());
-    let bytes = axum::body::to_bytes(Body::new(answer.into_body()), LARGEST);
-    bytes.await.context("its answer is too large, or cut short")
+    read(answer, LARGEST).await.context("its answer is too large, or cut short")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A server that says this to whoever asks, or nothing.
+    async fn server(says: Option<String>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            match says {
+                Some(says) => stream.write_all(says.as_bytes()).await.unwrap(),
+                None => std::future::pending().await,
+            }
+        });
+        address
+    }
+
+    fn answer(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_tell_is_named_with_the_reason() {
+        let endless = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_owned();
+        let missing = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned();
+        for (says, reason) in [
+            (None, "no answer in time"),
+            (Some("garbage\r\n\r\n".to_owned()), "invalid HTTP version parsed"),
+            (Some(missing), "it answers 404"),
+            (Some(endless), "too large, or cut short"),
+            (Some(answer("{\"server\": 1}")), "invalid type: integer"),
+            (Some(answer(&"[".repeat(1_000))), "more than 100 deep"),
+        ] {
+            let address = server(says).await;
+            let Answers { parts, silent } = ask(&address).await;
+            assert!(parts.is_empty());
+            let [line] = &silent[..] else { panic!("{silent:?}") };
+            assert!(line.starts_with(&address) && line.contains(reason), "{reason:?}: {line}");
+        }
+        let told = answer("{\"server\": \"a\", \"machines\": []}");
+        let Answers { parts, silent } = ask(&server(Some(told)).await).await;
+        assert_eq!((parts.len(), silent.len()), (1, 0));
+    }
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail};
 
-use super::certs::{self, Place};
+use super::certs::{self, Place, Seen};
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::Certificate;
 use crate::source::cluster;
-use crate::user_data;
+use crate::user_data::{self, Brings, fetches_of_pools, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -93,5 +93,28 @@ fn make_pointer(
         )
     })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
-    Ok(pointer(&url, pem.as_bytes(), spec).to_string())
+    let text = pointer(&url, pem.as_bytes(), spec).to_string();
+    let Some(token) = token(&seen, pool) else { return Ok(text) };
+    match with_bearer(text.as_bytes(), pool, &token) {
+        Ok(with) => Ok(String::from_utf8(with)?),
+        Err(reason) => {
+            let place = &seen.place;
+            let warning = format!(
+                "{place}: the pointer configs for pool {pool} carry a token, and this one does not: \
+                 {reason}"
+            );
+            // Nobody may be reading it.
+            let _ = writeln!(std::io::stderr(), "machine-config-server: {warning}");
+            Ok(text)
+        }
+    }
+}
+
+/// What the pointer configs that are there bring along for a pool.
+fn token(seen: &Seen, pool: &str) -> Option<String> {
+    let mut fetches = seen.pointers.iter().flat_map(|(_, text)| fetches_of_pools(text));
+    fetches.find_map(|fetch| match fetch.brings {
+        Brings::Bearer(token) if fetch.pool == pool => Some(token),
+        _ => None,
+    })
 }

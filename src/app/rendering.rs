@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads a tree of manifests.
 pub(super) fn read_manifests(root: PathBuf) -> anyhow::Result<Inputs> {
-    Ok(Directory::open(Layout::Tree { root })?.1)
+    Ok(Directory::open(Layout::Tree { root, registry_auth: None })?.1)
 }
 
 /// Reads a cluster, all of it or nothing.

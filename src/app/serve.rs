@@ -7,14 +7,20 @@ use std::time::Instant;
 use nix::ifaddrs::getifaddrs;
 use time::{Duration, OffsetDateTime};
 
+use super::access::AccessSettings;
 use super::certs::{located, log_step};
+use super::overview::judged;
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
+use super::token_keeper::{TokenKeeper, keep};
+use crate::access::Networks;
+use crate::access::rotation::RotationPolicy;
 use crate::inputs::Inputs;
+use crate::objects::SecretName;
 use crate::overview::Pointer;
-use crate::pki::{Asked, Attention, Holder, Host, Policy, locked_out};
-use crate::server::Limits;
+use crate::pki::{Asked, Attention, Host, Policy};
 use crate::server::tls_policy::TlsPolicy;
+use crate::server::{Balancers, Limits};
 use crate::source::directory::Layout;
 use crate::source::{self, Reporting};
 use crate::store::state_folder::StateFolder;
@@ -37,10 +43,23 @@ pub struct ServeSettings {
     pub listen: Listen,
     /// Which TLS is spoken.
     pub policy: TlsPolicy,
+    /// The secret among the manifests with registry logins for machines of enforced pools, if any is
+    /// to be read.
+    pub registry_auth: Option<SecretName>,
     /// What clients may do.
     pub limits: Limits,
+    /// How long it serves on when it is told to stop.
+    pub shutdown_delay: std::time::Duration,
+    /// From where configs may be asked for.
+    pub networks: Networks,
+    /// Who says whom it connects.
+    pub balancers: Balancers,
     /// Whether Ignition itself gets compact configs.
     pub compact: bool,
+    /// Who gets configs.
+    pub access: AccessSettings,
+    /// How tokens are made.
+    pub tokens: RotationPolicy,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -60,6 +79,8 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
     let requeue_at = renewal.reconcile();
 
     let of_pointers = state.clone();
+    let of_tokens = state.clone();
+    let keeper = TokenKeeper::new(state.clone(), settings.tokens);
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
     let mut is_announced = false;
     let on_change = move |ports: Ports, inputs: &Inputs| {
@@ -76,20 +97,34 @@ pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
     };
     serve_source(ServerSettings {
         follows_profile: false,
-        source: source::Settings::Directory(Layout::Tree { root: settings.manifests }),
+        source: source::Settings::Directory(Layout::Tree {
+            root: settings.manifests,
+            registry_auth: settings.registry_auth,
+        }),
         listen: settings.listen,
         policy: settings.policy,
         pair,
+        pair_secret: None,
         limits: settings.limits,
+        shutdown_delay: settings.shutdown_delay,
+        networks: settings.networks,
+        balancers: settings.balancers,
         compact: settings.compact,
+        access: AccessSettings { keeper: Some(Box::new(keeper)), ..settings.access },
         ledger_folder: Some(settings.state.clone()),
         peers: None,
         pointers: Some(Box::new(move |now| judge_pointers(&of_pointers, now))),
         on_change: Box::new(on_change),
-        beside: Some(Beside {
-            what: "what renews the certificates",
-            task: Box::new(move |reporting| Box::pin(renewal.keep(requeue_at, reporting))),
-        }),
+        beside: vec![
+            Beside {
+                what: "what renews the certificates",
+                task: Box::new(move |reporting, _| Box::pin(renewal.keep(requeue_at, reporting))),
+            },
+            Beside {
+                what: "what keeps the tokens",
+                task: Box::new(move |_, gate| Box::pin(keep(of_tokens, gate))),
+            },
+        ],
     })
 }
 
@@ -98,13 +133,7 @@ fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
     let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
     let holders: Vec<_> =
         seen.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
-    let lockouts = locked_out(&seen.chain(), &holders, now);
-    let problem = |holder: &Holder| {
-        let lockout = lockouts.iter().find(|lockout| lockout.holder == holder.name)?;
-        Some(lockout.reason.to_string())
-    };
-    let pointer = |holder: &Holder| Pointer { name: holder.name.clone(), problem: problem(holder) };
-    holders.iter().map(pointer).collect()
+    judged(&seen.chain(), &holders, now)
 }
 
 /// Keeps the certificates and pointer configs in order while the server runs. It may end at any

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwapOption;
@@ -12,22 +12,28 @@ use axum::Router;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
 
+use super::access::{AccessSettings, Gate};
 use super::ledger::LedgerFile;
 use super::overview::{self, Sources};
+use super::pair_secret::until_mounted;
 use super::publish::Publisher;
 use super::serving_pair::ServingPair;
 use super::signals::StopSignals;
+use super::signed_issuer::SignedIssuer;
 use super::tasks::Tasks;
+use crate::access::Networks;
 use crate::answers::Answers;
-use crate::conditions::Status;
+use crate::conditions::{Conditions, Status};
 use crate::inputs::Inputs;
 use crate::ledger::{Ledger, Roster};
+use crate::objects::SecretName;
 use crate::overview::History;
+use crate::server::guard::Guard;
 use crate::server::listener::any_address;
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::tls_policy::TlsPolicy;
-use crate::server::{Limits, Listener, Serving, administrators};
+use crate::server::{Balancers, Limits, Listener, Serving, administrators};
 use crate::source::{self, Reporting, Source};
 use crate::telemetry::Metrics;
 
@@ -47,14 +53,24 @@ pub struct ServerSettings {
     pub follows_profile: bool,
     /// With which certificate.
     pub pair: PairFiles,
+    /// The cluster's secret with the same, for as long as these files are not there yet.
+    pub pair_secret: Option<SecretName>,
     /// What clients may do.
     pub limits: Limits,
+    /// How long it serves on when it is told to stop: whoever sends machines here hears of that later.
+    pub shutdown_delay: Duration,
+    /// From where configs may be asked for.
+    pub networks: Networks,
+    /// Who says whom it connects.
+    pub balancers: Balancers,
     /// Whether Ignition itself gets compact configs.
     pub compact: bool,
+    /// Who gets configs.
+    pub access: AccessSettings,
     /// Called once everything is served, and after each change of the inputs.
     pub on_change: OnChange,
-    /// What runs beside the server for ever, if anything does.
-    pub beside: Option<Beside>,
+    /// What runs beside the server for ever.
+    pub beside: Vec<Beside>,
     /// Where the boot ledger is kept, if anywhere.
     pub ledger_folder: Option<PathBuf>,
     /// The other servers of the cluster, a name and the port of their administrators' listener.
@@ -67,8 +83,8 @@ pub struct ServerSettings {
 pub struct Beside {
     /// What it is, as in "… ended unexpectedly".
     pub what: &'static str,
-    /// The task, from where it reports to.
-    pub task: Box<dyn FnOnce(Reporting) -> Task>,
+    /// The task, from where it reports to, and who has to know of tokens.
+    pub task: Box<dyn FnOnce(Reporting, Arc<Gate>) -> Task>,
 }
 
 /// What goes on for ever.
@@ -103,8 +119,13 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
     let policy = settings.policy;
     let history = History::default();
-    let pair =
-        ServingPair::read(settings.pair, policy.clone(), reporting.clone(), history.clone())?;
+    let pair = ServingPair::read(
+        settings.pair,
+        settings.pair_secret.is_some(),
+        policy.clone(),
+        reporting.clone(),
+        history.clone(),
+    )?;
     let (listeners, ports) = bind(settings.listen, &pair.tls())?;
     let metrics_listener = bind_metrics(settings.listen.metrics, &status);
 
@@ -116,35 +137,48 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     tasks.spawn("what follows a change of the inputs", after_changes);
     let (source, first) = Source::open(settings.source).await?;
     let mut follow_profile = settings.follows_profile.then(|| pair.follow_profile(policy));
-    let mut publish = move |inputs: &Inputs| {
+    let publish = move |inputs: &Inputs| {
         publisher.publish(inputs);
         if let Some(follow) = &mut follow_profile {
             follow(inputs.tls_profile.as_ref());
         }
     };
+    let guard = Arc::new(Guard::default());
+    let issuer = settings.access.issuer.clone();
+    let token_cache = settings.access.cache.clone();
+    let gate = Arc::new(Gate::new(
+        settings.access,
+        settings.networks,
+        Arc::clone(&guard),
+        &reporting,
+        history.clone(),
+        Box::new(publish),
+    ));
     // Whoever connects first finds the answers there.
     if let Some(inputs) = first {
-        publish(&inputs);
+        gate.take_inputs(&inputs);
     }
     let (ledger, roster) = (Ledger::default(), Roster::default());
     if let Some(follow) = source.follow_nodes(roster.clone(), reporting.clone()) {
         tasks.spawn("what follows the nodes", follow);
     }
-    let ledger_file = settings
-        .ledger_folder
-        .map(|folder| Arc::new(LedgerFile::open(&folder, ledger.clone(), status.degraded.clone())));
-    if let Some(file) = ledger_file.clone() {
-        tasks.spawn("what keeps the boot ledger", async move { file.keep().await });
+    if let Some(cache) = token_cache {
+        tasks.spawn("what keeps tokens", cache.keep(gate.known_tokens(), reporting.clone()));
     }
+    follow_proofs(&mut tasks, &source, issuer, &gate, &reporting);
+    let ledger_file = keep_ledger(&mut tasks, settings.ledger_folder, &ledger, &status);
     let chain = pair.shown_chain();
+    let of_inputs = Arc::clone(&gate);
+    let publish = move |inputs: &Inputs| of_inputs.take_inputs(inputs);
+    follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
     tasks.spawn("what follows the inputs", source.follow(publish, reporting.clone()));
-    tasks.spawn("what follows the serving pair", pair.follow());
-    if let Some(Beside { what, task }) = settings.beside {
-        tasks.spawn(what, task(reporting));
+    for Beside { what, task } in settings.beside {
+        tasks.spawn(what, task(reporting.clone(), Arc::clone(&gate)));
     }
     let pages = pages(&answers, &metrics, &status).merge(overview::router(Sources {
         answers: Arc::clone(&answers),
         status: status.clone(),
+        guard: Arc::clone(&guard),
         inputs,
         ledger: ledger.clone(),
         roster,
@@ -155,12 +189,15 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         since: OffsetDateTime::now_utc(),
         name: name(),
     }));
+    let out_of_service = status.out_of_service.clone();
     let connections = [metrics.connections.clone(), metrics.administrators.clone()];
     let [of_machines, of_administrators] = connections;
     let of_machines_ledger = ledger.clone();
-    let machines = Machines { answers, metrics, status, ledger: of_machines_ledger };
+    let machines = Machines { answers, metrics, status, ledger: of_machines_ledger, guard };
     let machines = machines::router(Arc::new(machines));
-    let serving = Serving::new(machines, settings.limits, of_machines).with_ledger(ledger);
+    let serving = Serving::new(machines, settings.limits, of_machines)
+        .with_ledger(ledger)
+        .with_balancers(settings.balancers);
     for listener in listeners {
         serving.listen(listener);
     }
@@ -169,11 +206,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         administrators.listen(listener);
     }
 
-    let mut signals = StopSignals::listen()?;
-    tokio::select! {
-        () = signals.received() => {}
-        error = tasks.ended() => return Err(error),
-    }
+    until_stopped(&mut tasks, settings.shutdown_delay, &out_of_service).await?;
     tracing::info!("stopping: finishing what is under way");
     if !serving.stop().await {
         tracing::warn!("cut off connections that were not finished in time");
@@ -182,6 +215,89 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         file.save();
     }
     Ok(())
+}
+
+/// Keeps the boot ledger in a folder, if it is kept.
+fn keep_ledger(
+    tasks: &mut Tasks,
+    folder: Option<PathBuf>,
+    ledger: &Ledger,
+    status: &Status,
+) -> Option<Arc<LedgerFile>> {
+    let file = LedgerFile::open(&folder?, ledger.clone(), status.degraded.clone());
+    let file = Arc::new(file);
+    let kept = Arc::clone(&file);
+    tasks.spawn("what keeps the boot ledger", async move { kept.keep().await });
+    Some(file)
+}
+
+/// Keeps the serving pair in step with its files, and with the cluster's secret until they are there.
+fn follow_pair(
+    tasks: &mut Tasks,
+    pair: ServingPair,
+    secret: Option<SecretName>,
+    source: &Source,
+    reporting: &Reporting,
+) {
+    let secret = secret.filter(|_| !pair.shown().has_files());
+    if let Some(secret) = secret.and_then(|name| source.secret(name)) {
+        let follow = until_mounted(secret, pair.shown(), reporting.clone());
+        tasks.spawn("what waits for the serving pair", follow);
+    }
+    tasks.spawn("what follows the serving pair", pair.follow());
+}
+
+/// Waits for the order to stop, and then for as long as machines may still be sent here. An error is why
+/// a task has ended before.
+async fn until_stopped(
+    tasks: &mut Tasks,
+    delay: Duration,
+    out_of_service: &Conditions,
+) -> anyhow::Result<()> {
+    let mut signals = StopSignals::listen()?;
+    tokio::select! {
+        () = signals.received() => {}
+        error = tasks.ended() => return Err(error),
+    }
+    if delay.is_zero() {
+        return Ok(());
+    }
+    let wait = humantime::format_duration(delay).to_string();
+    tracing::info!(wait, "stopping: serving on until no machine is sent here any more");
+    out_of_service.set("server", Some("it is stopping".to_owned()));
+    tokio::select! {
+        () = tokio::time::sleep(delay) => Ok(()),
+        // Who asks twice does not want to wait.
+        () = signals.received() => Ok(()),
+        error = tasks.ended() => Err(error),
+    }
+}
+
+/// Keeps `gate` in step with another issuer's keys, and with the tokens of a cluster once they matter.
+fn follow_proofs(
+    tasks: &mut Tasks,
+    source: &Source,
+    issuer: Option<SignedIssuer>,
+    gate: &Arc<Gate>,
+    reporting: &Reporting,
+) {
+    if let Some(issuer) = issuer {
+        let of_keys = Arc::clone(gate);
+        let take = move |keys| of_keys.take_signed(keys);
+        let follow = issuer.follow(take, reporting.status.degraded.clone());
+        tasks.spawn("what follows the keys of signed tokens", follow);
+    }
+    let of_tokens = Arc::clone(gate);
+    let take = move |records| tokio::task::block_in_place(|| of_tokens.take_records(records));
+    let Some(follow) = source.follow_tokens(gate.knows_tokens(), take, reporting.clone()) else {
+        return;
+    };
+    let mut needs_tokens = gate.needs_tokens();
+    tasks.spawn("what follows the tokens", async move {
+        // The gate lives as long as the server does.
+        let _ = needs_tokens.wait_for(|needs| *needs).await;
+        follow.await;
+    });
 }
 
 /// What tells this process from the other servers: a pod's name may come back, its number as well.
@@ -196,9 +312,12 @@ fn pages(answers: &Arc<Answers>, metrics: &Arc<Metrics>, status: &Status) -> Rou
     let (answers, metrics, status) = (Arc::clone(answers), Arc::clone(metrics), status.clone());
     let encode = move || metrics.encode(SystemTime::now());
     let readiness = move || {
-        let mut not_ready = status.not_ready.lines();
+        let mut not_ready = status.out_of_service.lines();
+        not_ready.extend(status.not_ready.lines());
         not_ready.extend(answers.unready());
-        Readiness { not_ready, degraded: status.degraded.lines() }
+        let mut degraded = status.degraded.lines();
+        degraded.extend(answers.exposed());
+        Readiness { not_ready, degraded }
     };
     administrators::router(encode, readiness)
 }

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwapOption;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::sync::watch;
 
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::objects::TlsProfile;
@@ -17,6 +18,9 @@ use crate::server::tls::{Pair, PairError};
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::Reporting;
 use crate::telemetry::Metrics;
+
+/// What conditions call it.
+const THING: &str = "serving pair";
 
 /// A certificate file with its key's; both may be one file.
 #[derive(Debug, Clone)]
@@ -48,39 +52,62 @@ pub(super) struct ServingPair {
     files: PairFiles,
     shown: Arc<Shown>,
     reporting: Reporting,
-    history: History,
 }
 
 /// What clients are shown.
-struct Shown {
+pub(super) struct Shown {
     terms: Mutex<Terms>,
-    /// Made of them.
+    /// Made of them, once there is a pair.
     tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
+    /// Whether the pair is that of the files.
+    is_of_files: watch::Sender<bool>,
+    reporting: Reporting,
+    history: History,
 }
 
 struct Terms {
     policy: TlsPolicy,
-    pair: Pair,
+    pair: Option<Pair>,
 }
 
 impl ServingPair {
-    /// Reads the pair for the first time.
+    /// Reads the pair for the first time. Where it `may_come_later`, files that are not there are no
+    /// error: until they come every handshake fails, and Ignition tries again.
     pub(super) fn read(
         files: PairFiles,
+        may_come_later: bool,
         policy: TlsPolicy,
         reporting: Reporting,
         history: History,
     ) -> Result<Self, PairError> {
-        let pair = Pair::read(&files.certificate, &files.key, &policy)?;
-        let tls = Arc::new(ArcSwapOption::from_pointee(pair.config(&policy)?));
-        note(&pair, &reporting.metrics);
-        let shown = Arc::new(Shown { terms: Mutex::new(Terms { policy, pair }), tls });
-        Ok(Self { files, shown, reporting, history })
+        let shown = Arc::new(Shown {
+            terms: Mutex::new(Terms { policy, pair: None }),
+            tls: Arc::default(),
+            is_of_files: watch::Sender::new(false),
+            reporting: reporting.clone(),
+            history,
+        });
+        let pair = Self { files, shown, reporting };
+        match pair.take_over() {
+            Err(error) if may_come_later && error.is_missing() => {
+                let reason = format!("not there yet: {error}");
+                tracing::warn!(reason, "waiting for the serving pair");
+                pair.reporting.status.out_of_service.set(THING, Some(reason));
+            }
+            taken_over => taken_over?,
+        }
+        Ok(pair)
     }
 
-    /// The TLS configuration in force, swapped when another pair is taken over.
+    /// The TLS configuration in force, swapped when another pair is taken over; empty while there is
+    /// none.
     pub(super) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
         Arc::clone(&self.shown.tls)
+    }
+
+    /// What is shown at the moment.
+    pub(super) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown)
     }
 
     /// What reads the certificates that are shown now, leaf first.
@@ -88,7 +115,8 @@ impl ServingPair {
         let shown = Arc::clone(&self.shown);
         Box::new(move || {
             let terms = shown.terms();
-            terms.pair.chain().filter_map(Certificate::from_der).collect()
+            let chain = terms.pair.iter().flat_map(Pair::chain);
+            chain.filter_map(Certificate::from_der).collect()
         })
     }
 
@@ -135,8 +163,11 @@ impl ServingPair {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
                 return Scanned::Unsettled;
             }
-            let reason = self.take_over().err().map(|error| error.to_string());
-            if self.reporting.status.not_ready.set("serving pair", reason.clone())
+            let failed = self.take_over().err();
+            // It is waited for, which is told already.
+            let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
+            let reason = failed.map(|error| error.to_string());
+            if self.reporting.status.not_ready.set(THING, reason.clone())
                 && let Some(reason) = reason
             {
                 self.reporting.metrics.certificate_failures.inc();
@@ -151,30 +182,56 @@ impl ServingPair {
     }
 
     fn take_over(&self) -> Result<(), PairError> {
-        let mut terms = self.shown.terms();
-        let pair = Pair::read(&self.files.certificate, &self.files.key, &terms.policy)?;
-        if !pair.same(&terms.pair) {
-            self.shown.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
-            note(&pair, &self.reporting.metrics);
-            let until = pair.expires.date();
-            self.history.note(
-                format!("another serving certificate, valid until {until}"),
-                OffsetDateTime::now_utc(),
-            );
-            terms.pair = pair;
-        }
+        let PairFiles { certificate, key } = &self.files;
+        self.shown.take(|policy| Pair::read(certificate, key, policy))?;
+        self.shown.is_of_files.send_replace(true);
         Ok(())
     }
 }
 
 impl Shown {
+    /// Shows the pair that `read` gives, if that is another one. An error leaves what is shown.
+    pub(super) fn take(
+        &self,
+        read: impl FnOnce(&TlsPolicy) -> Result<Pair, PairError>,
+    ) -> Result<(), PairError> {
+        let mut terms = self.terms();
+        let pair = read(&terms.policy)?;
+        if terms.pair.as_ref().is_some_and(|before| pair.same(before)) {
+            return Ok(());
+        }
+        self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
+        note(&pair, &self.reporting.metrics);
+        if terms.pair.is_some() {
+            let until = pair.expires.date();
+            let what = format!("another serving certificate, valid until {until}");
+            self.history.note(what, OffsetDateTime::now_utc());
+        }
+        terms.pair = Some(pair);
+        self.reporting.status.out_of_service.set(THING, None);
+        Ok(())
+    }
+
+    /// Whether the pair of the files was shown; they may be gone since.
+    pub(super) fn has_files(&self) -> bool {
+        *self.is_of_files.borrow()
+    }
+
+    /// Waits until the pair of the files is shown.
+    pub(super) async fn files(&self) {
+        // The sender is here.
+        let _ = self.is_of_files.subscribe().wait_for(|is| *is).await;
+    }
+
     fn terms(&self) -> MutexGuard<'_, Terms> {
         self.terms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn speak(&self, policy: TlsPolicy) -> Result<(), PairError> {
         let mut terms = self.terms();
-        self.tls.store(Some(Arc::new(terms.pair.config(&policy)?)));
+        if let Some(pair) = &terms.pair {
+            self.tls.store(Some(Arc::new(pair.config(&policy)?)));
+        }
         terms.policy = policy;
         Ok(())
     }

@@ -35,6 +35,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
         limits: args.serving.limits(),
+        shutdown_delay: args.serving.shutdown_delay(),
+        networks: args.serving.networks.networks(),
+        balancers: args.serving.networks.balancers(),
         compact: args.serving.compact(),
     })
 }

@@ -65,6 +65,10 @@ enum Command {
 struct CheckFlags {
     #[command(flatten)]
     place: PlaceFlags,
+    /// Also tell what strangers can read in the configs of these manifests; in a cluster that is told
+    /// anyway
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "pointer"])]
+    manifests: Option<PathBuf>,
     /// Judge this pointer config instead: trust, names, size and spec
     #[arg(long, value_name = "FILE")]
     pointer: Option<PathBuf>,
@@ -77,7 +81,8 @@ struct CheckFlags {
 impl CheckFlags {
     fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         let Some(file) = &self.pointer else {
-            return certs::check(&self.place.place(), &Policy::default(), now);
+            let manifests = self.manifests.as_deref();
+            return certs::check(&self.place.place(), manifests, &Policy::default(), now);
         };
         let against = match &self.connect {
             Some(address) => Against::Server(address.clone()),
@@ -88,7 +93,7 @@ impl CheckFlags {
 }
 
 #[derive(Debug, ClapArgs)]
-struct PlaceFlags {
+pub(super) struct PlaceFlags {
     /// Where `serve` keeps its certificates and pointer configs
     #[arg(long, value_name = "DIR", default_value = "certs")]
     state_dir: PathBuf,
@@ -104,7 +109,7 @@ struct PlaceFlags {
 }
 
 impl PlaceFlags {
-    fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Place {
         if self.in_cluster || self.kubeconfig.is_some() {
             return Place::Cluster {
                 kubeconfig: self.kubeconfig.clone(),
@@ -130,7 +135,7 @@ impl CertificateFlags {
     }
 }
 
-fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
+pub(super) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
     let found = KeyAlgorithm::ALL.iter().find(|(name, _)| *name == text);
     found.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
         let names = KeyAlgorithm::ALL.map(|(name, _)| name);

@@ -27,9 +27,9 @@ Examples:
   # Elsewhere, and also while the API server is away
   machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
     --kubeconfig FILE --cache-dir /var/cache/machine-config-server
-  # All machines come through one balancer, and TLS 1.3 alone is spoken
+  # All machines come through one balancer, which says whom it connects; TLS 1.3 alone is spoken
   machine-config-server start --apiserver-url https://api-int.example.com:6443 \\
-    --max-connections-per-source 0 --tls-min-version VersionTLS13";
+    --proxy-from 192.0.2.8 --tls-min-version VersionTLS13";
 
 pub(super) const SERVE: &str = "\
 Examples:
@@ -46,6 +46,13 @@ Examples:
   machine-config-server controller --host mcs.example.com
   # Elsewhere, with metrics for everybody
   machine-config-server controller --kubeconfig FILE --metrics-address 0.0.0.0:8798";
+
+pub(super) const ISSUER: &str = "\
+Examples:
+  # In a pod, as its service account
+  machine-config-server issuer
+  # Elsewhere, with the CAs of cluster issuers where cert-manager has them
+  machine-config-server issuer --kubeconfig FILE --cluster-resource-namespace cert-manager";
 
 pub(super) const INSPECT: &str = "\
 Examples:
@@ -85,6 +92,38 @@ Examples:
   machine-config-server node-ca --layout containerd --metrics-address 0.0.0.0:8799
   # A folder of your own, to see what it does
   machine-config-server node-ca --kubeconfig FILE --dir certs.d";
+
+pub(super) const TOKENS: &str = "\
+Examples:
+  # What is known of tokens here, and in a cluster
+  machine-config-server tokens list
+  machine-config-server tokens list --kubeconfig FILE
+  # For machines whose pointer configs are not made here
+  machine-config-server tokens add rack-7 --pool worker --until 30d";
+
+pub(super) const TOKENS_ADD: &str = "\
+Examples:
+  machine-config-server tokens add rack-7 --pool worker --until 2027-01-31
+  # For two pools, in a cluster
+  machine-config-server tokens add pxe --pool worker,infra --until never --kubeconfig FILE";
+
+pub(super) const TOKENS_LIST: &str = "\
+Examples:
+  machine-config-server tokens list --state-dir /var/lib/machine-config-server
+  machine-config-server tokens list --kubeconfig FILE";
+
+pub(super) const TOKENS_REVOKE: &str = "\
+Examples:
+  # By its name, and by its id
+  machine-config-server tokens revoke rack-7
+  machine-config-server tokens revoke 24e1b78bdcd4 --kubeconfig FILE";
+
+pub(super) const TOKENS_ROTATE: &str = "\
+Examples:
+  # Those of all pointer configs
+  machine-config-server tokens rotate
+  # Of one pool, in a cluster
+  machine-config-server tokens rotate --pool worker --kubeconfig FILE";
 
 pub(super) const CERTS: &str = "\
 Examples:
@@ -127,6 +166,25 @@ Examples:
   machine-config-server certs distrust machine-config-server-ca@1795287382-823b --yes
   # A CA by its certificate, in a cluster
   machine-config-server certs distrust leaked.crt --kubeconfig FILE";
+
+pub(super) const CMP: &str = "\
+Examples:
+  # What enrolling takes
+  machine-config-server cmp enroll --help";
+
+pub(super) const CMP_ENROLL: &str = "\
+Examples:
+  # A first certificate, by a password that the CA gave out
+  machine-config-server cmp enroll --url https://ca.example.com/pkix --ca-name servers \\
+    --cacert https-ca.crt --secret-file password --sender-kid 4711 \\
+    --subject CN=mcs.example.com,O=Example --dns mcs.example.com \\
+    --key-out tls.key --out tls.crt --cas-out ca.crt
+  # What somebody's request asks for
+  machine-config-server cmp enroll --url https://ca.example.com/pkix --cacert https-ca.crt \\
+    --secret-file password --sender-kid 4711 --csr server.csr --out tls.crt
+  # A renewal, signed with the certificate that there is
+  machine-config-server cmp enroll --url https://ca.example.com/pkix --cacert https-ca.crt \\
+    --renew tls.crt --key tls.key --trusted ca.crt --key-out new.key --out new.crt";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

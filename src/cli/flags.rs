@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 
+use super::network_flags::NetworkFlags;
 use crate::app;
 use crate::app::server::{Listen, PairFiles};
 use crate::ignition::SpecVersion;
@@ -108,6 +109,8 @@ pub(super) struct ServingFlags {
     compact: Switch,
     #[command(flatten)]
     limits: LimitFlags,
+    #[command(flatten)]
+    pub(super) networks: NetworkFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -131,7 +134,11 @@ struct LimitFlags {
     /// Time that a client may go without reading its answer
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     stall_timeout: Duration,
-    /// Time for connections to finish when the server is told to stop
+    /// Time to serve on when the server is told to stop, with /readyz/serving at 503, so that a balancer
+    /// sends no machine to a closed port
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
+    shutdown_delay: Duration,
+    /// Time for connections to finish after that
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     drain_timeout: Duration,
     /// Largest request head in bytes
@@ -191,6 +198,10 @@ impl ServingFlags {
                     .filter(|most| *most != 0),
             },
         }
+    }
+
+    pub(super) fn shutdown_delay(&self) -> Duration {
+        self.limits.shutdown_delay
     }
 
     pub(super) fn compact(&self) -> bool {
@@ -261,6 +272,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         return Err("expected more than nothing and at most a year".to_owned());
     }
     Ok(time)
+}
+
+/// The same, or none at all.
+fn delay(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        _ => duration(text),
+    }
 }
 
 #[cfg(test)]

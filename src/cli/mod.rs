@@ -1,17 +1,23 @@
 //! The command line: flags, made into plain settings for [`crate::app`].
 
+mod access_flags;
 mod bootstrap;
 mod certs;
+mod cmp;
 mod completions;
 mod controller;
 mod examples;
 mod flags;
 mod inspect;
+mod issuer;
 mod machines;
+mod network_flags;
 mod node_ca;
+mod registry_auth;
 mod render;
 mod serve;
 mod start;
+mod tokens;
 mod usage;
 
 use std::ffi::OsString;
@@ -52,9 +58,18 @@ enum Command {
     /// Keep the certificates and the user data of a cluster in order.
     #[command(after_help = examples::CONTROLLER)]
     Controller(controller::Args),
+    /// Sign certificates for others, through cert-manager.
+    #[command(after_help = examples::ISSUER)]
+    Issuer(issuer::Args),
     /// Show, check or replace the certificates of a state directory or a cluster.
     #[command(after_help = examples::CERTS)]
     Certs(certs::Args),
+    /// Add, list, revoke or replace the tokens by which configs are fetched.
+    #[command(after_help = examples::TOKENS)]
+    Tokens(tokens::Args),
+    /// Get certificates from an organisation's CA by CMPv2.
+    #[command(after_help = examples::CMP)]
+    Cmp(cmp::Args),
     /// Show what a machine becomes, fetched as Ignition would, and why it does not come up.
     ///
     /// Exit codes: 0 a machine comes up, or two are the same; 1 it does not, or they differ; 2 there is
@@ -124,7 +139,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(Command::Certs(args)) => certs::run(&args),
+        Some(Command::Cmp(args)) => cmp::run(args),
+        Some(Command::Tokens(args)) => tokens::run(&args),
         Some(Command::Controller(args)) => with_logs(&cli.klog, || controller::run(&args)),
+        Some(Command::Issuer(args)) => with_logs(&cli.klog, || issuer::run(args)),
         Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(args)),
         Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(args)),

@@ -8,6 +8,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use super::flags::{MetricsAddress, duration, metrics_address};
 use crate::app::node_ca::{self, NodeCaSettings};
 use crate::node_ca::Layout;
+use crate::objects::SecretName;
+use crate::registry_auth::{self, DEFAULT_SECRET};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -26,6 +28,13 @@ pub(super) struct Args {
     /// Address and port for metrics, /healthz and /readyz; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "off", value_parser = metrics_address)]
     metrics_address: MetricsAddress,
+    /// Keep the node's registry logins in step with those of this secret;
+    /// openshift-config/pull-secret where no name is given
+    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
+    registry_auth: Option<SecretName>,
+    /// File with the registry logins
+    #[arg(long, value_name = "FILE", default_value = registry_auth::PATH)]
+    registry_auth_file: PathBuf,
 }
 
 /// The container runtimes, by the names that the flag takes.
@@ -47,5 +56,6 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         folder: args.dir,
         resync: args.resync,
         metrics_address: args.metrics_address.0,
+        registry_auth: args.registry_auth.map(|secret| (secret, args.registry_auth_file)),
     })
 }

@@ -71,6 +71,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
                 })?,
                 token_dir: args.bootstrap_token_dir,
                 cache_dir: None,
+                registry_auth: None,
             }),
             None => bail!("missing DIR, --kubeconfig or --in-cluster; see --help"),
         };

@@ -4,8 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
+use super::access_flags::{AUDIT, IssuerFlags, TokenFlags, mode};
 use super::certs::CertificateFlags;
 use super::flags::ServingFlags;
+use super::registry_auth::RegistryAuthFlags;
+use crate::access::Mode;
+use crate::app::access::AccessSettings;
 use crate::app::serve::{self, ServeSettings};
 use crate::pki::Host;
 
@@ -20,8 +24,19 @@ pub(super) struct Args {
     /// configs; this machine's own are added
     #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<Host>,
+    /// Who gets configs where a pool does not say so itself: off everybody, audit everybody, telling who
+    /// would be refused, enforce who has a token
+    #[arg(long, value_name = "off|audit|enforce", default_value = AUDIT, value_parser = mode,
+        help_heading = "Access")]
+    access: Mode,
+    #[command(flatten)]
+    issuer: IssuerFlags,
+    #[command(flatten)]
+    tokens: TokenFlags,
     #[command(flatten)]
     certificates: CertificateFlags,
+    #[command(flatten)]
+    registry_auth: RegistryAuthFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -31,10 +46,20 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         manifests: args.dir,
         state: args.state_dir,
         hosts: args.hosts,
+        registry_auth: args.registry_auth.secret(),
         certificates: args.certificates.policy(),
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
         limits: args.serving.limits(),
+        shutdown_delay: args.serving.shutdown_delay(),
+        networks: args.serving.networks.networks(),
+        balancers: args.serving.networks.balancers(),
         compact: args.serving.compact(),
+        access: AccessSettings {
+            mode: args.access,
+            issuer: args.issuer.issuer()?,
+            ..AccessSettings::default()
+        },
+        tokens: args.tokens.policy()?,
     })
 }

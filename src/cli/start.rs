@@ -4,8 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
+use super::access_flags::{IssuerFlags, OFF, mode};
 use super::flags::{PairFlags, ServingFlags};
+use super::registry_auth::RegistryAuthFlags;
+use crate::access::Mode;
+use crate::app::access::AccessSettings;
 use crate::app::server::{self, ServerSettings};
+use crate::app::token_cache::TokenCache;
+use crate::objects::SecretName;
 use crate::source::{self, cluster};
 
 #[derive(Debug, ClapArgs)]
@@ -29,8 +35,21 @@ pub(super) struct Args {
     /// each can tell of every machine
     #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     peers: Option<String>,
+    /// Who gets configs where a pool does not say so itself: off everybody, audit everybody, telling who
+    /// would be refused, enforce who has a token
+    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, value_parser = mode,
+        help_heading = "Access")]
+    access: Mode,
+    #[command(flatten)]
+    issuer: IssuerFlags,
     #[command(flatten)]
     pair: PairFlags,
+    /// Secret with that pair, which is read from the API server for as long as --cert and --key are not
+    /// there yet
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pair_secret: Option<SecretName>,
+    #[command(flatten)]
+    registry_auth: RegistryAuthFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -38,21 +57,33 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     args.serving.log_start();
     let ledger_folder = args.cache_dir.clone();
+    let cache = args.cache_dir.as_deref().map(TokenCache::new);
     server::run(ServerSettings {
         source: source::Settings::Cluster(cluster::Settings {
             kubeconfig: args.kubeconfig,
             apiserver_url: args.apiserver_url,
             token_dir: args.bootstrap_token_dir,
             cache_dir: args.cache_dir,
+            registry_auth: args.registry_auth.secret(),
         }),
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,
         follows_profile: !args.serving.say_which_tls(),
         pair: args.pair.files(),
+        pair_secret: args.pair_secret,
         limits: args.serving.limits(),
+        shutdown_delay: args.serving.shutdown_delay(),
+        networks: args.serving.networks.networks(),
+        balancers: args.serving.networks.balancers(),
         compact: args.serving.compact(),
+        access: AccessSettings {
+            mode: args.access,
+            issuer: args.issuer.issuer()?,
+            cache,
+            ..AccessSettings::default()
+        },
         on_change: Box::new(|_, _| {}),
-        beside: None,
+        beside: Vec::new(),
         ledger_folder,
         peers: args.peers,
         pointers: None,

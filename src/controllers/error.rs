@@ -2,7 +2,7 @@
 
 use super::write::{Malformed, ObjectName};
 use crate::kube_client::reason;
-use crate::pki::{IssueError, MOST_STEPS};
+use crate::pki::IssueError;
 
 /// Why something is not in order.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +21,11 @@ pub enum ControlError {
     /// A certificate cannot be issued.
     #[error(transparent)]
     Issue(#[from] IssueError),
+    /// A token cannot be made.
+    #[error("the system has no randomness for a new token")]
+    NoRandomness,
     /// The plan finds no end.
-    #[error("still not in order after {MOST_STEPS} steps")]
+    #[error("still not in order after many steps")]
     Endless,
     /// A task that runs for ever has ended.
     #[error("a watch for the {keeps} ended: {reason}")]

@@ -56,6 +56,8 @@ pub struct ControllerMetrics {
     pub user_data_written: Counter,
     /// Reconciliations and writes that failed.
     pub failures: Counter,
+    /// What is not in order with the tokens.
+    pub tokens_attention: Gauge<i64, AtomicI64>,
     watch_failures: Family<Kind, Counter>,
     attention: Family<What, Gauge>,
     refused: Family<Refusal, Gauge>,
@@ -122,6 +124,12 @@ impl ControllerMetrics {
             "What is not in order with the certificates and stays as it is: pointer configs that \
              could not boot a machine, what was refused, what cannot be used",
             self.attention.clone(),
+        );
+        registry.register(
+            "tokens_attention",
+            "What is not in order with the tokens: user data that lacks one where access is to be \
+             enforced, a clock that is behind",
+            self.tokens_attention.clone(),
         );
         registry.register(
             "registry_ca_refused",

@@ -6,17 +6,20 @@
 //!                     └───────────────────────────────────────────┘
 //! ```
 //!
-//! [`certificates`] keeps the certificates and the user data that trusts them, [`registry_ca`] the
-//! merged config map of the registries' CAs; both run in the same loop, `runtime`. Watches only
+//! [`certificates`] keeps the certificates and the user data that trusts them, [`access`] the tokens
+//! that user data carries, [`registry_ca`] the merged config map of the registries' CAs, [`issuer`] signs for others; all run in the
+//! same loop, `runtime`. Watches only
 //! wake it; what is decided on is read anew each time, and every write has the version that was
 //! read as its precondition. Whoever else writes the same objects comes first, and is seen by the
 //! next look: nobody's change is lost, and the process may end after any write. What cannot be
 //! understood is an error with the object's name, and nothing is written.
 
+pub mod access;
 mod apply;
 pub mod certificates;
 mod error;
 mod events;
+pub mod issuer;
 pub mod leader;
 mod lease;
 mod metrics;
@@ -30,4 +33,4 @@ pub use runtime::Health;
 pub use write::{Malformed, ObjectName};
 
 /// The namespace of the certificates, and of the active controller's Lease.
-pub const NAMESPACE: &str = "openshift-machine-config-operator";
+pub use crate::objects::OPERATOR_NAMESPACE as NAMESPACE;

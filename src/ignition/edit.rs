@@ -1,6 +1,7 @@
 //! The edits that a served config gets: files that are set or appended, kernel arguments that move elsewhere.
 
 use super::config::Config;
+use super::contents::{Contents, Room};
 use super::data_url;
 use super::error::{At, Error};
 use super::spec3::{File, IgnitionConfig, Resource};
@@ -19,6 +20,31 @@ impl Config {
             }
             None => self.append_file(path, contents),
         }
+    }
+
+    /// What the file at `path` will hold, `None` if there is none. Contents that are put together from
+    /// several parts are told as being elsewhere: they are appended to what is on the machine.
+    #[must_use]
+    pub fn file_contents(&self, path: &str) -> Option<Contents> {
+        let file = self.body.storage.files.iter().find(|file| file.path == path)?;
+        Some(match file.append.first() {
+            Some(part) => Contents::Elsewhere(part.source.clone().unwrap_or_default()),
+            None => Contents::read(&file.contents, &mut Room::default()),
+        })
+    }
+
+    /// The same as [`Self::set_file`], for a file that nobody but its owner may read: mode 0600, that of a file that
+    /// is there as well.
+    pub fn set_private_file(&mut self, path: &str, contents: &[u8]) {
+        self.set_file(path, contents);
+        for file in self.body.storage.files.iter_mut().filter(|file| file.path == path) {
+            file.mode = Some(0o600);
+        }
+    }
+
+    /// Takes out the files at `path`.
+    pub fn remove_file(&mut self, path: &str) {
+        self.body.storage.files.retain(|file| file.path != path);
     }
 
     /// Appends a file with mode 0644 that overwrites what is there on the machine.

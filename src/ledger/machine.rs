@@ -47,6 +47,9 @@ pub struct Requests {
     /// What it got.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// Why the last one would have been refused if its pool were enforced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub would_be_refused: Option<String>,
     /// How many requests there were.
     pub times: u64,
     /// The first one of the boot that the last one is of.
@@ -116,6 +119,8 @@ pub struct Request<'a> {
     pub spec: Option<SpecVersion>,
     /// The machine config's name and the SHA-256 of what was sent, or the status and what was said.
     pub answer: Result<(&'a str, &'a str), (u16, &'a str)>,
+    /// Why it would have been refused if its pool were enforced.
+    pub would_be_refused: Option<&'static str>,
 }
 
 impl Machine {
@@ -171,6 +176,7 @@ impl Requests {
             user_agent: cut(request.user_agent, USER_AGENT).into_owned(),
             spec: request.spec,
             outcome: Outcome::of(request),
+            would_be_refused: request.would_be_refused.map(str::to_owned),
             times: 1,
             since: now,
             last: now,
@@ -187,6 +193,9 @@ impl Requests {
         self.spec = request.spec;
         set(&mut self.pool, &cut(request.pool, NAME));
         set(&mut self.user_agent, &cut(request.user_agent, USER_AGENT));
+        if self.would_be_refused.as_deref() != request.would_be_refused {
+            self.would_be_refused = request.would_be_refused.map(str::to_owned);
+        }
         match (&mut self.outcome, request.answer) {
             (Outcome::Served { config, sha256 }, Ok(answer)) => {
                 set(config, answer.0);
@@ -256,6 +265,7 @@ mod tests {
         user_agent: "Ignition/2.14.0",
         spec: Some(SpecVersion::V3_3),
         answer: Err((503, "there is no pool of this name")),
+        would_be_refused: None,
     };
 
     #[test]

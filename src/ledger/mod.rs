@@ -119,6 +119,7 @@ mod tests {
             user_agent: "Ignition/2.14.0",
             spec: None,
             answer: Err((503, "there is no pool of this name")),
+            would_be_refused: None,
         }
     }
 

@@ -176,7 +176,17 @@ mod tests {
     fn machine(user_agent: &str, answer: Result<(&str, &str), (u16, &str)>) -> Machine {
         let address = "192.0.2.7".parse().unwrap();
         let mut machine = Machine::new(address, NOON);
-        machine.asked(&Request { address, pool: "worker", user_agent, spec: None, answer }, NOON);
+        machine.asked(
+            &Request {
+                address,
+                pool: "worker",
+                user_agent,
+                spec: None,
+                answer,
+                would_be_refused: None,
+            },
+            NOON,
+        );
         machine
     }
 
@@ -236,8 +246,17 @@ mod tests {
         let address = machine.address;
         let answer = Ok(("rendered-worker-1", "ab"));
         let user_agent = "Ignition/2.14.0";
-        machine
-            .asked(&Request { address, pool: "worker", user_agent, spec: None, answer }, after(3));
+        machine.asked(
+            &Request {
+                address,
+                pool: "worker",
+                user_agent,
+                spec: None,
+                answer,
+                would_be_refused: None,
+            },
+            after(3),
+        );
         assert_eq!(machine.standing(None, after(3)).rank, Rank::Served);
     }
 

@@ -5,6 +5,7 @@ use std::fs::File as StdFile;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -14,10 +15,15 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::decide::{File, Present};
 
+/// A stamp that is younger than this may be the stamp of a later change too: file systems count
+/// time in steps of some milliseconds.
+const STEP: Duration = Duration::from_millis(20);
 /// What a new folder has: everybody may look, its owner may write.
 const FOLDER: Mode = Mode::from_bits_truncate(0o755);
 /// What a new file has.
 const FILE: Mode = Mode::from_bits_truncate(0o644);
+/// What one has that only its owner may read.
+const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
 /// No file that is made here is larger: a config map has 1 MiB at most, and all lists are shorter.
 const LARGEST: u64 = 4 << 20;
 /// Where a file is written before it takes its place. No registry has such a name.
@@ -50,9 +56,14 @@ impl Stamp {
         }
     }
 
-    /// The time of the last change, in seconds and nanoseconds since 1970.
-    pub(super) fn changed(&self) -> (i64, i64) {
-        self.changed
+    /// Whether it cannot be the stamp of a later change too.
+    pub(super) fn is_older(&self, now: SystemTime) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        let (Ok(seconds), Ok(nanoseconds)) = (seconds.try_into(), nanoseconds.try_into()) else {
+            return true;
+        };
+        let changed = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        now.duration_since(changed).is_ok_and(|age| age > STEP)
     }
 }
 
@@ -202,13 +213,29 @@ impl Folder {
 
     /// Puts a file into this folder in one step.
     pub(super) fn put(&self, name: &str, contents: &[u8]) -> io::Result<()> {
-        self.put_into(self, name, contents)?;
+        self.put_into(self, name, contents, FILE)?;
         self.sync()
     }
 
+    /// Puts a file that only its owner may read into this folder in one step.
+    pub(super) fn put_private(&self, name: &str, contents: &[u8]) -> io::Result<()> {
+        self.put_into(self, name, contents, PRIVATE_FILE)?;
+        self.sync()
+    }
+
+    /// Whether only its owner may read a file, which is this process'.
+    pub(super) fn is_private(&self, name: &str) -> io::Result<bool> {
+        let owner = geteuid().as_raw();
+        let others = Mode::S_IRWXG | Mode::S_IRWXO;
+        let is_private = |stat: FileStat| {
+            !Mode::from_bits_truncate(stat.st_mode).intersects(others) && stat.st_uid == owner
+        };
+        Ok(self.stat(name)?.is_some_and(is_private))
+    }
+
     /// Writes a file here and moves it into another folder of the same file system.
-    fn put_into(&self, folder: &Self, name: &str, contents: &[u8]) -> io::Result<()> {
-        self.write_new(NEW_FILE, contents)?;
+    fn put_into(&self, folder: &Self, name: &str, contents: &[u8], mode: Mode) -> io::Result<()> {
+        self.write_new(NEW_FILE, contents, mode)?;
         let moved = match renameat(&self.0, NEW_FILE, &folder.0, name) {
             Err(Errno::EISDIR) => {
                 // An empty folder gives way; nothing is lost with it.
@@ -225,19 +252,19 @@ impl Folder {
     }
 
     /// Writes a file that was not there, or was left behind.
-    fn write_new(&self, name: &str, contents: &[u8]) -> io::Result<()> {
+    fn write_new(&self, name: &str, contents: &[u8], mode: Mode) -> io::Result<()> {
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let opened = match openat(&self.0, name, flags, FILE) {
+        let opened = match openat(&self.0, name, flags, mode) {
             Err(Errno::EEXIST) => {
                 unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir)?;
-                openat(&self.0, name, flags, FILE)
+                openat(&self.0, name, flags, mode)
             }
             opened => opened,
         };
         let mut file = StdFile::from(opened?);
         // The process' umask may have taken bits away.
-        fchmod(&file, FILE)?;
+        fchmod(&file, mode)?;
         file.write_all(contents)?;
         file.sync_all()
     }
@@ -270,7 +297,7 @@ impl Folder {
         let folder = self.enter(Path::new(NEW_FOLDER))?;
         fchmod(folder.readable()?, FOLDER)?;
         for (name, contents) in files {
-            folder.write_new(name, contents.as_ref())?;
+            folder.write_new(name, contents.as_ref(), FILE)?;
         }
         Ok(())
     }
@@ -298,7 +325,7 @@ impl Folder {
         }
         for (name, contents) in files {
             if folder.file(name, contents.as_ref())? != File::Same {
-                self.put_into(&folder, name, contents.as_ref())?;
+                self.put_into(&folder, name, contents.as_ref(), FILE)?;
             }
         }
         Ok(())

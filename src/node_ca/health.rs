@@ -11,13 +11,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use super::login_keeper::LoginReport;
 use super::reconciler::Report;
 use crate::conditions::Status;
+use crate::registry_auth;
 use crate::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use crate::telemetry::ConnectionMetrics;
 
 /// The config map's kind, as the other commands count it.
 const WATCHED: &str = "configmaps";
+/// The kind of what holds registry logins.
+const SECRETS: &str = "secrets";
 
 /// Shared by what keeps the folder and what tells of it.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +54,10 @@ pub struct NodeCaMetrics {
     refused: Family<Refusal, Gauge>,
     watch_failures: Family<Watched, Counter>,
     stale_since: Gauge,
+    logins: Gauge<i64, AtomicI64>,
+    logins_refused: Gauge<i64, AtomicI64>,
+    login_problems: Gauge<i64, AtomicI64>,
+    login_changes: Counter,
 }
 
 impl NodeCaMetrics {
@@ -90,13 +98,66 @@ impl NodeCaMetrics {
             "Since when the merged config map cannot be followed, in seconds since 1970; 0 while it is",
             self.stale_since.clone(),
         );
+        registry.register(
+            "node_ca_logins",
+            "Registries whose logins the secret has for this node",
+            self.logins.clone(),
+        );
+        registry.register(
+            "node_ca_logins_refused",
+            "Entries of the secret with registry logins that are refused now",
+            self.logins_refused.clone(),
+        );
+        registry.register(
+            "node_ca_login_problems",
+            "Whether the node's file of registry logins is not as the secret says, and is not mended",
+            self.login_problems.clone(),
+        );
+        registry.register(
+            "node_ca_login_changes",
+            "Registry logins that were written on the node or taken out",
+            self.login_changes.clone(),
+        );
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
     }
 }
 
+impl NodeCaMetrics {
+    /// Counts a failed watch of the secret with registry logins.
+    pub(super) fn secret_unwatched(&self) {
+        self.watch_failures.get_or_create(&Watched { kind: SECRETS }).inc();
+    }
+}
+
 impl Health {
+    /// Notes what the secret with registry logins holds, or why the node keeps what it has.
+    pub(super) fn secret(&self, place: &str, entries: Result<&registry_auth::Entries, &str>) {
+        let condition = match entries {
+            Ok(entries) => entries.refused.first().map(|first| {
+                let more = match entries.refused.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" (and {more} more)"),
+                };
+                format!("{first}{more}; all else in it is used")
+            }),
+            Err(reason) => Some(format!("{reason}; what is on the node is kept")),
+        };
+        self.status.degraded.set(place.to_owned(), condition);
+        let Ok(entries) = entries else { return };
+        let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
+        self.metrics.logins.set(count(entries.good.len()));
+        self.metrics.logins_refused.set(count(entries.refused.len()));
+    }
+
+    /// Notes what a look at the file of registry logins has found and done.
+    pub(super) fn logins_looked(&self, path: &str, report: &LoginReport) {
+        self.metrics.login_changes.inc_by((report.written.len() + report.removed.len()) as u64);
+        self.metrics.login_problems.set(report.problem.is_some().into());
+        self.status.not_ready.set(path.to_owned(), report.problem.clone());
+    }
+
     /// Notes that the config map is followed.
     pub(super) fn watched(&self, map: Result<&Entries, &str>) {
         let condition = map.err().map(|reason| format!("{reason}; what is on the node is kept"));

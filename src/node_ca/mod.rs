@@ -18,19 +18,29 @@
 //!   taken the place of what was made here is replaced like any other drift.
 //! - **Nothing is done when nothing has changed**: stamps are compared, and files are read only
 //!   where a stamp is new, or long after.
+//! - **Registry logins** are kept in the same way, where a flag asks for it: one file for all
+//!   registries, in which each login is somebody's own. What was written here is on a list beside
+//!   it, by its hash.
 //! - A config map that is not there says nothing, and what is there is kept; so is a registry
 //!   whose entry is spoilt. An empty map says that there are no authorities.
 
 mod decide;
 mod folder;
 mod follow;
+mod follow_logins;
 mod health;
 mod layout;
 mod list;
+mod login_keeper;
+mod login_list;
+mod login_plan;
 mod reconciler;
 
 pub use decide::{Action, File, Present, decide};
 pub use follow::follow;
+pub use follow_logins::follow_logins;
 pub use health::{Health, NodeCaMetrics};
 pub use layout::Layout;
+pub use login_keeper::{LoginKeeper, LoginReport};
+pub use login_plan::{Entry, LoginAction, LoginPlan, Written, decide_login, plan_logins};
 pub use reconciler::{Reconciler, Report};

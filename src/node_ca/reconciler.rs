@@ -13,10 +13,6 @@ use super::folder::{Folder, Stamp};
 use super::{Layout, list};
 use crate::registry_ca::{Entries, RegistryHost};
 
-/// A stamp that is younger than this may be the stamp of a later change too: file systems count
-/// time in steps of some milliseconds.
-const STEP: Duration = Duration::from_millis(20);
-
 /// Keeps one folder in step.
 #[derive(Debug)]
 pub struct Reconciler {
@@ -207,7 +203,7 @@ impl Reconciler {
             return Ok(Task { host: host.clone(), files, action });
         }
         let action = decide(is_wanted, is_owned, &folder.present(name, &files)?);
-        let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| is_older(&stamp, now));
+        let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| stamp.is_older(now));
         if matches!(action, Action::Leave | Action::Foreign) && stamps.iter().all(is_old) {
             let contents = files.iter().map(|(_, contents)| contents.clone()).collect();
             self.settled.insert(host.clone(), Settled { contents, stamps, is_owned, action });
@@ -290,13 +286,4 @@ impl Reconciler {
         let path = self.path.join(host.as_str()).display().to_string();
         report.problems.insert(path, error.to_string());
     }
-}
-
-fn is_older(stamp: &Stamp, now: SystemTime) -> bool {
-    let (seconds, nanoseconds) = stamp.changed();
-    let (Ok(seconds), Ok(nanoseconds)) = (seconds.try_into(), nanoseconds.try_into()) else {
-        return true;
-    };
-    let changed = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    now.duration_since(changed).is_ok_and(|age| age > STEP)
 }

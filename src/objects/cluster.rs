@@ -105,13 +105,23 @@ pub struct Secret {
     pub metadata: Metadata,
     #[serde(default, deserialize_with = "null_as_default")]
     data: BTreeMap<String, Base64>,
+    #[serde(default, rename = "stringData", deserialize_with = "null_as_default")]
+    string_data: BTreeMap<String, String>,
 }
 
 impl Secret {
-    /// The value of one key.
+    /// A secret with these values.
+    #[must_use]
+    pub fn new(metadata: Metadata, data: BTreeMap<String, Vec<u8>>) -> Self {
+        let data = data.into_iter().map(|(key, value)| (key, Base64(value))).collect();
+        Self { metadata, data, string_data: BTreeMap::new() }
+    }
+
+    /// The value of one key. In a file `stringData` wins, as it does when the API server takes it in.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&[u8]> {
-        self.data.get(key).map(|value| &value.0[..])
+        let text = self.string_data.get(key).map(String::as_bytes);
+        text.or_else(|| self.data.get(key).map(|value| &value.0[..]))
     }
 }
 

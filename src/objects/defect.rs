@@ -13,6 +13,14 @@ pub struct Defect {
     pub outline: Option<String>,
 }
 
+impl Defect {
+    /// The same with its outline for a reason: for objects whose values are told to nobody.
+    pub(super) fn without_values(self) -> Self {
+        let reason = self.outline.clone().unwrap_or_else(|| "it cannot be read".to_owned());
+        Self { reason, ..self }
+    }
+}
+
 impl From<String> for Defect {
     fn from(reason: String) -> Self {
         Self { reason, outline: None }

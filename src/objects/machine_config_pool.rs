@@ -1,17 +1,26 @@
 //! `MachineConfigPool`: which rendered config the machines of a pool get.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::metadata::{Metadata, null_as_default};
+use super::metadata::null_as_default;
 
 /// A pool of machines that share one rendered config.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct MachineConfigPool {
-    metadata: Metadata,
+    metadata: PoolMetadata,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: Spec,
     #[serde(default, deserialize_with = "null_as_default")]
     status: Status,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct PoolMetadata {
+    #[serde(default, deserialize_with = "null_as_default")]
+    name: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    annotations: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -39,6 +48,12 @@ impl MachineConfigPool {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.metadata.name
+    }
+
+    /// The value of one of the pool's annotations.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.get(key)?.as_str()
     }
 
     /// The rendered config that the pool is moving to, empty before the first one is rendered.

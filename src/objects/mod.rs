@@ -11,6 +11,7 @@ mod layering;
 mod machine_config;
 mod machine_config_pool;
 mod metadata;
+mod secret_name;
 
 pub use self::defect::Defect;
 pub use api_server::{ApiServer, TlsProfile};
@@ -19,10 +20,14 @@ pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, S
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::MachineConfigPool;
 pub use metadata::Metadata;
+pub use secret_name::{InvalidName, SecretName};
 
 use std::sync::Arc;
 
 use serde_json::Value;
+
+/// Where OpenShift's machine-config-operator lives, and so do servers and controller with what is theirs.
+pub const OPERATOR_NAMESPACE: &str = "openshift-machine-config-operator";
 
 /// An object of one of the kinds that are read. Those that live on in what is served are shared.
 #[derive(Debug, Clone)]
@@ -137,12 +142,15 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
     if name.is_empty() && kind != "Config" && kind != "ControllerConfig" {
         return Err(malformed("metadata.name is missing".into()));
     }
-    defect::read(value).map_err(malformed)
+    defect::read(value).map_err(|defect| {
+        // The values of a secret are nobody's business, not even an administrator's.
+        malformed(if kind == "Secret" { defect.without_values() } else { defect })
+    })
 }
 
 /// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
 /// Names become parts of paths and URLs here.
-fn is_object_name(name: &str) -> bool {
+pub(crate) fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')

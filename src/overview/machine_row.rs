@@ -43,6 +43,10 @@ impl MachineLine {
         spec.map_or("", SpecVersion::as_str)
     }
 
+    pub(super) fn would_be_refused(&self) -> Option<&str> {
+        self.machine.requests.as_ref()?.would_be_refused.as_deref()
+    }
+
     pub(super) fn times(&self) -> u64 {
         let requests = self.machine.requests.as_ref().map_or(0, |requests| requests.times);
         requests + self.machine.handshakes.as_ref().map_or(0, |handshakes| handshakes.times)

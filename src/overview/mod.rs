@@ -5,8 +5,6 @@ mod history;
 mod machine_row;
 mod page;
 
-use core::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -15,7 +13,7 @@ use crate::ledger::{Machine, Rank, Standing};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
-pub use self::page::{STYLE, page};
+pub use self::page::{STYLE, controller_page, page};
 
 /// What there is to see at one moment.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -45,6 +43,24 @@ pub struct Overview {
     pub changes: Vec<Change>,
 }
 
+/// What there is to see of a cluster's controller.
+#[derive(Debug, Clone, Serialize)]
+pub struct ControllerOverview {
+    /// When it was put together.
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    /// The process that tells.
+    pub server: Server,
+    /// What is not in order, one line each.
+    pub not_ready: Vec<String>,
+    /// What an administrator should know all the same.
+    pub degraded: Vec<String>,
+    /// What is served over TLS, leaf first.
+    pub certificates: Vec<Certificate>,
+    /// Who trusts it, and who does not: the cluster's user data.
+    pub pointers: Vec<Pointer>,
+}
+
 /// The server that tells.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Server {
@@ -64,6 +80,9 @@ pub struct Pool {
     pub configuration: Option<String>,
     /// Why its machines get nothing, or something older; `null` if all is well.
     pub problem: Option<String>,
+    /// Who gets it: `off` everybody, `audit` everybody, telling who would be refused, `enforce` who proves
+    /// that he may have it.
+    pub access: String,
     /// The Ignition specs that it was asked for.
     pub specs: Vec<String>,
 }
@@ -110,23 +129,14 @@ pub struct Pointer {
     pub problem: Option<String>,
 }
 
+/// Puts machines in order: those that are stuck first, and of these the latest first.
+pub fn sort(machines: &mut [MachineLine]) {
+    machines.sort_by_key(|MachineLine { machine, standing }| {
+        (standing.rank, std::cmp::Reverse(machine.last), machine.address)
+    });
+}
+
 impl Overview {
-    /// Puts the machines in order.
-    #[must_use]
-    pub fn sorted(mut self) -> Self {
-        self.machines.sort_by_key(|line| {
-            (line.standing.rank, std::cmp::Reverse(line.machine.last), line.machine.address)
-        });
-        self
-    }
-
-    /// The machine at an address.
-    #[must_use]
-    pub fn machine(&self, address: IpAddr) -> Option<&MachineLine> {
-        let address = address.to_canonical();
-        self.machines.iter().find(|line| line.machine.address == address)
-    }
-
     /// How many machines have this rank.
     fn count(&self, rank: Rank) -> usize {
         self.machines.iter().filter(|line| line.standing.rank == rank).count()

@@ -4,7 +4,7 @@ use askama::Template;
 use time::{Duration, OffsetDateTime};
 
 use super::machine_row::moment;
-use super::{Certificate, MachineLine, Overview, Pool};
+use super::{Certificate, ControllerOverview, MachineLine, Overview, Pool};
 use crate::ledger::Rank;
 
 /// The page's style sheet.
@@ -16,13 +16,26 @@ const WIDTH: i64 = 1_000;
 
 /// The page of an overview.
 pub fn page(overview: &Overview) -> Result<String, askama::Error> {
-    Page { overview }.render()
+    Page { title: "machine-config-server", overview }.render()
 }
 
 #[derive(Template)]
 #[template(path = "page.html", config = "src/overview/askama.toml")]
 struct Page<'a> {
+    title: &'static str,
     overview: &'a Overview,
+}
+
+/// The page of a controller.
+pub fn controller_page(overview: &ControllerOverview) -> Result<String, askama::Error> {
+    ControllerPage { title: "machine-config-server controller", overview }.render()
+}
+
+#[derive(Template)]
+#[template(path = "controller.html", config = "src/overview/askama.toml")]
+struct ControllerPage<'a> {
+    title: &'static str,
+    overview: &'a ControllerOverview,
 }
 
 /// A certificate's validity as a line: where renewal and now are on it.
@@ -33,18 +46,6 @@ struct TimeLine {
 }
 
 impl Page<'_> {
-    fn now(&self) -> OffsetDateTime {
-        self.overview.at
-    }
-
-    fn is_ready(&self) -> bool {
-        self.overview.not_ready.is_empty()
-    }
-
-    fn is_in_order(&self) -> bool {
-        self.is_ready() && self.overview.degraded.is_empty()
-    }
-
     /// How many machines there are of each rank, none left out.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let ranks = [Rank::Stuck, Rank::Booting, Rank::Served, Rank::Joined, Rank::Visitor];
@@ -59,33 +60,33 @@ impl Page<'_> {
     fn left_out(&self) -> usize {
         self.overview.machines.len().saturating_sub(MOST)
     }
-
-    fn time_line(&self, certificate: &Certificate) -> TimeLine {
-        let Certificate { not_before, not_after, renewal, .. } = certificate;
-        let whole = (*not_after - *not_before).whole_seconds().max(1);
-        let at = |time: OffsetDateTime| {
-            let share = (time - *not_before).whole_seconds().saturating_mul(WIDTH) / whole;
-            share.clamp(0, WIDTH)
-        };
-        let now = self.now();
-        let left = |until: OffsetDateTime| days(until - now);
-        let words = if now < *not_before {
-            format!("not valid yet, for {}", left(*not_before))
-        } else if now > *not_after {
-            format!("expired {} ago", days(now - *not_after))
-        } else if now > *renewal {
-            format!("due for renewal; valid for {} more", left(*not_after))
-        } else {
-            format!("renewed in {}, valid for {} more", left(*renewal), left(*not_after))
-        };
-        TimeLine { renewal: at(*renewal), now: at(now), words }
-    }
 }
 
 impl Pool {
     fn specs_in_words(&self) -> String {
         if self.specs.is_empty() { "none yet".to_owned() } else { self.specs.join(", ") }
     }
+}
+
+/// The time line of a certificate, seen at `now`.
+fn time_line(certificate: &Certificate, now: OffsetDateTime) -> TimeLine {
+    let Certificate { not_before, not_after, renewal, .. } = certificate;
+    let whole = (*not_after - *not_before).whole_seconds().max(1);
+    let at = |time: OffsetDateTime| {
+        let share = (time - *not_before).whole_seconds().saturating_mul(WIDTH) / whole;
+        share.clamp(0, WIDTH)
+    };
+    let left = |until: OffsetDateTime| days(until - now);
+    let words = if now < *not_before {
+        format!("not valid yet, for {}", left(*not_before))
+    } else if now > *not_after {
+        format!("expired {} ago", days(now - *not_after))
+    } else if now > *renewal {
+        format!("due for renewal; valid for {} more", left(*not_after))
+    } else {
+        format!("renewed in {}, valid for {} more", left(*renewal), left(*not_after))
+    };
+    TimeLine { renewal: at(*renewal), now: at(now), words }
 }
 
 fn days(time: Duration) -> String {
@@ -101,7 +102,7 @@ fn days(time: Duration) -> String {
 mod tests {
     use time::macros::datetime;
 
-    use super::super::{Change, Pointer, Server};
+    use super::super::{Change, Pointer, Server, sort};
     use super::*;
     use crate::ledger::{Failed, Ledger, Request};
 
@@ -113,7 +114,14 @@ mod tests {
             let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into();
             let user_agent = "Ignition/<b>2</b>";
             let answer = Err((503, "there is no pool of this name"));
-            let request = Request { address, pool: "<x>", user_agent, spec: None, answer };
+            let request = Request {
+                address,
+                pool: "<x>",
+                user_agent,
+                spec: None,
+                answer,
+                would_be_refused: None,
+            };
             ledger.asked(&request, NOON);
         }
         let untrusting = "192.0.2.9".parse().unwrap();
@@ -122,18 +130,21 @@ mod tests {
             let standing = machine.standing(None, NOON);
             MachineLine { machine, standing }
         });
+        let mut machines: Vec<_> = machines.collect();
+        sort(&mut machines);
         Overview {
             at: NOON,
             server: Server { version: "1".to_owned(), since: NOON },
             not_ready: vec!["pool <i>: broken".to_owned()],
             degraded: Vec::new(),
             pools: vec![Pool {
+                access: "audit".to_owned(),
                 name: "worker".to_owned(),
                 configuration: None,
                 problem: Some("it has no configuration yet".to_owned()),
                 specs: Vec::new(),
             }],
-            machines: machines.collect(),
+            machines,
             silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
             certificates: vec![Certificate {
                 subject: "machine-config-server".to_owned(),
@@ -148,7 +159,6 @@ mod tests {
             registries: vec!["registry.example.com:5000".to_owned()],
             changes: vec![Change { at: NOON, what: "pool worker: a -> b".to_owned() }],
         }
-        .sorted()
     }
 
     #[test]
@@ -193,8 +203,7 @@ mod tests {
         let [certificate] = &overview.certificates[..] else { panic!("one") };
         let at = |now: OffsetDateTime| {
             let overview = Overview { at: now, ..overview.clone() };
-            let TimeLine { renewal, now, words } =
-                Page { overview: &overview }.time_line(certificate);
+            let TimeLine { renewal, now, words } = time_line(certificate, overview.at);
             (renewal, now, words)
         };
         assert_eq!(at(NOON).0, 800);

@@ -4,7 +4,7 @@
 use time::OffsetDateTime;
 
 use super::holder::date;
-use super::{Lockout, Reason, Unusable};
+use super::{Lockout, Reason, Unfit, Unusable};
 
 /// A request or duty that was not done, because machines would pay for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,9 +49,20 @@ pub enum Refusal {
     /// What is there would be lost.
     #[error("the pair that is there cannot be kept beside the signing CA ({0})")]
     Unkept(Unusable),
+    /// Nothing is made where somebody else makes the pair.
+    #[error("the serving pair is {0}'s to make")]
+    External(String),
     /// Nothing is made while the clock is behind.
     #[error("the clock is behind the newest CA")]
     Clock,
+    /// What an issuer has issued cannot be used.
+    #[error("what {issuer} issued is not taken: {unfit}")]
+    Unfit {
+        /// Who issued it.
+        issuer: String,
+        /// What is wrong with it.
+        unfit: Unfit,
+    },
     /// Nothing can be issued.
     #[error("{0}")]
     Issue(String),
@@ -75,6 +86,14 @@ pub enum Attention {
     /// What is stored of the serving pair cannot be used, and stays as it is.
     #[error("the serving pair is left as it is: {0}")]
     Serving(Unusable),
+    /// The pair that somebody else makes cannot be served.
+    #[error("the pair of {name} is not served: {fault}")]
+    External {
+        /// What it is called.
+        name: String,
+        /// What is wrong with it.
+        fault: Unusable,
+    },
     /// The serving pair is somebody else's, and not valid now.
     #[error(
         "the serving certificate is not valid now, and stays because no CA that is known issued it: \
@@ -96,6 +115,16 @@ pub enum Attention {
     /// Something was to be done and was not.
     #[error(transparent)]
     Refused(#[from] Refused),
+    /// A CA is wanted, and whoever is to issue it does not.
+    #[error("{issuer} does not issue a certificate authority ({because}): {reason}")]
+    Issuer {
+        /// Who is to issue it.
+        issuer: String,
+        /// Why it is wanted.
+        because: Reason,
+        /// What is known of why it does not come.
+        reason: String,
+    },
     /// Somebody cannot boot a machine.
     #[error(transparent)]
     LockedOut(#[from] Lockout),
@@ -107,9 +136,10 @@ impl Attention {
     pub fn label(&self) -> &'static str {
         match self {
             Self::Authority(_) => "authority",
-            Self::Serving(_) | Self::ServingExpired => "serving",
+            Self::Serving(_) | Self::ServingExpired | Self::External { .. } => "serving",
             Self::ClockBehind { .. } => "clock",
             Self::Refused(_) => "refused",
+            Self::Issuer { .. } => "issuer",
             Self::LockedOut(_) => "locked-out",
         }
     }
@@ -122,8 +152,8 @@ impl Attention {
 
     /// How many there are of each kind, of none too.
     #[must_use]
-    pub fn counts(all: &[Self]) -> [(&'static str, i64); 5] {
-        ["authority", "serving", "clock", "refused", "locked-out"].map(|label| {
+    pub fn counts(all: &[Self]) -> [(&'static str, i64); 6] {
+        ["authority", "serving", "clock", "refused", "issuer", "locked-out"].map(|label| {
             let many = all.iter().filter(|attention| attention.label() == label).count();
             (label, i64::try_from(many).unwrap_or(i64::MAX))
         })
@@ -149,6 +179,7 @@ impl Attention {
                 "serving" => "the serving pair cannot be used".to_owned(),
                 "clock" => "the clock is behind".to_owned(),
                 "refused" => format!("refused: {many}"),
+                "issuer" => "the issuer does not issue the signing CA".to_owned(),
                 _ => format!("locked out: {many}"),
             };
             (many > 0).then_some(said)

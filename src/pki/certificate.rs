@@ -119,6 +119,37 @@ impl Certificate {
         &self.der
     }
 
+    /// The public key with its algorithm, as it is encoded (RFC 5280 section 4.1.2.7).
+    #[must_use]
+    pub fn public_key_info(&self) -> &[u8] {
+        &self.key_info
+    }
+
+    /// The subject's name, as it is encoded.
+    #[must_use]
+    pub fn subject_name(&self) -> &[u8] {
+        &self.subject_name
+    }
+
+    /// The issuer's name, as it is encoded.
+    #[must_use]
+    pub fn issuer_name(&self) -> &[u8] {
+        &self.issuer_name
+    }
+
+    /// The key's identifier, empty where there is none (RFC 5280 section 4.2.1.2).
+    #[must_use]
+    pub fn key_identifier(&self) -> &[u8] {
+        &self.extensions.key_identifier
+    }
+
+    /// Whether its key made the signature of `message`; `algorithm` is what is in the sequence of the
+    /// signature's algorithm. Only algorithms that TLS clients accept are known: SHA-1 is none of them.
+    #[must_use]
+    pub fn has_signed(&self, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
+        is_signature(signature, message, algorithm, &self.key_info, &self.public_key)
+    }
+
     /// Whether both are for the same public key, as a renewed certificate and the one before it
     /// are, or a cross-certificate and the CA's own.
     #[must_use]
@@ -185,15 +216,8 @@ impl Certificate {
     /// an algorithm that TLS clients accept: SHA-1 is none of them.
     #[must_use]
     pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
-        let Some(key_algorithm) = first_contents(&authority.key_info) else { return false };
         let Signature { message, algorithm, value } = &self.signature;
-        let message = &self.der[message.clone()];
-        let known = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
-        known.all.iter().any(|known| {
-            known.public_key_alg_id().as_ref() == key_algorithm
-                && known.signature_alg_id().as_ref() == algorithm
-                && known.verify_signature(&authority.public_key, message, value).is_ok()
-        })
+        authority.has_signed(&self.der[message.clone()], algorithm, value)
     }
 
     /// What people call the subject: its common name, or all of its name where it has none.
@@ -225,6 +249,24 @@ impl Signature {
         let value = parsed.signature_value.data.to_vec();
         Some(Self { message, algorithm: algorithm.data.to_vec(), value })
     }
+}
+
+/// Whether a key has made this signature of a message, by an algorithm that TLS clients accept: SHA-1 is none of
+/// them. `algorithm` is what is in its sequence; `key_info` is the public key with its algorithm, `key` without.
+pub(super) fn is_signature(
+    value: &[u8],
+    message: &[u8],
+    algorithm: &[u8],
+    key_info: &[u8],
+    key: &[u8],
+) -> bool {
+    let Some(key_algorithm) = first_contents(key_info) else { return false };
+    let known = rustls::crypto::aws_lc_rs::default_provider().signature_verification_algorithms;
+    known.all.iter().any(|known| {
+        known.public_key_alg_id().as_ref() == key_algorithm
+            && known.signature_alg_id().as_ref() == algorithm
+            && known.verify_signature(key, message, value).is_ok()
+    })
 }
 
 /// What is in the first sequence of a sequence.
@@ -282,7 +324,7 @@ fn hosts(certificate: &X509Certificate<'_>) -> BTreeSet<Host> {
         .collect()
 }
 
-fn address(bytes: &[u8]) -> Option<IpAddr> {
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     <[u8; 4]>::try_from(bytes)
         .map(IpAddr::from)
         .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))

@@ -43,7 +43,13 @@ impl Links<'_> {
     /// has replaced it does not reach into its time, but for a while.
     pub(super) fn begin(&self, signer: &Certificate) -> OffsetDateTime {
         let followed = self.followed(signer);
-        let begins = followed.iter().map(|ca| ca.certificate.not_before);
+        // A root that others hang on is reached by way of them, and begins long before them.
+        let is_above = |ca: &&&Ca| {
+            let own = |other: &&Ca| other.certificate != ca.certificate;
+            let mut others = self.kept.cas.iter().filter(own);
+            ca.key.is_none() && others.any(|other| other.certificate.is_issued_by(&ca.certificate))
+        };
+        let begins = followed.iter().filter(|ca| !is_above(ca)).map(|ca| ca.certificate.not_before);
         let begin = begins.fold(signer.not_before, Ord::min);
         match self.irreplaceable_until {
             Some(end) => begin.max(end - CLOCKS_BEHIND).min(self.now - BACKDATED),

@@ -48,14 +48,31 @@ pub fn issue_authority(
     validity: Duration,
     now: OffsetDateTime,
 ) -> Result<Certificate, IssueError> {
-    // A name of its own for each, so that verifiers never take one for another.
-    let digest = Sha256::digest(key.der_bytes());
-    let suffix = HEXLOWER.encode(&digest[..2]);
-    let name = format!("machine-config-server-ca@{}-{suffix}", now.unix_timestamp());
+    let name = authority_name(key, now);
     let validity = Validity { begin: now - BACKDATED, end: now + validity };
     let params = authority_params(&name, key.der_bytes(), b"", validity)?;
     let issued = params.self_signed(key)?;
     Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)
+}
+
+/// A request for a certificate of an authority (RFC 2986), PEM: somebody else is to issue it.
+pub fn request_authority(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueError> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, authority_name(key, now));
+    params.key_usages = authority_usages();
+    Ok(params.serialize_request(key)?.pem()?)
+}
+
+/// A name of its own for each, so that verifiers never take one for another.
+fn authority_name(key: &KeyPair, now: OffsetDateTime) -> String {
+    let digest = Sha256::digest(key.der_bytes());
+    let suffix = HEXLOWER.encode(&digest[..2]);
+    format!("machine-config-server-ca@{}-{suffix}", now.unix_timestamp())
+}
+
+fn authority_usages() -> Vec<KeyUsagePurpose> {
+    vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature]
 }
 
 /// A certificate for an authority's name and key by another authority, so that who trusts the
@@ -111,7 +128,7 @@ pub fn issue_serving(
 
 impl<'a> Signer<'a> {
     /// The authority as the library knows it, under a name that [`Signer::finish`] replaces.
-    fn issuer(self) -> Result<Issuer<'static, &'a KeyPair>, IssueError> {
+    pub(super) fn issuer(self) -> Result<Issuer<'static, &'a KeyPair>, IssueError> {
         let mut params = CertificateParams::new(Vec::new())?;
         let identifier = &self.certificate.extensions.key_identifier;
         if !identifier.is_empty() {
@@ -121,7 +138,7 @@ impl<'a> Signer<'a> {
     }
 
     /// What was issued, with the names as they are encoded elsewhere.
-    fn finish(self, issued: &[u8], subject: &[u8]) -> Result<Certificate, IssueError> {
+    pub(super) fn finish(self, issued: &[u8], subject: &[u8]) -> Result<Certificate, IssueError> {
         let der = with_names(issued, &self.certificate.subject_name, subject, self.key)?;
         let certificate = Certificate::from_der(&der).ok_or(IssueError::Unreadable)?;
         let is_sound = certificate.is_issued_by(self.certificate);
@@ -137,15 +154,11 @@ fn authority_params(
 ) -> Result<CertificateParams, IssueError> {
     let mut params = params(name, key, issuer, validity)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![
-        KeyUsagePurpose::KeyCertSign,
-        KeyUsagePurpose::CrlSign,
-        KeyUsagePurpose::DigitalSignature,
-    ];
+    params.key_usages = authority_usages();
     Ok(params)
 }
 
-fn params(
+pub(super) fn params(
     name: &str,
     key: &[u8],
     issuer: &[u8],

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! the CA's key, its certificate                 as any PKI tool writes them
-//! cross-certificates                            one CA's name and key, signed by another
 //! other CAs' certificates, each with its key    the newest first
+//! cross-certificates                            one CA's name and key, signed by another
 //! KEPT SERVING PAIR                             a pair that was replaced and cannot be issued again
 //! DISTRUSTED CERTIFICATE                        a CA that is never to be trusted again
 //! ```
@@ -203,8 +203,7 @@ impl Kept {
         let mut others: Vec<_> =
             self.cas.iter().filter(|ca| ca.certificate != own.certificate).collect();
         others.sort_by_key(|ca| std::cmp::Reverse(ca.certificate.made_at()));
-        let mut previous: String =
-            self.cross_certificates.iter().map(Certificate::to_pem).collect();
+        let mut previous = String::new();
         let mut keys = usize::from(own.key.is_some());
         for ca in others {
             previous += &ca.certificate.to_pem();
@@ -213,6 +212,8 @@ impl Kept {
                 keys += 1;
             }
         }
+        // After the CAs' own: one that somebody else issued is its own certificate because it comes first.
+        previous.extend(self.cross_certificates.iter().map(Certificate::to_pem));
         let excess = self.pairs.len().saturating_sub(MOST_PAIRS);
         for pair in self.pairs.iter().skip(excess) {
             previous += &pem_text(&Pem::new(PAIR, pair.text()));
@@ -241,6 +242,25 @@ impl Kept {
     /// The newest CA that can sign at this time.
     pub(super) fn signer_at(&self, now: OffsetDateTime) -> Option<&Ca> {
         self.signers().into_iter().find(|ca| ca.certificate.is_valid_at(now))
+    }
+
+    /// The certificates that are at the top of a CA's own, as far as they are kept: itself where nobody
+    /// else's is above it.
+    pub(super) fn tops<'a>(&'a self, certificate: &'a Certificate) -> Vec<&'a Certificate> {
+        let mut tops = Vec::new();
+        let mut way = vec![certificate];
+        let mut next = 0;
+        while let Some(&below) = way.get(next) {
+            let above = self.cas.iter().map(|ca| &ca.certificate);
+            let above: Vec<_> =
+                above.filter(|it| !it.is_same_ca(below) && below.is_issued_by(it)).collect();
+            if above.is_empty() {
+                tops.push(below);
+            }
+            way.extend(above.into_iter().filter(|it| !way.contains(it)).collect::<Vec<_>>());
+            next += 1;
+        }
+        tops
     }
 
     /// The CA that issued a certificate, with a key that can issue another.

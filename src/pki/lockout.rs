@@ -49,6 +49,28 @@ pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime
         .collect()
 }
 
+/// Why the chain's first certificate does not come from one of `trusted` at `now`, if it does not: by the
+/// same rules, but for extended usage, as what it is for is the caller's to know.
+#[must_use]
+pub fn untrusted(
+    chain: &[Certificate],
+    trusted: &[Certificate],
+    now: OffsetDateTime,
+) -> Option<LockoutReason> {
+    let for_any_use = |certificate: &Certificate| {
+        let mut certificate = certificate.clone();
+        certificate.extensions.forbids_serving = false;
+        certificate
+    };
+    let chain: Vec<_> = chain.iter().map(for_any_use).collect();
+    let holder = Holder {
+        name: String::new(),
+        trusted: trusted.iter().map(for_any_use).collect(),
+        hosts: Vec::new(),
+    };
+    refusal(&chain, &holder, now, &mut Signatures::default())
+}
+
 /// For every holder why it refuses the chain, if it does.
 pub(super) fn refusals<'a>(
     chain: &[Certificate],

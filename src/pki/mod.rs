@@ -9,7 +9,8 @@
 //! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
 //! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
 //! `kept` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
-//! [`issue`] issues certificates and [`certificate`] reads them. Nothing here does I/O; the time is an
+//! A pair that somebody else makes is `external`. `new_ca` makes a CA, or takes one that is `issuer`'s. [`issue`] issues certificates and [`certificate`] reads
+//! them; `requested` issues them for others, by what `signing_request` reads. Nothing here does I/O; the time is an
 //! argument, and so are new keys, which only [`keys`] makes.
 
 pub mod attention;
@@ -17,18 +18,24 @@ pub mod certificate;
 mod chain;
 mod encoding;
 mod extensions;
+mod external;
 mod holder;
 pub mod hosts;
 pub mod issue;
+mod issuer;
 mod kept;
 pub mod keys;
 pub mod lockout;
 mod name_constraints;
+mod new_ca;
 pub mod plan;
 mod policy;
 mod reason;
+mod requested;
 mod serving;
+mod signing_request;
 pub mod state;
+mod usage;
 mod view;
 pub mod writes;
 
@@ -37,14 +44,21 @@ pub use certificate::Certificate;
 pub use chain::MOST_BYTES;
 pub use holder::{Holder, Lockout, LockoutReason};
 pub use hosts::Host;
+pub use issuer::Unfit;
 pub use kept::MOST_KEYS;
 pub use keys::KeyAlgorithm;
-pub use lockout::locked_out;
+pub use lockout::{locked_out, untrusted};
 pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};
+pub use requested::{Issued, OwnCa, OwnCaFault, Requested, issue_requested, signing_fault};
 pub use serving::{Generate, issue_pair, signing_ca};
-pub use state::{Asked, CertificateState, MendedPointer, Pointer, PointerState, StoredPair};
+pub use signing_request::{BadRequest, SigningRequest};
+pub use state::{
+    Answer, Asked, CertificateState, External, Issuer, MendedPointer, Pointer, PointerState,
+    Request, StoredPair,
+};
+pub use usage::{UnknownUsage, Usage};
 pub use writes::{
-    MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts, trusted_by_somebody,
+    Asking, MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts, trusted_by_somebody,
 };

@@ -18,7 +18,10 @@ use time::{Duration, OffsetDateTime};
 use super::chain::MOST_BYTES;
 use super::lockout::handshake_bytes;
 use super::view::{Serving, View};
-use super::{Attention, Certificate, Host, Made, PointerState, Policy, Reason, Refusal, Refused};
+use super::{
+    Attention, Certificate, External, Host, Made, PointerState, Policy, Reason, Refusal, Refused,
+    Unusable,
+};
 
 /// A rotation that is asked for within this time of another is the same.
 const ONE_ROTATION: Duration = Duration::hours(1);
@@ -73,7 +76,10 @@ pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
     if view.state.pointers.iter().any(|it| matches!(it.state, PointerState::Stale(_))) {
         plan.steps.push(Step::Pointers);
     }
-    plan.serving(view, policy);
+    match &view.state.external {
+        Some(external) => plan.external(view, external),
+        None => plan.serving(view, policy),
+    }
     plan
 }
 
@@ -81,16 +87,26 @@ pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
 /// that is later, as it is for one of less than ten years.
 #[must_use]
 pub fn renewal(certificate: &Certificate, policy: &Policy) -> OffsetDateTime {
-    let validity = certificate.not_after - certificate.not_before;
-    let fifth: Duration = validity / 5;
-    certificate.not_after - fifth.min(policy.validity - policy.renewal)
+    renewal_between(certificate.not_before, certificate.not_after, policy)
+}
+
+fn renewal_between(begin: OffsetDateTime, end: OffsetDateTime, policy: &Policy) -> OffsetDateTime {
+    let fifth: Duration = (end - begin) / 5;
+    end - fifth.min(policy.validity - policy.renewal)
+}
+
+/// The same for one that is served, which may begin long before the CA that issued it.
+fn serving_renewal(view: &View<'_>, leaf: &Certificate, policy: &Policy) -> OffsetDateTime {
+    let issuer = view.kept.issuer_of(leaf).map(|ca| ca.certificate.not_before);
+    let begin = issuer.map_or(leaf.not_before, |begin| leaf.not_before.max(begin));
+    renewal_between(begin, leaf.not_after, policy)
 }
 
 /// The CAs that are asked to be distrusted and are not yet.
 pub(super) fn to_distrust(view: &View<'_>) -> Vec<Certificate> {
     let wanted: Vec<_> = view.state.asked.distrust.iter().map(|text| text.trim()).collect();
     let is_wanted = |ca: &&Certificate| wanted.iter().any(|text| ca.is_called(text));
-    view.anchors().into_iter().filter(is_wanted).cloned().collect()
+    view.known_cas().into_iter().filter(is_wanted).cloned().collect()
 }
 
 impl RotationPlan {
@@ -109,6 +125,14 @@ impl RotationPlan {
         if !distrusted.is_empty() && (behind.is_none() || can_go_on_without(view, &distrusted)) {
             self.steps.push(Step::Store(Reason::Distrusted));
         }
+        if let Some(external) = &view.state.external {
+            if asked.authority {
+                let refusal = Refusal::External(external.name.clone());
+                let (what, because) = (Made::Authority, Reason::Asked);
+                self.attention.push(Refused { what, because, refusal }.into());
+            }
+            return;
+        }
         let (signers, best) = (kept.signers(), kept.signer_at(*now));
         let reason = match best {
             None if view.state.authority.is_none() => Some(Reason::Missing),
@@ -120,7 +144,9 @@ impl RotationPlan {
                     ca.certificate.made_at() > best.certificate.made_at()
                         && ca.certificate.not_before <= best.certificate.not_after
                 });
-                (due <= *now && !is_followed).then_some(Reason::Renewal)
+                let is_due = (due <= *now && !is_followed).then_some(Reason::Renewal);
+                let elsewhere = view.state.issuer.as_ref().filter(|issuer| !issuer.has_issued);
+                is_due.or(elsewhere.map(|issuer| Reason::Issuer(issuer.name.clone())))
             }
         };
         // One that will be due before the next is valid is made whatever the clock says.
@@ -168,6 +194,24 @@ impl RotationPlan {
         }
     }
 
+    /// The pair that somebody else makes. Who trusts it is looked at when it is taken.
+    fn external(&mut self, view: &View<'_>, external: &External) {
+        if let Some(fault) = external.fault() {
+            self.attention.push(Attention::External { name: external.name.clone(), fault });
+            return;
+        }
+        let certificates = external.certificates();
+        let Some(leaf) = certificates.first() else { return };
+        self.times.extend([leaf.not_before, leaf.not_after + Duration::SECOND]);
+        if !leaf.is_valid_at(view.now) {
+            let fault = Unusable::NotValid;
+            self.attention.push(Attention::External { name: external.name.clone(), fault });
+        } else if view.chain.first() != Some(leaf) || view.state.asked.serving {
+            let reason = Reason::External(external.name.clone());
+            self.steps.push(Step::Serving(reason, Vec::new()));
+        }
+    }
+
     fn serving(&mut self, view: &View<'_>, policy: &Policy) {
         let hosts = wanted_hosts(view);
         match &view.serving {
@@ -182,7 +226,7 @@ impl RotationPlan {
             _ => {}
         }
         if let Serving::Ours(leaf) | Serving::Foreign { leaf, .. } = &view.serving {
-            self.times.extend([leaf.not_before, renewal(leaf, policy)]);
+            self.times.extend([leaf.not_before, serving_renewal(view, leaf, policy)]);
             self.times.push(leaf.not_after + Duration::SECOND);
         }
         // Without a name there is nothing to issue one for.
@@ -208,8 +252,8 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
     signers.retain(|ca| ca.certificate.is_valid_at(view.now));
     let newest = signers.first()?;
     let is_due = |leaf: &Certificate| {
-        let outlives = signers.iter().any(|ca| ca.certificate.not_after > leaf.not_after);
-        view.now >= renewal(leaf, policy) && outlives
+        let can_renew = signers.iter().any(|ca| can_renew(view, leaf, &ca.certificate));
+        view.now >= serving_renewal(view, leaf, policy) && can_renew
     };
     match &view.serving {
         Serving::Missing => Some(Reason::Missing),
@@ -261,6 +305,14 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
     }
 }
 
+/// Whether what this CA issues takes the place of a leaf whose end is near: it ends later, and no newer CA
+/// would take it back.
+pub(super) fn can_renew(view: &View<'_>, leaf: &Certificate, ca: &Certificate) -> bool {
+    let issuer = view.kept.issuer_of(leaf).map(|issuer| &issuer.certificate);
+    let stays = issuer.is_none_or(|issuer| ca == issuer || ca.made_at() > issuer.made_at());
+    ca.not_after > leaf.not_after && stays
+}
+
 /// Whether no CA has to be made while the clock is behind when these are taken out: it is behind by
 /// one of them alone, or another can sign.
 fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
@@ -272,7 +324,7 @@ fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
 
 /// The CA that says that the clock is behind, but for `without`: it was made later than now.
 fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Attention> {
-    let mut anchors = view.anchors();
+    let mut anchors = view.known_cas();
     anchors.retain(|ca| !without.iter().any(|it| it.has_key_of(ca)));
     let newest = anchors.into_iter().max_by_key(|ca| ca.made_at())?;
     let made = newest.made_at();
@@ -294,7 +346,7 @@ fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
     };
     let is_wanted = |ca: &&Certificate| {
         ca.signing_fault().is_none()
-            && (view.bundle.contains(ca) || has_key(ca) || view.vouches(ca))
+            && (view.bundle.contains(ca) || has_key(ca) || view.is_top(ca) || view.vouches(ca))
             && !is_succeeded(view, ca)
     };
     let mut wanted: Vec<_> = view.anchors().into_iter().filter(is_wanted).collect();
@@ -339,7 +391,7 @@ fn used_hosts<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Host> {
 
 /// The names given, and every one that a pointer config sends machines to; then those of the
 /// certificate before.
-fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
+pub(super) fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     let used = view.state.pointers.iter().flat_map(|pointer| &pointer.hosts);
     let mut add = |host: &Host| {

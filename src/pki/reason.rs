@@ -26,6 +26,12 @@ pub enum Reason {
     /// There is a newer authority, which those who trust the older ones trust too.
     #[error("there is a newer authority")]
     NewerAuthority,
+    /// Somebody else has made it.
+    #[error("{0} has another one")]
+    External(String),
+    /// Somebody else is to issue it.
+    #[error("it is to be issued by {0}")]
+    Issuer(String),
     /// Somebody asked for it.
     #[error("it was asked for")]
     Asked,
@@ -58,6 +64,8 @@ impl Reason {
             Self::Renewal => "renewal",
             Self::Host(_) => "host",
             Self::NewerAuthority => "newer-authority",
+            Self::External(_) => "external",
+            Self::Issuer(_) => "issuer",
             Self::Asked => "asked",
             Self::Distrusted => "distrusted",
             Self::Chain => "chain",
@@ -86,11 +94,20 @@ pub enum IssueError {
     /// There is no CA that could sign a serving certificate.
     #[error("no CA with a key at hand is valid now")]
     NoSigner,
+    /// The CA's own certificate forbids it.
+    #[error("the CA's own certificate does not allow it to vouch for {0}")]
+    Constrained(String),
 }
 
 /// Why something that is stored cannot be used. It stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
+    /// There is none.
+    #[error("it is not there")]
+    Missing,
+    /// Its time is over, or has not come.
+    #[error("it is not valid now")]
+    NotValid,
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(String),

@@ -9,6 +9,7 @@ use super::chain::MOST_BYTES;
 use super::issue::{Validity, issue_serving};
 use super::kept::Ca;
 use super::lockout::handshake_bytes;
+use super::plan::can_renew;
 use super::view::{Serving, View};
 use super::{
     Asked, Certificate, CertificateState, Host, IssueError, Lockout, Made, Policy, Reason, Refusal,
@@ -46,6 +47,7 @@ pub(super) fn choose(
     let candidates = match reason {
         Reason::Restored => restored(view),
         Reason::Chain => rechained(view)?.into_iter().collect(),
+        Reason::External(_) => external(view)?.into_iter().collect(),
         _ => {
             let mut candidates = Vec::new();
             for ca in signers(view, reason) {
@@ -66,7 +68,10 @@ pub(super) fn choose(
     let mut best: Option<(usize, Candidate<'_>)> = None;
     let mut locked_out: Vec<Lockout> = Vec::new();
     for candidate in candidates {
-        let new = view.newly_locked_out(&candidate.chain);
+        let new = match reason {
+            Reason::External(_) => view.present_newly_locked_out(&candidate.chain),
+            _ => view.newly_locked_out(&candidate.chain),
+        };
         if !new.is_empty() && !is_forced {
             if locked_out.is_empty() {
                 locked_out = new;
@@ -131,7 +136,8 @@ pub fn issue_pair(
 /// Whether machines may be locked out for it, because somebody said so.
 pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
-        || asked.force && matches!(reason, Reason::Asked | Reason::NewerAuthority)
+        || asked.force
+            && matches!(reason, Reason::Asked | Reason::NewerAuthority | Reason::External(_))
 }
 
 /// The CAs that may issue it, the newest first.
@@ -145,9 +151,8 @@ fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
                 signers.retain(|ca| ca.certificate.made_at() >= made && ca.certificate != *issuer);
             }
         }
-        // One that would end no later is no renewal.
         (Reason::Renewal, Serving::Ours(leaf) | Serving::Foreign { leaf, .. }) => {
-            signers.retain(|ca| ca.certificate.not_after > leaf.not_after);
+            signers.retain(|ca| can_renew(view, leaf, &ca.certificate));
         }
         _ => {}
     }
@@ -178,6 +183,14 @@ fn rechained(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> 
     let Some(issuer) = view.kept.issuer_of(leaf) else { return Ok(None) };
     let chain = view.links().chain(leaf, &issuer.certificate)?;
     Ok(Some(Candidate { chain, key: CandidateKey::AtHand(own_key_text(&present.key)) }))
+}
+
+/// The pair that somebody else makes.
+fn external(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> {
+    let Some(external) = &view.state.external else { return Ok(None) };
+    let Some(pair) = &external.pair else { return Ok(None) };
+    let key = CandidateKey::AtHand(own_key_text(&pair.key));
+    Ok(Some(Candidate { chain: external.chain(view)?, key }))
 }
 
 /// The pairs that were replaced once.

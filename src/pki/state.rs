@@ -1,5 +1,7 @@
 //! What there is, as far as a decision about it goes.
 
+use time::OffsetDateTime;
+
 use super::{Certificate, Holder, Host};
 
 /// A certificate with its key and what goes with it, as it is stored: PEM.
@@ -44,6 +46,12 @@ impl StoredPair {
         }
         let line_feed = if self.key.ends_with(b"\n") { &b""[..] } else { b"\n" };
         [&self.key[..], line_feed, &self.certificates].concat()
+    }
+
+    /// Whether the certificate that the key belongs to is a CA's that did not issue itself.
+    #[must_use]
+    pub fn is_issued_by_another(&self) -> bool {
+        self.leaf().is_some_and(|own| !own.is_issued_by(&own))
     }
 
     /// The certificate that the key belongs to, `None` where it cannot be read.
@@ -115,6 +123,66 @@ pub struct Asked {
     pub distrust: Vec<String>,
 }
 
+/// Somebody else's CA, which issues this server's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuer {
+    /// What people call it.
+    pub name: String,
+    /// Whether it issued the CA that the store names as its own.
+    pub has_issued: bool,
+    /// What it was asked for last.
+    pub request: Option<Request>,
+}
+
+/// A CA that was asked for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Its key, PEM.
+    pub key: Vec<u8>,
+    /// When it was asked for.
+    pub since: OffsetDateTime,
+    /// What came of it.
+    pub answer: Answer,
+}
+
+/// A serving pair that somebody else makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct External {
+    /// What people call it.
+    pub name: String,
+    /// The pair, `None` where it is not there.
+    pub pair: Option<StoredPair>,
+    /// The CAs that machines are to trust, PEM.
+    pub trust: Vec<u8>,
+}
+
+/// What an issuer says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing yet but for what it waits for, empty where it does not tell.
+    Pending(String),
+    /// No, and why.
+    Refused(String),
+    /// Certificates, PEM.
+    Issued {
+        /// The CA, and what leads from it to the roots.
+        chain: Vec<u8>,
+        /// Those that machines are to trust.
+        roots: Vec<u8>,
+    },
+}
+
+impl std::fmt::Debug for Request {
+    /// Without its key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { since, answer, .. } = self;
+        f.debug_struct("Request")
+            .field("since", since)
+            .field("answer", answer)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Everything that a plan depends on.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateState {
@@ -136,6 +204,10 @@ pub struct CertificateState {
     pub is_shared: bool,
     /// What somebody asked for.
     pub asked: Asked,
+    /// Who issues CAs, if they do not issue themselves.
+    pub issuer: Option<Issuer>,
+    /// The pair that somebody else makes, if nothing is to be issued here.
+    pub external: Option<External>,
 }
 
 impl CertificateState {

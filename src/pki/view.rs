@@ -6,9 +6,11 @@ use time::OffsetDateTime;
 
 use super::certificate::key_of;
 use super::chain::Links;
-use super::kept::Kept;
+use super::kept::{Ca, Kept};
 use super::lockout::{Signatures, refusals};
-use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, StoredPair, Unusable};
+use super::{
+    Certificate, CertificateState, External, Holder, Lockout, LockoutReason, StoredPair, Unusable,
+};
 
 /// The state, and what it comes to.
 pub(super) struct View<'a> {
@@ -22,6 +24,12 @@ pub(super) struct View<'a> {
     pub(super) serving: Serving,
     /// The CA of an older installation, whose key was never kept.
     roots: Vec<Certificate>,
+    /// Those that somebody else, who makes the pair, has machines trust.
+    external: Vec<Certificate>,
+    /// CAs that others issued which are kept too: whoever trusts those needs no trust in these.
+    hanging: Vec<Certificate>,
+    /// What machines trust in their place.
+    tops: Vec<Certificate>,
     holders: Vec<Known>,
     before: Vec<Option<LockoutReason>>,
     /// What was found out about signatures.
@@ -76,10 +84,14 @@ impl<'a> View<'a> {
             chain,
             serving: Serving::Missing,
             roots,
+            external: state.external.as_ref().map(External::trusted).unwrap_or_default(),
+            hanging: Vec::new(),
+            tops: Vec::new(),
             holders: Vec::new(),
             before: Vec::new(),
             signatures: RefCell::default(),
         };
+        (view.hanging, view.tops) = hanging(&view.kept, now);
         view.serving = view.read_serving();
         view.holders = view.find_holders();
         view.before = view.judge(&view.chain, view.holders());
@@ -105,10 +117,29 @@ impl<'a> View<'a> {
     /// The CAs that somebody may trust, each once.
     pub(super) fn anchors(&self) -> Vec<&Certificate> {
         let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
+        self.trusted_beside(kept.filter(|ca| !self.hanging.contains(ca)))
+    }
+
+    /// All CAs that are known, each once: those that somebody may trust, and those that hang on them.
+    pub(super) fn known_cas(&self) -> Vec<&Certificate> {
+        self.trusted_beside(self.kept.cas.iter().map(|ca| &ca.certificate))
+    }
+
+    /// Whether machines are to trust this one: in place of a CA that it has issued, or because somebody else says so.
+    pub(super) fn is_top(&self, ca: &Certificate) -> bool {
+        self.tops.contains(ca) || self.external.contains(ca)
+    }
+
+    /// These and those that are trusted by what is there.
+    fn trusted_beside<'b>(
+        &'b self,
+        kept: impl Iterator<Item = &'b Certificate>,
+    ) -> Vec<&'b Certificate> {
         let pointers = self.state.pointers.iter().filter_map(|pointer| pointer.holder.as_ref());
         let trusted = pointers.flat_map(|holder| &holder.trusted);
         let mut anchors: Vec<&Certificate> = Vec::new();
-        for ca in kept.chain(&self.bundle).chain(&self.roots).chain(trusted) {
+        let others = self.bundle.iter().chain(&self.roots).chain(&self.external).chain(trusted);
+        for ca in kept.chain(others) {
             if !anchors.contains(&ca) && !self.kept.is_distrusted(ca) {
                 anchors.push(ca);
             }
@@ -135,6 +166,13 @@ impl<'a> View<'a> {
         self.judge(&self.chain, [&holder]) == [None]
     }
 
+    /// Whether what is served is what somebody else, who makes the pair, has made before.
+    pub(super) fn is_of_external(&self) -> bool {
+        let trusted = self.external.clone();
+        let holder = Holder { name: String::new(), trusted, hosts: Vec::new() };
+        self.judge(&self.chain, [&holder]) == [None]
+    }
+
     /// Whether what is served holds a certificate by which a CA that is distrusted vouches for another.
     pub(super) fn sends_distrusted(&self) -> bool {
         self.chain.iter().skip(1).any(|certificate| self.kept.is_tainted(certificate))
@@ -151,6 +189,15 @@ impl<'a> View<'a> {
                 Some(Lockout { holder: holder.name.clone(), reason })
             })
             .collect()
+    }
+
+    /// The same of those that are known to be there.
+    pub(super) fn present_newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
+        let present = |lockout: &Lockout| {
+            let mut known = self.holders.iter().filter(|known| known.is_present);
+            known.any(|known| known.holder.name == lockout.holder)
+        };
+        self.newly_locked_out(chain).into_iter().filter(present).collect()
     }
 
     /// Whether a pointer config boots, and would not as this one from what is served.
@@ -261,12 +308,28 @@ impl<'a> View<'a> {
             None if is_foreign => {
                 let top = self.top().unwrap_or(leaf);
                 let is_known =
-                    self.anchors().into_iter().any(|ca| ca == top || top.is_issued_by(ca));
+                    self.known_cas().into_iter().any(|ca| ca == top || top.is_issued_by(ca));
                 Serving::Foreign { leaf: leaf.clone(), is_known }
             }
             None => Serving::Ours(leaf.clone()),
         }
     }
+}
+
+/// The CAs with a key that hang on others, and the tops of those that can be used.
+fn hanging(kept: &Kept, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certificate>) {
+    let (mut hanging, mut tops) = (Vec::new(), Vec::new());
+    for Ca { certificate, .. } in kept.cas.iter().filter(|ca| ca.key.is_some()) {
+        let above: Vec<_> = kept.tops(certificate);
+        if above.contains(&certificate) {
+            continue;
+        }
+        hanging.push(certificate.clone());
+        if certificate.not_after >= now {
+            tops.extend(above.into_iter().cloned());
+        }
+    }
+    (hanging, tops)
 }
 
 const BUNDLE: &str = "the bundle";

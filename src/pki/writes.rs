@@ -8,27 +8,20 @@
 //! What a step comes to is judged before it is handed out: one after which a machine could not boot
 //! that could before ([`locked_out`]) is refused, and told.
 
-use std::sync::Arc;
-
 use time::OffsetDateTime;
 
-use super::chain::MOST_BYTES;
-use super::issue::{Validity, cross_sign, issue_authority, issue_serving};
-use super::kept::{Ca, CaKey};
-use super::lockout::handshake_bytes;
+use super::issuer::RequestDuty;
+use super::kept::Ca;
 use super::plan::{RotationPlan, plan, to_distrust};
 use super::serving::{Generate, choose, is_forced};
 use super::view::{Serving, View};
 use super::{
-    Asked, Attention, Certificate, CertificateState, Host, IssueError, Lockout, LockoutReason,
-    Made, PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, locked_out,
+    Asked, Attention, Certificate, CertificateState, Host, IssueError, Issuer, Lockout, Made,
+    PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, locked_out,
 };
 
 /// More steps than any state takes to be in order.
 pub const MOST_STEPS: usize = 32;
-
-/// Room in a chain for those that renewal adds while older ones have not expired yet.
-const RENEWALS: usize = 2;
 
 /// One thing to be stored. Each replaces what is there as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +76,11 @@ impl CertificateState {
                 }
             }
         }
+        if let (Write::Authority(pair) | Write::Store(pair), Some(issuer)) =
+            (write, &mut state.issuer)
+        {
+            issuer.has_issued = pair.is_issued_by_another();
+        }
         state.asked = write.leaves(&state.asked);
         state
     }
@@ -104,7 +102,20 @@ pub enum Next {
         until: OffsetDateTime,
         /// What is not in order, and stays as it is.
         attention: Vec<Attention>,
+        /// What is to be done about the CA that an issuer was asked for, or is to be.
+        asking: Asking,
     },
+}
+
+/// What is to be done about a CA that somebody else issues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asking {
+    /// Nothing: none is wanted, or the answer has not come.
+    Nothing,
+    /// One is to be asked for, in place of what was asked for before.
+    Ask(Reason),
+    /// None is wanted any more: what was asked for is to be forgotten.
+    Forget,
 }
 
 /// Says what comes next. `generate` makes a new key.
@@ -115,7 +126,8 @@ pub fn next(
     generate: Generate<'_>,
 ) -> Result<Next, IssueError> {
     let view = View::of(state, now);
-    let RotationPlan { steps, mut attention, times } = plan(&view, policy);
+    let RotationPlan { steps, mut attention, mut times } = plan(&view, policy);
+    let mut asking = Asking::of(state);
     let mut maker = Maker { view: &view, policy, generate };
     for step in steps {
         // Whoever asks for a CA wants the pair that it signs: where it is refused, both stay.
@@ -124,15 +136,33 @@ pub fn next(
         if is_for_naught {
             continue;
         }
+        if let (Step::Authority(reason), Some(issuer)) = (&step, &state.issuer) {
+            let (duty, due) = issuer.duty(now);
+            times.extend(due);
+            attention.extend(issuer.delay(now).map(|why| delayed(issuer, reason, why)));
+            asking = match duty {
+                RequestDuty::Ask => Asking::Ask(reason.clone()),
+                RequestDuty::Wait | RequestDuty::Take => Asking::Nothing,
+            };
+            if duty != RequestDuty::Take {
+                continue;
+            }
+        }
         match maker.make(&step)? {
             Ok(writes) if writes.is_empty() => {}
             Ok(writes) => return Ok(Next::Step { step, writes }),
-            Err(refused) => attention.extend(told(refused)),
+            Err(refused) => {
+                let is_unfit = matches!(refused.refusal, Refusal::Unfit { .. });
+                if is_unfit && state.issuer.as_ref().is_some_and(|it| it.asks_again(now)) {
+                    asking = Asking::Ask(refused.because.clone());
+                }
+                attention.extend(told(refused));
+            }
         }
     }
     attention.extend(view.told_lockouts().into_iter().map(Attention::LockedOut));
     let until = times.into_iter().filter(|time| *time > now).min();
-    Ok(Next::Settled { until: until.unwrap_or(now + policy.renewal), attention })
+    Ok(Next::Settled { until: until.unwrap_or(now + policy.renewal), attention, asking })
 }
 
 /// What a state comes to when all that is due is done, pointer configs left aside, and what would be
@@ -180,6 +210,18 @@ pub fn lockouts_of(
     locked_out(&state.chain(), &View::of(known, now).told_holders(), now)
 }
 
+impl Asking {
+    /// Where no CA is wanted.
+    fn of(state: &CertificateState) -> Self {
+        let has_request = state.issuer.as_ref().is_some_and(|issuer| issuer.request.is_some());
+        if has_request { Self::Forget } else { Self::Nothing }
+    }
+}
+
+fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Attention {
+    Attention::Issuer { issuer: issuer.name.clone(), because: because.clone(), reason }
+}
+
 /// What is told of a refusal. That a pair stays until its own end, because some machines trust nobody
 /// else, is as it should be.
 fn told(refused: Refused) -> Option<Attention> {
@@ -196,13 +238,13 @@ fn is_refused_authority(attention: &Attention) -> bool {
 }
 
 /// Makes what a step comes to.
-struct Maker<'a> {
-    view: &'a View<'a>,
-    policy: &'a Policy,
-    generate: Generate<'a>,
+pub(super) struct Maker<'a> {
+    pub(super) view: &'a View<'a>,
+    pub(super) policy: &'a Policy,
+    pub(super) generate: Generate<'a>,
 }
 
-type Writes = Result<Vec<Write>, Refused>;
+pub(super) type Writes = Result<Vec<Write>, Refused>;
 
 impl Maker<'_> {
     fn make(&mut self, step: &Step) -> Result<Writes, IssueError> {
@@ -213,84 +255,6 @@ impl Maker<'_> {
             Step::Pointers => Ok(Ok(self.pointers())),
             Step::Serving(reason, hosts) => self.serving(reason, hosts),
         }
-    }
-
-    /// A new CA, beside all that are kept.
-    fn authority(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
-        if *reason == Reason::Asked
-            && !self.view.state.asked.force
-            && let Some(refusal) = self.refusal()?
-        {
-            return Ok(Err(Refused { what: Made::Authority, because: reason.clone(), refusal }));
-        }
-        let mut kept = self.view.kept.clone();
-        let new = self.new_ca()?;
-        // Keys may be gone when what leads from it to the others is needed again.
-        for link in self.ways_from(&new)?.into_iter().skip(1) {
-            let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
-            if !is_own && !kept.cross_certificates.contains(&link) {
-                kept.cross_certificates.push(link);
-            }
-        }
-        kept.cas.insert(0, new.clone());
-        Ok(Ok(vec![Write::Authority(kept.store(&new))]))
-    }
-
-    fn new_ca(&mut self) -> Result<Ca, IssueError> {
-        let key = (self.generate)(Made::Authority)?;
-        let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
-        Ok(Ca { certificate, key: Some(Arc::new(CaKey::new(key))) })
-    }
-
-    /// What a new CA would have a server send, from any leaf on: what leads to the other CAs.
-    fn ways_from(&self, new: &Ca) -> Result<Vec<Certificate>, IssueError> {
-        let signer = new.signer().ok_or(IssueError::NoSigner)?;
-        let links = self.view.links();
-        let begin = links.begin(&new.certificate);
-        let validity = Validity { begin, end: new.certificate.not_after };
-        let hosts = self.view.chain.first().map(|leaf| leaf.hosts.iter().cloned().collect());
-        let hosts: Vec<Host> = hosts
-            .filter(|hosts: &Vec<_>| !hosts.is_empty())
-            .unwrap_or_else(|| vec![Host::Name("localhost".to_owned())]);
-        let leaf = issue_serving(signer.key, &hosts, signer, validity)?;
-        links.chain(&leaf, &new.certificate)
-    }
-
-    /// Why a CA that is asked for is better not made: what it would sign locks somebody out. It is
-    /// tried with a key that is at hand: a request that stands refused is judged at every look, and a
-    /// new key takes long for some kinds.
-    fn refusal(&self) -> Result<Option<Refusal>, IssueError> {
-        let present = self.view.kept.signer_at(self.view.now);
-        let Some(key) = present.and_then(|ca| ca.key.clone()) else { return Ok(None) };
-        let certificate = issue_authority(&key.pair, self.policy.validity, self.view.now)?;
-        let trial = Ca { certificate, key: Some(key) };
-        let certificate = &trial.certificate;
-        let chain = self.ways_from(&trial)?;
-        let bytes = handshake_bytes(&chain);
-        let room = RENEWALS * (certificate.der().len() + 5);
-        if bytes + room > MOST_BYTES {
-            return Ok(Some(Refusal::TooLarge { bytes, most: MOST_BYTES - room }));
-        }
-        let mut lockouts = self.view.newly_locked_out(&chain);
-        // A way that could not be gone was not sent. What is wrong with it tells more than that there
-        // is none.
-        let begin = self.view.links().begin(certificate);
-        let ways = self.view.kept.signers().into_iter().filter_map(Ca::signer);
-        let ways = ways.filter_map(|signer| cross_sign(certificate, signer, begin).ok());
-        let with_ways: Vec<_> = chain.into_iter().chain(ways).collect();
-        let reasons = self.view.newly_locked_out(&with_ways);
-        for lockout in &mut lockouts {
-            if let Some(known) = reasons.iter().find(|it| it.holder == lockout.holder) {
-                lockout.reason = known.reason.clone();
-            }
-            // It is never made, and would have another name at the next look.
-            if let LockoutReason::IssuerMissing { issuer, .. } = &mut lockout.reason
-                && *issuer == certificate.title()
-            {
-                "the new CA".clone_into(issuer);
-            }
-        }
-        Ok((!lockouts.is_empty()).then_some(Refusal::LocksOut(lockouts)))
     }
 
     /// What is kept, in another order, or without what is distrusted.
@@ -357,7 +321,9 @@ impl Maker<'_> {
     }
 
     fn serving(&mut self, reason: &Reason, hosts: &[Host]) -> Result<Writes, IssueError> {
+        let is_renewed = self.view.is_of_external();
         if let (Some(fault), Serving::Foreign { .. }) = (&self.view.fault, &self.view.serving)
+            && !is_renewed
             && !is_forced(&self.view.state.asked, reason)
         {
             // It would be lost: the store that keeps it beside the CAs cannot be written.
@@ -371,7 +337,7 @@ impl Maker<'_> {
         let mut writes = Vec::new();
         // A pair that nobody here can issue again is kept beside the CAs.
         let is_ours = matches!(self.view.serving, Serving::Ours(_) | Serving::Missing);
-        if let (false, Some(present)) = (is_ours, &self.view.state.serving)
+        if let (false, Some(present)) = (is_ours || is_renewed, &self.view.state.serving)
             && !present.text().trim_ascii().is_empty()
             && let Some(own) = self.view.kept.cas.first()
             && self.view.fault.is_none()

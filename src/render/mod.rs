@@ -10,11 +10,14 @@
 //! ```
 
 mod compact;
+mod exposed;
 mod image;
+mod logins;
 mod select;
 mod steps;
 
 pub use compact::CompressedContents;
+pub use exposed::{exposed, exposed_line};
 pub use select::{PoolInputs, Unselected, select};
 pub(crate) use steps::ENCAPSULATED;
 pub use steps::{RenderError, render};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::image::layered_image;
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Shared, served_configuration};
 use crate::objects::MachineConfig;
+use crate::registry_auth::{Logins, Unresolved};
 
 /// The part of the inputs that one pool's answers depend on, and nothing else: as long as it
 /// stays the same, so do the answers.
@@ -18,6 +19,8 @@ pub struct PoolInputs {
     pub configuration: String,
     /// A layered operating system image that was built for this pool and config, a pull spec.
     pub image: Option<String>,
+    /// Registry logins for the machine, where nobody else can read its config.
+    pub logins: Option<Arc<Logins>>,
     /// What all pools share.
     pub shared: Arc<Shared>,
 }
@@ -31,6 +34,7 @@ impl PoolInputs {
             && Arc::ptr_eq(&self.shared, &other.shared)
             && self.configuration == other.configuration
             && self.image == other.image
+            && self.logins == other.logins
     }
 }
 
@@ -55,6 +59,10 @@ pub enum Unselected {
     /// There is no kubeconfig, without which a machine could not join the cluster.
     #[error("the kubeconfig for new machines cannot be made")]
     NoKubeconfig,
+    /// A machine that goes without its registry logins is stuck behind its first image, and does not
+    /// ask for a config again; one that waits goes on by itself.
+    #[error("{0}")]
+    NoLogins(#[from] Unresolved),
 }
 
 impl Unselected {
@@ -64,7 +72,10 @@ impl Unselected {
     pub fn is_meant(&self) -> bool {
         match self {
             Self::UnknownPool | Self::NotInBootstrap | Self::NoConfiguration => true,
-            Self::NoMachineConfig(_) | Self::NoControllerConfig | Self::NoKubeconfig => false,
+            Self::NoMachineConfig(_)
+            | Self::NoControllerConfig
+            | Self::NoKubeconfig
+            | Self::NoLogins(_) => false,
         }
     }
 }
@@ -93,12 +104,15 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
     if inputs.mode == Mode::Cluster && inputs.shared.kubeconfig.is_none() {
         return Err(Unselected::NoKubeconfig);
     }
+    let is_enforced = inputs.enforced.contains(pool.name());
+    let logins = if is_enforced { inputs.registry_auth.logins(pool)? } else { None };
     let image = layered_image(&inputs.layering, pool, configuration);
     Ok(PoolInputs {
         mode: inputs.mode,
         machine_config: Arc::clone(machine_config),
         configuration: configuration.to_owned(),
         image,
+        logins,
         shared: Arc::clone(&inputs.shared),
     })
 }
@@ -128,6 +142,8 @@ mod tests {
                 ..Shared::default()
             }),
             tls_profile: None,
+            enforced: std::collections::BTreeSet::new(),
+            registry_auth: crate::registry_auth::RegistryAuth::default(),
             problems: Vec::new(),
         }
     }
@@ -138,6 +154,25 @@ mod tests {
             "spec": {"configuration": {"name": "new"}},
             "status": {"configuration": {"name": "old"}, "updatedMachineCount": updated},
         })
+    }
+
+    #[test]
+    fn a_pool_has_logins_once_it_is_enforced_and_waits_for_them() {
+        let mut inputs = inputs(Mode::Cluster, &pool("worker", 0));
+        let logins = |inputs: &Inputs| select(inputs, "worker").map(|selected| selected.logins);
+        let name: crate::objects::SecretName = "a/b".parse().unwrap();
+        inputs.registry_auth.secret = Some(name.clone());
+        assert_eq!(logins(&inputs), Ok(None));
+        inputs.enforced = ["worker".to_owned()].into();
+        let refused = logins(&inputs).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "its registry logins are not known: Secret a/b has not been read"
+        );
+        assert!(!refused.is_meant(), "the last good config stays");
+        let some = Some(Arc::new(Logins::new()));
+        inputs.registry_auth.known = [(name, some.clone())].into();
+        assert_eq!(logins(&inputs), Ok(some));
     }
 
     fn selected(mode: Mode, pool: &Value, name: &str) -> Result<String, Unselected> {

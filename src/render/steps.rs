@@ -7,15 +7,18 @@ use serde_json::value::RawValue;
 
 use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
+use super::logins::add_logins;
 use crate::ignition::{self, Config, Form, SpecVersion};
 use crate::inputs::Mode;
 use crate::objects::MachineConfig;
+use crate::registry_auth::{self, Unmergeable};
 
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
-const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
+/// A copy of the machine config, on every machine.
+pub(super) const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
 /// The machine config without its Ignition config, on every machine.
 pub(crate) const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
@@ -38,6 +41,17 @@ pub enum RenderError {
         name: String,
         /// What Ignition would refuse, or what the version lacks.
         error: ignition::Error,
+    },
+    /// The machine config has a file of registry logins that others cannot be added to.
+    #[error(
+        "machine config {name}: {}: {error}, so that no registry logins can be added",
+        registry_auth::PATH
+    )]
+    Logins {
+        /// The machine config.
+        name: String,
+        /// What is wrong with its file.
+        error: Unmergeable,
     },
     /// A value could not be written as JSON.
     #[error("machine config {name}: {error}")]
@@ -103,6 +117,11 @@ pub fn render(
 
     for (host, pem) in &inputs.shared.registry_cas {
         config.append_file(&host.certs_d_path(), pem);
+    }
+
+    if let Some(logins) = &inputs.logins {
+        add_logins(&mut config, logins)
+            .map_err(|error| RenderError::Logins { name: name.clone(), error })?;
     }
 
     let encapsulated = encapsulate(machine_config, inputs.mode, version).map_err(json)?;

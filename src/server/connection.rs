@@ -1,4 +1,4 @@
-//! One connection: TLS where it is spoken, then HTTP/1.1.
+//! One connection: who is behind it where a balancer says so, TLS where it is spoken, then HTTP/1.1.
 //!
 //! All here is below or beside HTTP, where a tower layer would come too late: a handshake that never
 //! ends, a head sent a byte a minute, a client that does not read. What a request gets is the
@@ -33,6 +33,8 @@ use tower::Service as _;
 use super::activity::{Activity, Phase};
 use super::limits::Limits;
 use super::payload::Payload;
+use super::places::{Door, Place};
+use super::proxy_protocol;
 use super::send_room::{FirstAnswer, SendRoom};
 use super::timeout_stream::TimeoutStream;
 use crate::ledger::{Failed, Ledger};
@@ -46,7 +48,23 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Who asks, as the router's handlers and layers find it in a request's extensions.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer {
+    /// Where it asks from.
+    pub address: SocketAddr,
+    /// By which port it came.
+    pub door: Door,
+}
+
+/// Who connected.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) peer: SocketAddr,
+    /// Whether it has to say whom it connects.
+    pub(super) is_balancer: bool,
+    pub(super) activity: Activity,
+    /// Held until the connection ends.
+    pub(super) place: Place,
+}
 
 /// What a connection needs to know.
 #[derive(Debug, Clone)]
@@ -58,6 +76,8 @@ pub(super) struct Context {
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) room: SendRoom,
     pub(super) failures: Arc<Occurrences>,
+    /// Connections of balancers that did not say for whom.
+    pub(super) unnamed: Arc<Occurrences>,
     /// Where it is noted whose handshake failed, if anywhere.
     pub(super) ledger: Option<Ledger>,
     /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
@@ -67,24 +87,35 @@ pub(super) struct Context {
 /// Serves a connection until it ends. With a TLS configuration it begins with a handshake.
 pub(super) async fn serve(
     stream: TcpStream,
-    peer: SocketAddr,
+    caller: Caller,
     tls: Option<Arc<ServerConfig>>,
-    activity: Activity,
     context: Context,
 ) {
+    let Caller { peer, is_balancer, activity, place } = caller;
     let first = FirstAnswer::new(context.room.clone());
-    let stream = TimeoutStream::new(stream, activity.clone(), context.limits, first);
+    let mut stream = TimeoutStream::new(stream, activity.clone(), context.limits, first);
+    let client = if is_balancer {
+        let Ok(client) = behind(&mut stream, peer, &place, &context).await else { return };
+        client
+    } else {
+        Some(peer)
+    };
+    let (peer, is_own) = (client.unwrap_or(peer), client.is_none());
     let Some(tls) = tls else {
         activity.begin(Phase::FirstHead, Instant::now());
-        return http(stream, peer, activity, context).await;
+        return http(stream, Peer { address: peer, door: Door::Plain }, activity, context).await;
     };
     match handshake(stream, tls, &context.handshakes).await {
         Ok(stream) => {
             activity.begin(Phase::FirstHead, Instant::now());
-            http(stream, peer, activity, context).await;
+            http(stream, Peer { address: peer, door: Door::Tls }, activity, context).await;
         }
         Err(error) => {
             let failed = failed(&error);
+            if is_own && failed == Failed::Connection {
+                // A balancer has looked whether anybody listens, and is no machine that broke off.
+                return;
+            }
             context.metrics.handshake_failed(failed);
             if let Some(ledger) = &context.ledger {
                 ledger.handshake_failed(peer.ip(), failed, OffsetDateTime::now_utc());
@@ -92,6 +123,46 @@ pub(super) async fn serve(
             if context.failures.may_log() {
                 tracing::info!(%peer, %error, "TLS handshake failed");
             }
+        }
+    }
+}
+
+/// A connection that is to be closed.
+struct NotKept;
+
+/// Who is behind a balancer, which is who the connection's place is counted for from now on; `None`
+/// where the balancer names nobody.
+async fn behind<S>(
+    stream: &mut S,
+    balancer: SocketAddr,
+    place: &Place,
+    context: &Context,
+) -> Result<Option<SocketAddr>, NotKept>
+where
+    S: AsyncRead + Unpin,
+{
+    let client = match proxy_protocol::read(stream).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(client)) => client,
+        Err(error) => {
+            context.metrics.proxy_header_failed(error.label());
+            if context.unnamed.may_log() {
+                tracing::info!(%balancer, %error, "a balancer did not say whom it connects");
+            }
+            return Err(NotKept);
+        }
+    };
+    match place.pass_to(client.into(), Instant::now()) {
+        Ok(shed) => {
+            if let Some(shed) = shed {
+                context.metrics.shed(shed.label());
+            }
+            Ok(Some(client))
+        }
+        // Ignition tries again.
+        Err(shed) => {
+            context.metrics.shed(shed.label());
+            Err(NotKept)
         }
     }
 }
@@ -138,7 +209,7 @@ where
     accepting.await
 }
 
-async fn http<S>(stream: S, peer: SocketAddr, activity: Activity, context: Context)
+async fn http<S>(stream: S, peer: Peer, activity: Activity, context: Context)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -151,7 +222,7 @@ where
             let is_last = activity.count_request() >= limits.requests
                 || now.saturating_duration_since(activity.opened()) >= limits.age;
             let mut request = request.map(Body::new);
-            request.extensions_mut().insert(Peer(peer));
+            request.extensions_mut().insert(peer);
             let Ok(response) = router.call(request).await;
             Ok::<_, Infallible>(finished(response, is_last, activity))
         }
@@ -168,7 +239,7 @@ where
         }
     };
     if let Err(error) = result {
-        tracing::debug!(%peer, %error, "connection ended");
+        tracing::debug!(peer = %peer.address, %error, "connection ended");
     }
 }
 

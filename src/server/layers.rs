@@ -6,13 +6,13 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::header::{ACCEPT, USER_AGENT};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method};
 use http_body::Body as _;
-use prometheus_client::metrics::counter::Counter;
 use time::OffsetDateTime;
 
 use super::connection::Peer;
-use crate::answers::Answer;
+use super::outcome::{Decided, Outcome};
+use crate::access::{Refusal, Verdict};
 use crate::escape::{NAME, cut};
 use crate::ignition::SpecVersion;
 use crate::ledger::{self, Ledger};
@@ -20,17 +20,6 @@ use crate::telemetry::{Metrics, Occurrences};
 
 /// What is enough of a header to recognise it, in characters.
 const HEADER: usize = 256;
-
-/// What a handler tells of the answer to a request for a config, in the response's extensions.
-#[derive(Debug, Clone)]
-pub(super) struct Outcome {
-    pub(super) pool: String,
-    pub(super) version: Option<SpecVersion>,
-    /// The answer, or the status and the reason that there is none.
-    pub(super) given: Result<Arc<Answer>, (StatusCode, String)>,
-    /// Counts requests of this outcome.
-    pub(super) requests: Counter,
-}
 
 /// Counts each request, and what is sent.
 pub(super) async fn count_requests(
@@ -59,22 +48,31 @@ pub(super) async fn remember_machines(
     let peer = request.extensions().get::<Peer>().copied();
     let agent = request.headers().get(USER_AGENT).cloned();
     let response = next.run(request).await;
-    if let (Some(Peer(peer)), Some(outcome)) = (peer, response.extensions().get::<Outcome>()) {
+    if let (Some(Peer { address, .. }), Some(outcome)) =
+        (peer, response.extensions().get::<Outcome>())
+    {
         let answer = match &outcome.given {
             Ok(answer) => Ok((&*answer.configuration, answer.sha256())),
             Err((status, reason)) => Err((status.as_u16(), &**reason)),
         };
         let agent = agent.as_ref().map(|agent| String::from_utf8_lossy(agent.as_bytes()));
         let request = ledger::Request {
-            address: peer.ip(),
+            address: address.ip(),
             pool: &outcome.pool,
             user_agent: agent.as_deref().unwrap_or_default(),
             spec: outcome.version,
             answer,
+            would_be_refused: decided(&response)
+                .and_then(Verdict::would_be_refused)
+                .map(Refusal::label),
         };
         ledger.asked(&request, OffsetDateTime::now_utc());
     }
     response
+}
+
+fn decided(response: &Response) -> Option<&Verdict> {
+    response.extensions().get::<Decided>().map(|Decided(verdict)| verdict)
 }
 
 /// The log of requests.
@@ -110,10 +108,11 @@ pub(super) async fn log_requests(
     tracing::info!(
         spec = outcome.version.map_or("none", SpecVersion::as_str),
         status = response.status().as_u16(),
+        access = response.extensions().get::<Decided>().and_then(Decided::words),
         %method,
         "Pool {} requested by address:\"{}\" User-Agent:{:?} Accept-Header: {:?}",
         cut(&outcome.pool, NAME).escape_debug(),
-        peer.map_or_else(String::new, |Peer(address)| address.to_string()),
+        peer.map_or_else(String::new, |Peer { address, .. }| address.to_string()),
         cut(&agent, HEADER),
         cut(&accept, HEADER),
     );

@@ -23,7 +23,7 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Who may be connected.
     pub places: PlaceLimits,
-    /// From the order to stop until connections that are still busy are cut off. Default 30 s.
+    /// From the last accepted connection until those that are still busy are cut off. Default 30 s.
     pub drain: Duration,
 }
 

@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
-use super::connection::{self, Context};
+use super::connection::{self, Caller, Context};
 use super::limits::Limits;
-use super::places::{Door, Place, Places};
+use super::places::{Door, Places, Source};
+use super::proxy_protocol::Balancers;
 use super::send_room::{self, SendRoom};
 use crate::ledger::Ledger;
 use crate::telemetry::{ConnectionMetrics, Occurrences};
@@ -77,6 +78,7 @@ pub fn any_address() -> IpAddr {
 pub struct Serving {
     context: Context,
     places: Places,
+    balancers: Balancers,
     tasks: TaskTracker,
 }
 
@@ -93,10 +95,12 @@ impl Serving {
                 handshakes: Arc::new(Semaphore::new(processors)),
                 room: SendRoom::new(),
                 failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
+                unnamed: Arc::new(Occurrences::new("balancers' connections without a client")),
                 ledger: None,
                 stop: CancellationToken::new(),
             },
             places: Places::new(limits.places),
+            balancers: Balancers::default(),
             tasks: TaskTracker::new(),
         }
     }
@@ -108,11 +112,19 @@ impl Serving {
         self
     }
 
+    /// The same, behind balancers that say whom they connect.
+    #[must_use]
+    pub fn with_balancers(mut self, balancers: Balancers) -> Self {
+        self.balancers = balancers;
+        self
+    }
+
     /// Answers on `listener` from now on.
     pub fn listen(&self, listener: Listener) {
         let accepting = Accepting {
             context: self.context.clone(),
             places: self.places.clone(),
+            balancers: self.balancers.clone(),
             tasks: self.tasks.clone(),
         };
         self.tasks.spawn(accepting.run(listener));
@@ -130,6 +142,7 @@ impl Serving {
 struct Accepting {
     context: Context,
     places: Places,
+    balancers: Balancers,
     tasks: TaskTracker,
 }
 
@@ -164,12 +177,14 @@ impl Accepting {
             };
             let now = Instant::now();
             let activity = Activity::new(now);
-            match self.places.take(peer.into(), door, activity.clone(), now) {
+            let is_balancer = self.balancers.contain(peer.ip());
+            let source = if is_balancer { Source::Balancer } else { peer.into() };
+            match self.places.take(source, door, activity.clone(), now) {
                 Ok((place, shed)) => {
                     if let Some(shed) = shed {
                         self.context.metrics.shed(shed.label());
                     }
-                    self.serve(stream, peer, tls, activity, place);
+                    self.serve(stream, Caller { peer, is_balancer, activity, place }, tls);
                 }
                 // Ignition tries again.
                 Err(shed) => self.context.metrics.shed(shed.label()),
@@ -177,20 +192,12 @@ impl Accepting {
         }
     }
 
-    fn serve(
-        &self,
-        stream: TcpStream,
-        peer: SocketAddr,
-        tls: Option<Arc<ServerConfig>>,
-        activity: Activity,
-        place: Place,
-    ) {
+    fn serve(&self, stream: TcpStream, caller: Caller, tls: Option<Arc<ServerConfig>>) {
         let context = self.context.clone();
-        let ticket = place.ticket();
+        let ticket = caller.place.ticket();
         let task = self.tasks.spawn(async move {
             let _open = context.metrics.opened();
-            connection::serve(stream, peer, tls, activity, context).await;
-            drop(place);
+            connection::serve(stream, caller, tls, context).await;
         });
         self.places.served_by(ticket, task.abort_handle());
     }

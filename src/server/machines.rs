@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
-use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::answer;
-use super::layers::{Outcome, RequestLog, count_requests, log_requests, remember_machines};
+use super::guard::{Guard, Guarded, guard};
+use super::layers::{RequestLog, count_requests, log_requests, remember_machines};
+use super::outcome::{Decided, Outcome};
+use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::answers::{Answer, Answers, Refusal};
 use crate::conditions::Status;
@@ -37,41 +38,33 @@ pub struct Machines {
     pub status: Status,
     /// Where it is noted who asked.
     pub ledger: Ledger,
+    /// Who decides who gets a config.
+    pub guard: Arc<Guard>,
 }
 
 /// All that the ports for machines answer.
 pub fn router(machines: Arc<Machines>) -> Router {
     let log = Arc::new(RequestLog::new());
+    let guarded = Guarded {
+        guard: Arc::clone(&machines.guard),
+        answers: Arc::clone(&machines.answers),
+        metrics: Arc::clone(&machines.metrics),
+    };
     let config = || -> MethodRouter<Arc<Machines>> { get(config).fallback(other_method) };
     let health = || get(async || StatusCode::OK).fallback(answer::only_read);
     Router::new()
         .route("/config/{pool}", config())
         .route("/config/{pool}/", config())
+        .route_layer(from_fn_with_state(guarded, guard))
         .route_layer(from_fn_with_state(Arc::clone(&machines.metrics), count_requests))
         .route_layer(from_fn_with_state(machines.ledger.clone(), remember_machines))
         .route_layer(from_fn_with_state(log, log_requests))
         .route("/healthz", health())
         .route("/livez", health())
         .route("/readyz", get(readiness).fallback(answer::only_read))
+        .route("/readyz/serving", get(in_service).fallback(answer::only_read))
         .fallback(async || StatusCode::NOT_FOUND)
         .with_state(machines)
-}
-
-/// The name of a pool: one segment of the path, which an encoded slash does not lengthen. What is no
-/// text names nothing.
-struct PoolName(String);
-
-impl<S: Send + Sync> FromRequestParts<S> for PoolName {
-    type Rejection = StatusCode;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
-        let name: Result<Path<String>, PathRejection> =
-            Path::from_request_parts(parts, state).await;
-        match name {
-            Ok(Path(name)) if !name.is_empty() && !name.contains('/') => Ok(Self(name)),
-            _ => Err(StatusCode::NOT_FOUND),
-        }
-    }
 }
 
 async fn other_method(_: PoolName) -> Response {
@@ -90,7 +83,8 @@ async fn config(
         Ok(version) => {
             let form = form(request.headers(), version);
             let refused = |refusal: Refusal| (StatusCode::SERVICE_UNAVAILABLE, refusal.to_string());
-            (Some(version), answers.answer(&pool, version, form).await.map_err(refused))
+            let given = answers.answer(&pool, version, form).await.map_err(refused);
+            (Some(version), given.and_then(|answer| unless_restricted(answer, &request)))
         }
     };
     let (mut response, requests) = match &given {
@@ -104,6 +98,21 @@ async fn config(
     response
 }
 
+/// What was rendered for those alone who prove that they may have it goes to nobody else, also where
+/// it was decided a moment before that nobody need prove anything.
+fn unless_restricted(
+    answer: Arc<Answer>,
+    request: &Request,
+) -> Result<Arc<Answer>, (StatusCode, String)> {
+    let decided = request.extensions().get::<Decided>();
+    let is_proven = decided.is_some_and(|Decided(verdict)| verdict.is_proven());
+    if answer.is_restricted && !is_proven {
+        let reason = "who may have its config has just changed".to_owned();
+        return Err((StatusCode::SERVICE_UNAVAILABLE, reason));
+    }
+    Ok(answer)
+}
+
 fn ready(answer: &Answer) -> Response {
     let mut response = Response::new(Body::from(answer.body.clone()));
     let headers = response.headers_mut();
@@ -113,9 +122,20 @@ fn ready(answer: &Answer) -> Response {
     response
 }
 
+/// Whether machines should be sent here: what balancers and kubelet ask. A pool that does not render
+/// takes no server away from the machines of the others.
+async fn in_service(State(machines): State<Arc<Machines>>) -> Response {
+    let mut not_ready = machines.status.out_of_service.things();
+    if !machines.answers.have_inputs() {
+        not_ready.push(Refusal::NotRead.to_string());
+    }
+    Readiness { not_ready, degraded: Vec::new() }.response()
+}
+
 async fn readiness(State(machines): State<Arc<Machines>>) -> Response {
-    let Status { not_ready, degraded } = &machines.status;
-    let mut lines = not_ready.things();
+    let Status { out_of_service, not_ready, degraded } = &machines.status;
+    let mut lines = out_of_service.things();
+    lines.append(&mut not_ready.things());
     lines.extend(machines.answers.unready_to_strangers());
     Readiness { not_ready: lines, degraded: degraded.things() }.response()
 }

@@ -1,9 +1,9 @@
 //! The listeners and what they answer.
 //!
 //! ```text
-//! accept ── places ── timeout_stream ── TLS ── HTTP/1.1 ── layers ── machines ── Answers
-//!   listener.rs            tls.rs, connection.rs          layers.rs  machines.rs
-//!                                                                 └── administrators
+//! accept ── places ── timeout_stream ── proxy_protocol ── TLS ── HTTP/1.1 ── layers ── guard ── machines ── Answers
+//!   listener.rs                                 tls.rs, connection.rs     layers.rs guard.rs machines.rs
+//!                                                                               └── administrators
 //! ```
 //!
 //! Who may be connected and for how long is decided left of HTTP, where nothing was parsed yet; what
@@ -16,12 +16,16 @@ mod activity;
 pub mod administrators;
 mod answer;
 pub mod connection;
+pub mod guard;
 mod layers;
 mod limits;
 pub mod listener;
 pub mod machines;
+mod outcome;
 mod payload;
 pub mod places;
+mod pool_name;
+pub mod proxy_protocol;
 pub mod readiness;
 mod send_room;
 mod timeout_stream;
@@ -30,3 +34,4 @@ pub mod tls_policy;
 
 pub use limits::{Limits, PlaceLimits};
 pub use listener::{Listener, Serving};
+pub use proxy_protocol::Balancers;

@@ -6,6 +6,9 @@
 //! then of those whose client takes nothing of its answer. A machine asks at once, reads, and is
 //! gone; what holds places for long is something else. An answer that is being made or read is never
 //! given up. The port without TLS gets three quarters at most: machines boot by the other one.
+//!
+//! What a balancer connects is counted for the client behind it, as soon as that is known; a balancer is
+//! no source, and has no share.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -38,6 +41,8 @@ pub enum Source {
     V4(Ipv4Addr),
     /// The network part of an IPv6 address: whoever has one has all of the network.
     V6(u128),
+    /// All balancers, of which a connection is until it says for whom, and after where it is its own.
+    Balancer,
 }
 
 impl From<SocketAddr> for Source {
@@ -90,7 +95,8 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Seats {
     by_source: HashMap<Source, HashMap<u64, Seat>>,
-    taken: usize,
+    /// For whom each of them counts.
+    sources: HashMap<u64, Source>,
     plain: usize,
     next: u64,
 }
@@ -106,16 +112,13 @@ struct Seat {
 /// A place that is taken. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Place {
-    seats: Arc<Mutex<Seats>>,
+    places: Places,
     ticket: Ticket,
 }
 
 /// What a place is known by to those who do not hold it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ticket {
-    source: Source,
-    number: u64,
-}
+pub struct Ticket(u64);
 
 /// A place, and why somebody else lost it, if somebody did.
 pub type Taken = (Place, Option<Shed>);
@@ -136,29 +139,42 @@ impl Places {
         now: Instant,
     ) -> Result<Taken, Shed> {
         let mut seats = lock(&self.seats);
-        let own = seats.by_source.get(&source).map_or(0, HashMap::len);
         let most_plain = self.limits.all - self.limits.all / 4;
-        let shed = if self.limits.source.is_some_and(|most| own >= most) {
-            Some(seats.make_room(Some(source), None, now).ok_or(Shed::SourceFull)?)
+        let shed = if let Some(shed) = self.make_room_for(source, &mut seats, now)? {
+            Some(shed)
         } else if door == Door::Plain && seats.plain >= most_plain {
             Some(seats.make_room(None, Some(door), now).ok_or(Shed::Full)?)
-        } else if seats.taken >= self.limits.all {
+        } else if seats.sources.len() >= self.limits.all {
             Some(seats.make_room(None, None, now).ok_or(Shed::Full)?)
         } else {
             None
         };
-        let ticket = Ticket { source, number: seats.next };
+        let ticket = Ticket(seats.next);
         seats.next += 1;
-        seats.add(ticket, Seat { door, activity, task: None });
-        Ok((Place { seats: Arc::clone(&self.seats), ticket }, shed))
+        seats.add(ticket, source, Seat { door, activity, task: None });
+        Ok((Place { places: self.clone(), ticket }, shed))
+    }
+
+    /// Makes room for one more of this source where it has all that it may have.
+    fn make_room_for(
+        &self,
+        source: Source,
+        seats: &mut Seats,
+        now: Instant,
+    ) -> Result<Option<Shed>, Shed> {
+        let own = seats.by_source.get(&source).map_or(0, HashMap::len);
+        let most = self.limits.source.filter(|_| source != Source::Balancer);
+        if most.is_none_or(|most| own < most) {
+            return Ok(None);
+        }
+        seats.make_room(Some(source), None, now).ok_or(Shed::SourceFull).map(Some)
     }
 
     /// Names the task that serves the connection of a place: it is ended when the place is given to
     /// another one.
     pub fn served_by(&self, ticket: Ticket, task: AbortHandle) {
         let mut seats = lock(&self.seats);
-        let own = seats.by_source.get_mut(&ticket.source);
-        match own.and_then(|own| own.get_mut(&ticket.number)) {
+        match seats.seat(ticket) {
             Some(seat) => seat.task = Some(task),
             // It is over already, or its place was given away before it began.
             None => task.abort(),
@@ -172,28 +188,44 @@ impl Place {
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
+
+    /// Counts it for this source from now on, if need be in place of another one of the source's, and
+    /// tells why that one lost its own. An error where the source may have no more.
+    pub fn pass_to(&self, source: Source, now: Instant) -> Result<Option<Shed>, Shed> {
+        let mut seats = lock(&self.places.seats);
+        let shed = self.places.make_room_for(source, &mut seats, now)?;
+        if let Some(seat) = seats.remove(self.ticket) {
+            seats.add(self.ticket, source, seat);
+        }
+        Ok(shed)
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.seats).remove(self.ticket);
+        lock(&self.places.seats).remove(self.ticket);
     }
 }
 
 impl Seats {
-    fn add(&mut self, ticket: Ticket, seat: Seat) {
-        self.taken += 1;
+    fn seat(&mut self, ticket: Ticket) -> Option<&mut Seat> {
+        let source = self.sources.get(&ticket.0)?;
+        self.by_source.get_mut(source)?.get_mut(&ticket.0)
+    }
+
+    fn add(&mut self, ticket: Ticket, source: Source, seat: Seat) {
         self.plain += usize::from(seat.door == Door::Plain);
-        self.by_source.entry(ticket.source).or_default().insert(ticket.number, seat);
+        self.sources.insert(ticket.0, source);
+        self.by_source.entry(source).or_default().insert(ticket.0, seat);
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Seat> {
-        let own = self.by_source.get_mut(&ticket.source)?;
-        let seat = own.remove(&ticket.number)?;
+        let source = self.sources.remove(&ticket.0)?;
+        let own = self.by_source.get_mut(&source)?;
+        let seat = own.remove(&ticket.0)?;
         if own.is_empty() {
-            self.by_source.remove(&ticket.source);
+            self.by_source.remove(&source);
         }
-        self.taken -= 1;
         self.plain -= usize::from(seat.door == Door::Plain);
         Some(seat)
     }
@@ -207,14 +239,12 @@ impl Seats {
         now: Instant,
     ) -> Option<Shed> {
         let sources = self.by_source.iter().filter(|(it, _)| source.is_none_or(|own| own == **it));
-        let seats = sources.flat_map(|(source, seats)| {
-            seats.iter().map(|(number, seat)| (Ticket { source: *source, number: *number }, seat))
-        });
-        let waiting = seats
+        let waiting = sources
+            .flat_map(|(_, seats)| seats)
             .filter(|(_, seat)| door.is_none_or(|door| door == seat.door))
-            .filter_map(|(ticket, seat)| Some((turn(&seat.activity, now)?, ticket)));
-        let ((shed, _), ticket) = waiting.min_by_key(|(turn, ticket)| (*turn, ticket.number))?;
-        if let Some(task) = self.remove(ticket)?.task {
+            .filter_map(|(number, seat)| Some((turn(&seat.activity, now)?, *number)));
+        let ((shed, _), number) = waiting.min()?;
+        if let Some(task) = self.remove(Ticket(number))?.task {
             task.abort();
         }
         Some(shed)
@@ -288,9 +318,9 @@ mod tests {
         assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
         // What was lost already is not given back a second time.
         drop(held);
-        assert_eq!(lock(&places.seats).taken, 3);
+        assert_eq!(lock(&places.seats).sources.len(), 3);
         drop(late);
-        assert_eq!(lock(&places.seats).taken, 0);
+        assert_eq!(lock(&places.seats).sources.len(), 0);
         assert!(lock(&places.seats).by_source.is_empty());
     }
 
@@ -326,7 +356,7 @@ mod tests {
             places.take(source(last), Door::Tls, activity, now)
         };
         let greedy: Vec<_> = (0..20).filter_map(|_| take(1, Phase::Idle).ok()).collect();
-        assert_eq!(lock(&places.seats).taken, 2);
+        assert_eq!(lock(&places.seats).sources.len(), 2);
         let busy = [take(1, Phase::Answer), take(1, Phase::Answer)];
         assert!(busy.iter().all(Result::is_ok));
         assert_eq!(take(1, Phase::Answer).unwrap_err(), Shed::SourceFull);
@@ -356,6 +386,60 @@ mod tests {
         assert_ne!(source("192.0.2.1:1"), source("192.0.2.2:1"));
         assert_eq!(source("[2001:db8::1]:1"), source("[2001:db8::ffff:0:0:1]:1"));
         assert_ne!(source("[2001:db8::1]:1"), source("[2001:db8:0:1::1]:1"));
+    }
+
+    #[test]
+    fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
+        let places = places(10, Some(2));
+        let take = |phase, source| {
+            let (activity, now) = at(phase, 1);
+            places.take(source, Door::Tls, activity, now)
+        };
+        let now = Instant::now() + Duration::from_secs(200);
+        let connected: Vec<_> =
+            (0..5).map(|_| take(Phase::Handshake, Source::Balancer).unwrap()).collect();
+        assert!(connected.iter().all(|(_, shed)| shed.is_none()), "balancers have no share");
+        let [first, second, third, fourth, _own] = &connected[..] else { panic!("five") };
+        assert_eq!(first.0.pass_to(source(1), now), Ok(None));
+        assert_eq!(second.0.pass_to(source(1), now), Ok(None));
+        assert_eq!(third.0.pass_to(source(1), now), Ok(Some(Shed::Silent)), "its own goes");
+        assert_eq!(fourth.0.pass_to(source(2), now), Ok(None), "others keep theirs");
+        assert_eq!(lock(&places.seats).sources.len(), 4);
+        // Whoever comes without a balancer is the same source.
+        let (direct, shed) = take(Phase::Answer, source(1)).unwrap();
+        assert_eq!(shed, Some(Shed::Silent));
+        // What was lost meanwhile is not taken again.
+        assert_eq!(first.0.pass_to(source(3), now), Ok(None));
+        assert_eq!(lock(&places.seats).sources.len(), 4);
+        drop((connected, direct));
+        assert!(lock(&places.seats).sources.is_empty() && lock(&places.seats).by_source.is_empty());
+    }
+
+    #[test]
+    fn a_client_with_all_it_may_have_gets_no_more_through_a_balancer() {
+        let places = places(10, Some(1));
+        let take = |phase, source| {
+            let (activity, now) = at(phase, 1);
+            places.take(source, Door::Tls, activity, now).unwrap().0
+        };
+        let (_busy, behind) =
+            (take(Phase::Answer, source(1)), take(Phase::Answer, Source::Balancer));
+        assert_eq!(behind.pass_to(source(1), Instant::now()), Err(Shed::SourceFull));
+        assert_eq!(lock(&places.seats).sources.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
+        let places = places(1, None);
+        let (activity, now) = at(Phase::Idle, 1);
+        let (place, _) = places.take(Source::Balancer, Door::Tls, activity.clone(), now).unwrap();
+        place.pass_to(source(1), now).unwrap();
+        // The task is named by a ticket of before.
+        let task = tokio::spawn(std::future::pending::<()>());
+        places.served_by(place.ticket(), task.abort_handle());
+        let (_second, shed) = places.take(source(2), Door::Tls, activity, now).unwrap();
+        assert_eq!(shed, Some(Shed::Idle));
+        assert!(task.await.unwrap_err().is_cancelled());
     }
 
     #[tokio::test]

@@ -62,6 +62,14 @@ pub enum PairError {
     Tls(#[from] rustls::Error),
 }
 
+impl PairError {
+    /// Whether a file is not there.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
 impl Pair {
     /// Reads and checks a pair: PEM, the key in any of its forms (PKCS#1, SEC1, PKCS#8).
     pub fn read(cert: &Path, key: &Path, policy: &TlsPolicy) -> Result<Self, PairError> {
@@ -69,9 +77,19 @@ impl Pair {
             std::fs::read(path)
                 .map_err(|error| PairError::Unreadable { path: path.to_owned(), error })
         };
+        let (cert_pem, key_pem) = (read(cert)?, Zeroizing::new(read(key)?));
+        Self::parse((cert, &cert_pem), (key, &key_pem), policy)
+    }
+
+    /// The same of what has been read, with the names by which errors call it.
+    pub fn parse(
+        (cert, cert_pem): (&Path, &[u8]),
+        (key, key_pem): (&Path, &[u8]),
+        policy: &TlsPolicy,
+    ) -> Result<Self, PairError> {
         let malformed =
             |path: &Path, reason: String| PairError::Malformed { path: path.to_owned(), reason };
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(cert)?)
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(cert_pem)
             .collect::<Result<_, _>>()
             .map_err(|error| malformed(cert, format!("no PEM certificate: {error}")))?;
         let leaf = chain.first();
@@ -79,8 +97,7 @@ impl Pair {
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
         let expires = parsed.validity().not_after.to_datetime();
-        let text = Zeroizing::new(read(key)?);
-        let key_der = PrivateKeyDer::from_pem_slice(&text)
+        let key_der = PrivateKeyDer::from_pem_slice(key_pem)
             .map_err(|error| malformed(key, format!("no PEM private key: {error}")))?;
         let signing_key = policy
             .provider

@@ -5,16 +5,20 @@
 //! it is quiet.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::files::{Files, Listing, ReadError};
+use super::logins::RegistryLogins;
 use super::reporting::Reporting;
+use super::secret_seen::SecretSeen;
 use crate::escape::{NAME, cut};
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
-use crate::objects::{MachineConfig, MachineConfigPool, Object};
+use crate::objects::SecretName;
+use crate::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret};
 use crate::registry_ca::{self, RegistryHost};
 
 /// A file that changed less than this ago may still be being written.
@@ -27,6 +31,9 @@ pub enum Layout {
     Tree {
         /// The top of the tree.
         root: PathBuf,
+        /// The secret with the registry logins for machines of all enforced pools; `None` where
+        /// nobody gets any.
+        registry_auth: Option<SecretName>,
     },
     /// The reference server's `bootstrap` layout: `machine-pools/NAME.yaml`,
     /// `machine-configs/NAME.yaml` and `controller-config/machine-config-controller.yaml`.
@@ -45,7 +52,7 @@ impl Layout {
     #[must_use]
     pub fn watched(&self) -> Vec<PathBuf> {
         match self {
-            Self::Tree { root } => vec![root.clone()],
+            Self::Tree { root, .. } => vec![root.clone()],
             Self::Bootstrap { base, kubeconfig, .. } => {
                 let parent = kubeconfig.parent().filter(|parent| !parent.as_os_str().is_empty());
                 vec![base.clone(), parent.unwrap_or(Path::new(".")).to_owned()]
@@ -99,6 +106,7 @@ pub struct Directory {
     layout: Layout,
     files: Files,
     shared: Arc<Shared>,
+    logins: RegistryLogins,
     problems: Vec<Problem>,
 }
 
@@ -106,8 +114,17 @@ impl Directory {
     /// Reads a directory for the first time. One bad entry of an object is no error: all else in
     /// it can be used.
     pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
-        let mut directory =
-            Self { layout, files: Files::default(), shared: Arc::default(), problems: Vec::new() };
+        let secret = match &layout {
+            Layout::Tree { registry_auth, .. } => registry_auth.clone(),
+            Layout::Bootstrap { .. } => None,
+        };
+        let mut directory = Self {
+            layout,
+            files: Files::default(),
+            shared: Arc::default(),
+            logins: RegistryLogins::new(secret),
+            problems: Vec::new(),
+        };
         // What is there is taken as it is; later scans wait for a file to be quiet.
         let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
         let mut whole = inputs.problems.iter().filter(|problem| !problem.is_partial);
@@ -150,7 +167,7 @@ impl Directory {
     ) -> Result<Scan, ScanError> {
         self.files.begin(now, settle);
         let (mode, parts) = match self.layout.clone() {
-            Layout::Tree { root } => (Mode::Manifests, self.scan_tree(&root, being_written)?),
+            Layout::Tree { root, .. } => (Mode::Manifests, self.scan_tree(&root, being_written)?),
             Layout::Bootstrap { base, kubeconfig, registry_cas } => {
                 let parts =
                     self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?;
@@ -166,9 +183,18 @@ impl Directory {
             self.shared = Arc::new(shared);
         }
         let shared = Arc::clone(&self.shared);
-        let tls_profile = None;
-        let inputs =
-            Inputs { mode, pools, machine_configs, layering, shared, tls_profile, problems };
+        let (tls_profile, enforced) = (None, BTreeSet::new());
+        let inputs = Inputs {
+            mode,
+            pools,
+            machine_configs,
+            layering,
+            shared,
+            tls_profile,
+            enforced,
+            registry_auth: self.logins.auth(),
+            problems,
+        };
         let scanned = match (self.files.unsettled(), leads_out) {
             (true, _) => Scanned::Unsettled,
             (false, true) => Scanned::SettledElsewhere,
@@ -194,12 +220,17 @@ impl Directory {
         let mut shared = Shared::default();
         let mut layering = Layering::default();
         let mut config_maps = Vec::new();
+        let mut secrets = BTreeMap::new();
         let mut image = None;
         for object in others {
             match object {
                 Object::ControllerConfig(config) => shared.controller_config = Some(config.clone()),
                 Object::Kubeconfig(config) => shared.kubeconfig = Some(config.to_json().into()),
                 Object::ConfigMap(map) => config_maps.push(map),
+                Object::Secret(secret) => {
+                    let Metadata { namespace, name } = secret.metadata.clone();
+                    secrets.insert(SecretName { namespace, name }, secret);
+                }
                 Object::ImageConfig(config) => image = Some(config),
                 object => layering.add(object),
             }
@@ -208,6 +239,14 @@ impl Directory {
             registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
         shared.registry_cas = authorities;
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
+        for name in self.logins.wanted(pools.values().map(|pool| &**pool)) {
+            let seen = secrets
+                .get(&name)
+                .map_or(SecretSeen::Absent, |secret| SecretSeen::Present(Secret::clone(secret)));
+            let place = name.to_string();
+            problems.extend(self.logins.seen(name, seen).map(|it| Problem::part(&place, &it)));
+        }
+        problems.extend(self.logins.problems());
         problems.extend(self.files.problems());
         Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
     }

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use super::manifest;
 use crate::bounded_file;
+use crate::file_stamp::{CLOCK_STEP, FileStamp};
 use crate::inputs::Problem;
 use crate::objects::{Defect, Object};
 use crate::parallel;
@@ -19,46 +20,11 @@ use crate::parallel;
 /// Folders within folders beyond this are a loop.
 const MAX_DEPTH: usize = 32;
 
-/// File systems count time in steps of some milliseconds: a stamp that is younger than this may be
-/// that of a later change, too.
-const CLOCK_STEP: Duration = Duration::from_millis(20);
-
-/// What tells one state of a file from another without reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(metadata: &std::fs::Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
-
-    /// When the file was changed last, by the clock of its file system.
-    fn changed_at(&self) -> SystemTime {
-        let (seconds, nanoseconds) = self.changed;
-        // What was changed before 1970 was changed long ago, which is all that matters.
-        let since = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
-        let (seconds, nanoseconds) = since.unwrap_or_default();
-        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)
-    }
-}
-
 #[derive(Debug, Default)]
 struct File {
     /// `None` has the file read at the next scan whatever its stamp: it was read so soon after a
     /// change, or its clock is so far ahead, that a second change may carry the same stamp.
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     /// What the bytes hashed to when they were last read.
     digest: Option<u64>,
     /// The last good objects.
@@ -103,7 +69,7 @@ enum Wanted {
     No,
     /// Changed too recently, or a writer has it open.
     Later,
-    Read(Option<Stamp>),
+    Read(Option<FileStamp>),
 }
 
 impl Files {
@@ -211,7 +177,7 @@ impl Files {
             // Reading it tells what is wrong.
             return Wanted::Read(None);
         };
-        let stamp = Stamp::of(&metadata);
+        let stamp = FileStamp::of(&metadata);
         if known == Some(Some(stamp)) {
             return Wanted::No;
         }
@@ -225,7 +191,7 @@ impl Files {
         Wanted::Read((!is_racy).then_some(stamp))
     }
 
-    fn keep(&mut self, path: &Path, stamp: Option<Stamp>, contents: Contents) {
+    fn keep(&mut self, path: &Path, stamp: Option<FileStamp>, contents: Contents) {
         let file = self.known.entry(path.to_owned()).or_default();
         file.stamp = stamp;
         let Contents::Changed { digest, result } = contents else { return };
@@ -357,7 +323,7 @@ mod tests {
         let ahead = SystemTime::now() + Duration::from_secs(100 * 24 * 3600);
         let file = std::fs::File::options().append(true).open(&path).unwrap();
         file.set_modified(ahead).unwrap();
-        let changed = Stamp::of(&file.metadata().unwrap()).changed_at();
+        let changed = FileStamp::of(&file.metadata().unwrap()).changed_at();
         let mut files = Files::default();
         files.begin(changed + Duration::from_secs(1), Duration::from_millis(60));
         files.read_all(std::slice::from_ref(&path), &|_| false);

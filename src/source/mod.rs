@@ -6,16 +6,21 @@
 pub mod cluster;
 pub mod directory;
 mod files;
+mod logins;
 pub mod manifest;
 mod reporting;
+mod secret_seen;
 
-use self::cluster::Cluster;
+use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
+use crate::access::Records;
 use crate::inputs::Inputs;
 use crate::kube_client::ConnectError;
 use crate::ledger::Roster;
+use crate::objects::SecretName;
 
 pub use self::reporting::Reporting;
+pub use self::secret_seen::SecretSeen;
 
 /// Where to read.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ pub enum SourceError {
 /// A source that can be followed.
 pub enum Source {
     /// Files.
-    Directory(Directory),
+    Directory(Box<Directory>),
     /// The Kubernetes API.
     Cluster(Box<Cluster>),
 }
@@ -52,7 +57,7 @@ impl Source {
         Ok(match settings {
             Settings::Directory(layout) => {
                 let (directory, inputs) = Directory::open(layout)?;
-                (Self::Directory(directory), Some(inputs))
+                (Self::Directory(Box::new(directory)), Some(inputs))
             }
             Settings::Cluster(settings) => {
                 let cluster = Cluster::connect(settings).await?;
@@ -71,6 +76,30 @@ impl Source {
         match self {
             Self::Directory(_) => None,
             Self::Cluster(cluster) => Some(cluster.follow_nodes(roster, reporting)),
+        }
+    }
+
+    /// Follows one secret of a cluster from now on. Call it within a runtime.
+    #[must_use]
+    pub fn secret(&self, name: SecretName) -> Option<NamedSecret> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Cluster(cluster) => Some(cluster.secret(name)),
+        }
+    }
+
+    /// Hands to `take` what a cluster's servers are told of tokens, for ever; who keeps files keeps
+    /// tokens too. With `are_known` a list that is not there is one that was lost.
+    #[must_use]
+    pub fn follow_tokens<T: FnMut(Records) + Send>(
+        &self,
+        are_known: bool,
+        take: T,
+        reporting: Reporting,
+    ) -> Option<impl Future<Output = ()> + Send + use<T>> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Cluster(cluster) => Some(cluster.follow_tokens(are_known, take, reporting)),
         }
     }
 

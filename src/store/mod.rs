@@ -1,4 +1,6 @@
 //! Where decisions are written: files now, a cluster's objects by the same plans.
 
 pub mod files;
+pub mod newest;
 pub mod state_folder;
+pub mod token_files;

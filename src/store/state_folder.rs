@@ -8,6 +8,8 @@
 //! user-data/*.ign   pointer configs
 //! ```
 //!
+//! Beside them are the tokens that pointer configs carry, see [`super::token_files`].
+//!
 //! A file is replaced whole or not at all, and what has to change together is in one file: a pair
 //! never falls apart, whenever the process dies. Files that hold a key are their owner's alone.
 
@@ -26,7 +28,7 @@ use crate::pki::{
     Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, MOST_STEPS, Next,
     Policy, Step, StoredPair, Write, next,
 };
-use crate::user_data::{self, Assessment};
+use crate::user_data::{self, Assessment, Brings, Fetch, fetches_of_pools, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -71,11 +73,27 @@ pub enum StateError {
         /// Where it should send machines.
         url: String,
     },
+    /// A file holds something else than it should, and nothing is written in its place.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system has no randomness for a new token.
+    #[error("{}: the system has no randomness for a new token", path.display())]
+    NoRandomness {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The plan finds no end.
-    #[error("{}: still not in order after {MOST_STEPS} steps", path.display())]
+    #[error("{}: still not in order after {steps} steps", path.display())]
     Endless {
         /// The folder.
         path: PathBuf,
+        /// As many as were taken.
+        steps: usize,
     },
 }
 
@@ -107,6 +125,12 @@ impl StateFolder {
         Ok(folder)
     }
 
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The bundle of authorities.
     #[must_use]
     pub fn bundle_path(&self) -> PathBuf {
@@ -123,7 +147,7 @@ impl StateFolder {
         self.path.join("tls.key")
     }
 
-    fn pointers_path(&self) -> PathBuf {
+    pub(super) fn pointers_path(&self) -> PathBuf {
         self.path.join("user-data")
     }
 
@@ -150,7 +174,8 @@ impl StateFolder {
             let next = next(&state, policy, now, generate);
             let failed = |error| StateError::Issue { path: self.path.clone(), error };
             match next.map_err(failed)? {
-                Next::Settled { until, attention } => {
+                // A folder's CAs issue themselves.
+                Next::Settled { until, attention, asking: _ } => {
                     self.write_chain()?;
                     return Ok(Reconciled { steps, attention, requeue_at: until });
                 }
@@ -163,7 +188,7 @@ impl StateFolder {
                 }
             }
         }
-        Err(StateError::Endless { path: self.path.clone() })
+        Err(StateError::Endless { path: self.path.clone(), steps: MOST_STEPS })
     }
 
     /// Stores one thing.
@@ -177,7 +202,7 @@ impl StateFolder {
             }
             Write::Bundle(pem) => files::replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
-                files::replace(&self.pointers_path().join(name), text, PUBLIC)?;
+                files::replace(&self.pointers_path().join(name), text, pointer_mode(text))?;
             }
             Write::Serving(StoredPair { certificates, key, .. }) => {
                 let text = [&key[..], certificates].concat();
@@ -216,16 +241,13 @@ impl StateFolder {
         let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
         let files = self.pointers()?;
         let pointers = files.iter().map(|PointerFile { path, text }| {
-            // What is written is found by its name again.
-            let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-                let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
-                StateError::Read { path: path.clone(), error }
-            })?;
-            let pointer = user_data::observe(name, text, &trusted, &known);
+            let pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
             Ok(pointer.titled(&path.display().to_string()))
         });
         let pointers = pointers.collect::<Result<_, StateError>>()?;
         Ok(CertificateState {
+            issuer: None,
+            external: None,
             authority,
             bundle,
             serving,
@@ -241,6 +263,18 @@ impl StateFolder {
 
     /// The pointer configs, by their names.
     pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
+        let mut files = Vec::new();
+        for path in self.pointer_paths()? {
+            // Of what is too large to be one, enough is read to tell.
+            let most = user_data::MOST_BYTES as u64 + 1;
+            if let Some(text) = if_there(&path, bounded_file::read_start(&path, most))? {
+                files.push(PointerFile { path, text });
+            }
+        }
+        Ok(files)
+    }
+
+    pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {
         let folder = self.pointers_path();
         let failed = |error| StateError::Read { path: folder.clone(), error };
         let mut paths = Vec::new();
@@ -251,15 +285,7 @@ impl StateFolder {
             }
         }
         paths.sort();
-        let mut files = Vec::new();
-        for path in paths {
-            // Of what is too large to be one, enough is read to tell.
-            let most = user_data::MOST_BYTES as u64 + 1;
-            if let Some(text) = if_there(&path, bounded_file::read_start(&path, most))? {
-                files.push(PointerFile { path, text });
-            }
-        }
-        Ok(files)
+        Ok(paths)
     }
 
     /// Where the signing authority and the serving pair are, as people read it.
@@ -297,8 +323,11 @@ impl StateFolder {
         if !is_ours && !present.trim_ascii().is_empty() {
             return Err(StateError::Occupied { path, url });
         }
-        let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC));
-        files::replace(&path, config.as_bytes(), PUBLIC)?;
+        let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC)).into_bytes();
+        let issued = self.issued()?;
+        let token = issued.newest(pool).map(|token| with_bearer(&config, pool, token.as_str()));
+        let config = token.and_then(Result::ok).unwrap_or(config);
+        files::replace(&path, &config, pointer_mode(&config))?;
         Ok(path)
     }
 
@@ -325,7 +354,7 @@ impl StateFolder {
         Ok(())
     }
 
-    fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
+    pub(super) fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
         let text = match read_if_there(&self.authority_path()) {
             Ok(text) => text?,
             Err(error) => return Some(StoredPair::unreadable(error.to_string())),
@@ -354,7 +383,7 @@ impl StateFolder {
 
     /// Held while the folder is changed; a process that dies lets it go. Where nothing can be written
     /// there is nothing to hold.
-    fn lock(&self) -> Result<Option<File>, StateError> {
+    pub(super) fn lock(&self) -> Result<Option<File>, StateError> {
         let path = self.path.join(".lock");
         let failed = |error| StateError::Read { path: path.clone(), error };
         let file = match File::options().create(true).truncate(false).write(true).open(&path) {
@@ -374,7 +403,21 @@ impl StateFolder {
     }
 }
 
-fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+/// What is written is found by its name again.
+pub(super) fn pointer_name(path: &Path) -> Result<&str, StateError> {
+    path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
+        StateError::Read { path: path.to_owned(), error }
+    })
+}
+
+/// A pointer config that carries a token is its owner's alone.
+fn pointer_mode(text: &[u8]) -> u32 {
+    let is_secret = |fetch: &Fetch| fetch.brings != Brings::Nothing;
+    if fetches_of_pools(text).iter().any(is_secret) { PRIVATE } else { PUBLIC }
+}
+
+pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     if_there(path, bounded_file::read(path))
 }
 

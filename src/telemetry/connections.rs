@@ -21,6 +21,7 @@ pub struct ConnectionMetrics {
     open: Gauge<i64, AtomicI64>,
     shed: Family<ReasonLabels, Counter>,
     handshake_failures: Family<ReasonLabels, Counter>,
+    proxy_header_failures: Family<ReasonLabels, Counter>,
 }
 
 /// A connection that is counted as open until this is dropped.
@@ -46,6 +47,11 @@ impl ConnectionMetrics {
         self.handshake_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
+    /// Counts a connection of a balancer that did not say whom it connects, because of `reason`.
+    pub fn proxy_header_failed(&self, reason: &'static str) {
+        self.proxy_header_failures.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
     /// Has `registry` write them out.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("connections", "Connections that are open", self.open.clone());
@@ -61,6 +67,13 @@ impl ConnectionMetrics {
             "TLS handshakes that failed, by reason: the client does not trust the certificate (Untrusted), \
              speaks no TLS that is allowed (Tls), takes too long (Timeout), breaks it off (Connection)",
             self.handshake_failures.clone(),
+        );
+        registry.register(
+            "proxy_header_failures",
+            "Connections of balancers that were closed without a PROXY header, by reason: something else came \
+             (absent), what came is none (malformed, too_long), it did not come in time (timeout) or before the \
+             connection ended (connection)",
+            self.proxy_header_failures.clone(),
         );
     }
 }

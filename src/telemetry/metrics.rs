@@ -48,6 +48,22 @@ struct RenderLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AccessLabels {
+    pool: PoolLabel,
+    mode: &'static str,
+    verdict: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModeLabels {
+    pool: PoolLabel,
+    /// The mode that is asked for.
+    asked: &'static str,
+    /// The mode in force.
+    mode: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct KindLabels {
     kind: &'static str,
 }
@@ -62,6 +78,10 @@ struct WhatLabels {
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
+    access: Family<AccessLabels, Counter>,
+    access_modes: Family<ModeLabels, Gauge>,
+    /// What is not in order with the tokens that are kept here.
+    pub tokens_attention: Gauge<i64, AtomicI64>,
     /// Bytes of Ignition configs that were handed to the network.
     pub response_bytes: Counter,
     /// The connections of machines, both ports.
@@ -93,6 +113,9 @@ impl Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("mcs"),
             requests: Family::default(),
+            access: Family::default(),
+            access_modes: Family::default(),
+            tokens_attention: Gauge::default(),
             response_bytes: Counter::default(),
             connections: ConnectionMetrics::default(),
             administrators: ConnectionMetrics::default(),
@@ -121,6 +144,21 @@ impl Metrics {
             "requests",
             "Requests for a pool's config, by pool, Ignition spec version and status",
             self.requests.clone(),
+        );
+        registry.register(
+            "access",
+            "Requests for configs of pools whose access is audited or enforced, by pool, mode in force, and by what they were let in or why not",
+            self.access.clone(),
+        );
+        registry.register(
+            "access_mode",
+            "1 for each pool whose access is to be audited or enforced, by what is asked for and what is in force",
+            self.access_modes.clone(),
+        );
+        registry.register(
+            "tokens_attention",
+            "What is not in order with the tokens that are kept here: pointer configs that lack one              where access is to be enforced, files that cannot be used, a clock that is behind",
+            self.tokens_attention.clone(),
         );
         registry.register(
             "response_bytes",
@@ -197,6 +235,23 @@ impl Metrics {
     pub fn requests(&self, pool: PoolLabel, spec: Option<SpecVersion>, status: u16) -> Counter {
         let spec = spec.map_or("none", SpecVersion::as_str);
         self.requests.get_or_create_owned(&RequestLabels { pool, spec, status })
+    }
+
+    /// Counts a request by whether it may have the config.
+    pub fn access(&self, pool: PoolLabel, mode: &'static str, verdict: &'static str) {
+        self.access.get_or_create(&AccessLabels { pool, mode, verdict }).inc();
+    }
+
+    /// Notes the modes of pools: what is asked for, and what is in force.
+    pub fn access_modes<'a>(
+        &self,
+        modes: impl Iterator<Item = (&'a str, &'static str, &'static str)>,
+    ) {
+        self.access_modes.clear();
+        for (pool, asked, mode) in modes {
+            let pool = PoolLabel::Known(pool.into());
+            self.access_modes.get_or_create(&ModeLabels { pool, asked, mode }).set(1);
+        }
     }
 
     /// Counts a rendering that took `duration`.

@@ -8,7 +8,11 @@
 //! An authority is the machine config server's if its certificate or its key is. A name proves
 //! nothing: an administrator's CA may be called `root-ca` too.
 
+mod bearer;
+mod carrier;
+mod config;
 mod json_text;
+mod plain;
 
 use std::io::Read as _;
 
@@ -16,13 +20,17 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
-use self::json_text::{document, elements, find, members, place, spliced, string};
-use crate::ignition::{SpecVersion, authority_source, data_url, pointer};
+use self::config::Config;
+use self::json_text::{find, members, place, spliced, string};
+use crate::ignition::{authority_source, data_url};
 use crate::pki::certificate::certificate_pem;
 use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 
-/// More than any platform takes as user data, in bytes. What is longer is not looked at.
-pub const MOST_BYTES: usize = 1 << 20;
+pub use self::bearer::{Brings, Fetch, NoHeader, fetches_of_pools, no_header, with_bearer};
+pub use self::carrier::{carriers, carrying};
+pub use self::config::MOST_BYTES;
+pub use self::plain::{is_plain_pointer, lifted};
+
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
 const MAX_PEM: u64 = 1 << 20;
 
@@ -156,20 +164,6 @@ pub fn fetches(user_data: &[u8], url: &str) -> bool {
     Config::read(user_data).is_some_and(|config| config.sources().any(|source| source == url))
 }
 
-/// Whether it is a pointer config with nothing else in it, as [`pointer()`] makes them.
-#[must_use]
-pub fn is_plain_pointer(user_data: &[u8]) -> bool {
-    let Some(config) = Config::read(user_data) else { return false };
-    let Ok(present) = serde_json::from_str::<Value>(config.text) else { return false };
-    let section = &present["ignition"];
-    let version = SpecVersion::ALL.into_iter().find(|it| section["version"] == it.as_str());
-    let url = section["config"]["merge"][0]["source"].as_str();
-    let authority = &section["security"]["tls"]["certificateAuthorities"][0]["source"];
-    let pem = authority.as_str().and_then(|source| data_url::decode(source).ok());
-    let (Some(version), Some(url), Some(pem)) = (version, url, pem) else { return false };
-    present == pointer(url, &pem, version)
-}
-
 /// Where a pointer config would fetch the config of `pool`: by the server that it fetches from.
 #[must_use]
 pub fn url_for(user_data: &[u8], pool: &str) -> Option<String> {
@@ -196,45 +190,6 @@ pub fn holder(name: &str, user_data: &[u8]) -> Option<Holder> {
     let trusted = authorities(user_data);
     let matters = !hosts.is_empty() && !trusted.is_empty();
     matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
-}
-
-/// An Ignition config, as far as it is needed here.
-struct Config<'a> {
-    text: &'a str,
-    /// Its section `ignition`.
-    section: &'a str,
-}
-
-impl<'a> Config<'a> {
-    fn read(user_data: &'a [u8]) -> Option<Self> {
-        if user_data.len() > MOST_BYTES {
-            return None;
-        }
-        let text = std::str::from_utf8(user_data).ok()?;
-        let section = find(document(text)?, &["ignition"])?;
-        members(section)?;
-        Some(Self { text, section })
-    }
-
-    /// The entries of its authorities.
-    fn authorities(&self) -> Vec<&'a str> {
-        let list = find(self.section, &["security", "tls", "certificateAuthorities"]);
-        list.and_then(elements).unwrap_or_default()
-    }
-
-    /// Where it fetches other configs from.
-    fn sources(&self) -> impl Iterator<Item = String> {
-        let section = find(self.section, &["config"]).unwrap_or("{}");
-        let lists = ["merge", "append"].into_iter().filter_map(|verb| find(section, &[verb]));
-        let resources = lists.filter_map(elements).flatten().chain(find(section, &["replace"]));
-        resources.filter_map(|resource| string(find(resource, &["source"])?))
-    }
-
-    /// The configs that it fetches from a machine config server.
-    fn urls(&self) -> impl Iterator<Item = http::Uri> {
-        let urls = self.sources().filter_map(|source| source.parse::<http::Uri>().ok());
-        urls.filter(|url| url.path().starts_with("/config/"))
-    }
 }
 
 /// One entry of the authorities.

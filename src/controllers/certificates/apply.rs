@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use kube::Client;
+use kube::api::{DynamicObject, PostParams};
+use kube::{Api, Client, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::super::ControlError;
 use super::super::apply::{Applied, apply};
+use super::super::error::api_error;
 use super::super::runtime::backoff;
 use super::super::write::ObjectName;
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
+use super::observe::ca_requests;
 use super::state::ClusterState;
 use crate::backoff::Backoff;
 use crate::pki::{Policy, Write};
@@ -22,7 +25,7 @@ const WRITES: usize = 8;
 /// Secrets with user data that could not be written. They are tried again later, each by itself,
 /// and hold up nothing else.
 #[derive(Default)]
-pub(super) struct Refusals(BTreeMap<String, Refusal>);
+pub(in crate::controllers) struct Refusals(BTreeMap<String, Refusal>);
 
 struct Refusal {
     until: Instant,
@@ -31,23 +34,23 @@ struct Refusal {
 
 impl Refusals {
     /// Those that are not to be tried yet.
-    pub(super) fn at(&self, now: Instant) -> BTreeSet<String> {
+    pub(in crate::controllers) fn at(&self, now: Instant) -> BTreeSet<String> {
         let waiting = self.0.iter().filter(|(_, refusal)| refusal.until > now);
         waiting.map(|(name, _)| name.clone()).collect()
     }
 
     /// How long until the first of them is to be tried again.
-    pub(super) fn next_try(&self, now: Instant) -> Option<Duration> {
+    pub(in crate::controllers) fn next_try(&self, now: Instant) -> Option<Duration> {
         self.0.values().map(|refusal| refusal.until.saturating_duration_since(now)).min()
     }
 
     /// Forgets those that need not be written any more.
-    pub(super) fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
+    pub(in crate::controllers) fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_due(name));
     }
 
     /// Notes that one was refused, and tells whether that is new.
-    pub(super) fn refused(&mut self, name: &str) -> bool {
+    pub(in crate::controllers) fn refused(&mut self, name: &str) -> bool {
         let is_new = !self.0.contains_key(name);
         let new = || Refusal { until: Instant::now(), waits: backoff() };
         let refusal = self.0.entry(name.to_owned()).or_insert_with(new);
@@ -56,7 +59,7 @@ impl Refusals {
     }
 
     /// Notes that one was written.
-    pub(super) fn written(&mut self, name: &str) {
+    pub(in crate::controllers) fn written(&mut self, name: &str) {
         self.0.remove(name);
     }
 }
@@ -74,6 +77,30 @@ pub(super) async fn apply_write(
         Write::Bundle(pem) => apply(client, &bundle_write(state, pem)?).await,
         Write::Pointer { name, text } => apply(client, &user_data_write(state, name, text)?).await,
         Write::Serving(pair) => apply(client, &serving_write(state, pair, policy)?).await,
+    }
+}
+
+/// Asks the issuer for what is to be asked for. Why that is not done, if it is not.
+pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<String> {
+    let request = state.ca_request.as_ref()?.missing()?;
+    let (object, kind) = ca_requests();
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &object.namespace, &kind);
+    let request = serde_json::from_value(request).map_err(|error| error.to_string());
+    let request: DynamicObject = match request {
+        Ok(request) => request,
+        Err(reason) => return Some(reason),
+    };
+    match api.create(&PostParams::default(), &request).await {
+        Ok(_) => None,
+        // It was made a moment ago.
+        Err(kube::Error::Api(status)) if status.code == 409 => None,
+        Err(error) => {
+            let object = ObjectName { name: request.name_any(), ..object };
+            if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+                return Some(format!("{object}: cert-manager is not there to take it"));
+            }
+            Some(api_error(&object)(error).to_string())
+        }
     }
 }
 

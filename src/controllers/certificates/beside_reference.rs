@@ -21,7 +21,7 @@ use super::names::{
     USER_DATA,
 };
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
-use super::state::{annotation, value};
+use super::secret::{annotation, value};
 use super::{ClusterState, Infrastructure};
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::key_of;

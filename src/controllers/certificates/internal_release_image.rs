@@ -23,7 +23,8 @@ use super::super::write::{
 use super::names::RELEASE_IMAGE_PAIR;
 use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
-use super::state::{ClusterState, stored_pair};
+use super::secret::stored_pair;
+use super::state::ClusterState;
 use crate::pki::certificate::key_of;
 use crate::pki::plan::renewal;
 use crate::pki::{

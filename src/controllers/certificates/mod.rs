@@ -6,8 +6,11 @@
 mod apply;
 #[cfg(test)]
 mod beside_reference;
+mod ca_request;
+mod external_pair;
 mod infrastructure;
 mod internal_release_image;
+mod issuer_ref;
 mod key_algorithms;
 mod names;
 mod objects;
@@ -15,6 +18,8 @@ mod observe;
 mod reference_names;
 mod report;
 mod retype;
+mod secret;
+mod shown;
 mod state;
 mod user_data;
 
@@ -23,20 +28,32 @@ use kube::Client;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+pub use self::external_pair::{
+    ExternalPair, InvalidServingPair, InvalidTrustBundle, ServingPair, TrustBundle,
+};
 pub use self::infrastructure::Infrastructure;
+pub use self::issuer_ref::{IssuerRef, NoIssuer};
 pub use self::key_algorithms::KeyAlgorithms;
-pub use self::names::{AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
+pub use self::names::{ACCESS_ANNOTATION, AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
+pub use self::shown::{Shown, Trust};
 pub use self::state::{ClusterState, Pool, UserDataDuty};
 
-use self::apply::{Refusals, apply_pointers, apply_write};
+pub(in crate::controllers) use self::apply::Refusals;
+use self::apply::{apply_pointers, apply_write, ask_issuer};
 use self::internal_release_image::{Decision, SignError};
+pub(in crate::controllers) use self::objects::user_data_write;
 use self::report::Report;
+pub(in crate::controllers) use self::state::user_data;
 use super::apply::{Applied, apply};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::{ControlError, Malformed};
-use crate::pki::{Attention, Host, IssueError, MOST_STEPS, Made, Next, Policy, Step, Write, next};
+use crate::pki::issue::request_authority;
+use crate::pki::{
+    Asking, Attention, Generate, Host, IssueError, MOST_STEPS, Made, Next, Policy, Step, Write,
+    next,
+};
 
 /// What the controller is given.
 #[derive(Debug, Clone)]
@@ -47,6 +64,10 @@ pub struct Settings {
     pub hosts: Vec<Host>,
     /// How certificates are made.
     pub policy: Policy,
+    /// Who issues the CA, if it does not issue itself.
+    pub issuer: Option<IssuerRef>,
+    /// The pair that somebody else makes, if nothing is to be issued here.
+    pub external: Option<ExternalPair>,
 }
 
 /// Keeps the certificates and the user data of a cluster in order.
@@ -56,19 +77,29 @@ pub struct CertificateController {
     policy: Policy,
     report: Report,
     health: Health,
+    shown: Shown,
     refusals: Refusals,
 }
 
 impl CertificateController {
     /// A controller that has not looked yet. `identity` is this process' name, in events.
     #[must_use]
-    pub fn new(client: Client, settings: Settings, identity: &str, health: Health) -> Self {
-        let Settings { user_data_namespace, hosts, policy } = settings;
+    pub fn new(
+        client: Client,
+        settings: Settings,
+        identity: &str,
+        health: Health,
+        shown: Shown,
+    ) -> Self {
+        let Settings { user_data_namespace, hosts, policy, issuer, external } = settings;
         Self {
-            observer: Observer::new(client.clone(), user_data_namespace, hosts),
+            observer: Observer::new(client.clone(), user_data_namespace, hosts)
+                .with_issuer(issuer)
+                .with_external(external),
             policy,
             report: Report::new(client.clone(), identity),
             health,
+            shown,
             refusals: Refusals::default(),
             client,
         }
@@ -160,6 +191,35 @@ impl CertificateController {
         Ok(None)
     }
 
+    /// Notes what an issuer is to be asked for, or that nothing is any more. Tells whether that was to be
+    /// done.
+    async fn ask(
+        &self,
+        state: &ClusterState,
+        asking: &Asking,
+        generate: Generate<'_>,
+        now: OffsetDateTime,
+    ) -> Result<bool, ControlError> {
+        let Some(request) = &state.ca_request else { return Ok(false) };
+        let write = match asking {
+            Asking::Nothing => return Ok(false),
+            Asking::Ask(_) => {
+                let key = generate(Made::Authority)?;
+                request.write(key.serialize_pem(), request_authority(&key, now)?, now)?
+            }
+            Asking::Forget => match request.forget()? {
+                Some(write) => write,
+                None => return Ok(false),
+            },
+        };
+        if apply::<Secret, _>(&self.client, &write).await? == Applied::Done
+            && let Asking::Ask(because) = asking
+        {
+            self.report.asked(&request.issuer, because).await;
+        }
+        Ok(true)
+    }
+
     /// Makes the next write on the way to the right type of the serving pair's secret. Tells
     /// whether there was one.
     async fn retype(&self, state: &ClusterState) -> Result<bool, ControlError> {
@@ -181,7 +241,11 @@ impl Reconciler for CertificateController {
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
         for _ in 0..MOST_STEPS {
-            let state = self.observer.observe().await?;
+            let mut state = self.observer.observe().await?;
+            let unasked = ask_issuer(&self.client, &state).await;
+            if let Some(request) = &mut state.ca_request {
+                request.unasked = unasked;
+            }
             if self.retype(&state).await? {
                 continue;
             }
@@ -189,6 +253,7 @@ impl Reconciler for CertificateController {
             // One that was deleted, or mended by somebody else, has no next try.
             self.refusals.retain(|name| matches!(duties.get(name), Some(UserDataDuty::Write(_))));
             let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
+            self.shown.set(&certificates);
             let now = OffsetDateTime::now_utc();
             let algorithms = state.key_algorithms(self.policy.algorithm);
             self.health.can_follow("kinds of keys", algorithms.as_ref().err());
@@ -203,7 +268,10 @@ impl Reconciler for CertificateController {
                 .metrics
                 .user_data_left_alone(duties.values().filter_map(UserDataDuty::left_alone));
             match next {
-                Next::Settled { until, attention } => {
+                Next::Settled { until, attention, asking } => {
+                    if self.ask(&state, &asking, generate, now).await? {
+                        continue;
+                    }
                     let Some(until) = self.release_image(&state, algorithms, until, now).await?
                     else {
                         continue;

@@ -2,6 +2,8 @@
 
 /// The secret of the signing authority, and the config map of the bundle.
 pub const AUTHORITY: &str = "machine-config-server-ca";
+/// The secret of a CA that an issuer is asked for: its key, until it is issued.
+pub(super) const CA_REQUEST: &str = "machine-config-server-ca-request";
 /// The secret of the serving pair.
 pub const SERVING: &str = "machine-config-server-tls";
 /// A copy of the serving pair while its secret is made anew with another type.
@@ -21,6 +23,8 @@ pub(super) const ROOT_KEY: &str = "ca.crt";
 pub(super) const CERTIFICATE_KEY: &str = "tls.crt";
 /// The key of a pair's private key.
 pub(super) const PRIVATE_KEY: &str = "tls.key";
+/// The key of what an issuer is asked for.
+pub(super) const REQUEST_KEY: &str = "tls.csr";
 /// The key of the bundle.
 pub(super) const BUNDLE_KEY: &str = "ca-bundle.crt";
 /// Where the authority's previous CAs are, beside its pair.
@@ -40,11 +44,18 @@ pub const FORCE: &str = "--force";
 /// The annotation of the CA's secret by which an administrator distrusts CAs: their fingerprints or
 /// common names, with commas between them.
 pub const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
+/// The annotation by which a pool says how much its access is restricted, and a secret with user data
+/// that no machine is made from it: `off`.
+pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
 /// The value that was done last.
 pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
 /// The SHA-256 of the serving certificate over which a new CA was forced: that one is replaced, whoever
 /// is locked out by it, and no later one.
 pub(super) const FORCED: &str = "machineconfiguration.openshift.io/forced-over-certificate-sha256";
+/// Who issued the CA, where that was an issuer, and who is asked for one.
+pub(super) const CA_ISSUER: &str = "machineconfiguration.openshift.io/ca-issuer";
+/// When it was asked for.
+pub(super) const REQUESTED: &str = "machineconfiguration.openshift.io/requested-at";
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
 pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";

@@ -16,11 +16,12 @@ use super::super::write::{
     SecretWrite,
 };
 use super::names::{
-    AUTHORITY, BUNDLE_KEY, CERTIFICATE_KEY, FORCED, HOSTNAMES, ISSUED, ISSUER, MANAGED, NOT_AFTER,
-    NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED, SERVING,
-    TLS_TYPE, USER_DATA,
+    AUTHORITY, BUNDLE_KEY, CA_ISSUER, CERTIFICATE_KEY, FORCED, HOSTNAMES, ISSUED, ISSUER, MANAGED,
+    NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED,
+    SERVING, TLS_TYPE, USER_DATA,
 };
-use super::state::{ClusterState, Pool, annotation, asks_with_force, is_asked_by_removal, value};
+use super::secret::{annotation, value};
+use super::state::{ClusterState, Pool, asks_with_force, is_asked_by_removal};
 use crate::pki::plan::renewal;
 use crate::pki::{Certificate, Host, Policy, StoredPair};
 
@@ -39,6 +40,12 @@ pub(super) fn authority_write(
         && present.is_some_and(asks_with_force)
     {
         answer.insert(FORCED.to_owned(), served);
+    }
+    let issued_by = present.and_then(|secret| annotation(secret, CA_ISSUER));
+    if let Some(asked) = &state.ca_request {
+        answer.insert(CA_ISSUER.to_owned(), asked.issuer.to_string());
+    } else if issued_by.is_some() {
+        answer.insert(CA_ISSUER.to_owned(), String::new());
     }
     ca_write(state, pair, policy, answer, true)
 }
@@ -139,7 +146,7 @@ pub(super) fn bundle_write(state: &ClusterState, pem: &str) -> Result<ConfigMapW
 }
 
 /// The write of user data.
-pub(super) fn user_data_write(
+pub(in crate::controllers) fn user_data_write(
     state: &ClusterState,
     name: &str,
     text: &[u8],
@@ -426,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_managed_secret_belongs_to_its_pool() {
-        let pools = vec![Pool { name: "worker".to_owned(), uid: "p".to_owned() }];
+        let pools = vec![Pool { name: "worker".to_owned(), uid: "p".to_owned(), access: None }];
         let state = ClusterState { pools, ..ClusterState::default() };
         let name = "worker-user-data-managed";
         let object = created(&user_data_write(&state, name, b"text").unwrap());

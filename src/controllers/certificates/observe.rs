@@ -12,13 +12,20 @@ use super::super::error::api_error;
 use super::super::runtime::{Watched, resource};
 use super::super::write::{Malformed, ObjectName};
 use super::super::{ControlError, NAMESPACE};
+use super::ca_request::{CaRequest, request_name};
+use super::external_pair::ExternalPair;
 use super::infrastructure::Infrastructure;
+use super::issuer_ref::{GROUP, IssuerRef};
 use super::key_algorithms::KeyAlgorithms;
-use super::names::{AUTHORITY, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY};
+use super::names::{
+    ACCESS_ANNOTATION, AUTHORITY, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING,
+    SERVING_COPY,
+};
 use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
 use super::user_data::is_user_data;
-use crate::pki::Host;
+use crate::kube_client::{found, listed};
+use crate::pki::{External, Host};
 
 /// Secrets a page of a list: bounds the memory that a list takes.
 const PAGE: u32 = 100;
@@ -28,6 +35,8 @@ pub struct Observer {
     client: Client,
     user_data_namespace: String,
     hosts: Vec<Host>,
+    issuer: Option<IssuerRef>,
+    external: Option<ExternalPair>,
 }
 
 impl Observer {
@@ -35,57 +44,127 @@ impl Observer {
     /// server beside those that the cluster tells.
     #[must_use]
     pub fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
-        Self { client, user_data_namespace, hosts }
+        Self { client, user_data_namespace, hosts, issuer: None, external: None }
+    }
+
+    /// The same, with CAs that this one is to issue.
+    #[must_use]
+    pub fn with_issuer(self, issuer: Option<IssuerRef>) -> Self {
+        Self { issuer, ..self }
+    }
+
+    /// The same, with a serving pair that somebody else makes.
+    #[must_use]
+    pub fn with_external(self, external: Option<ExternalPair>) -> Self {
+        Self { external, ..self }
     }
 
     /// Reads all objects that a plan depends on.
     pub async fn observe(&self) -> Result<ClusterState, ControlError> {
         let secret =
             async |name| read::<Secret>(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
-        let map = async |namespace, name| {
-            read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
-        };
+        let external = Box::pin(self.external()).await?;
         let (object, kind) = release_image();
         let has_release_image = self.of_cluster(&object, &kind).await?.is_some();
         let release_image_pair =
             if has_release_image { secret(RELEASE_IMAGE_PAIR).await? } else { None };
         let pki = self.of_cluster(&KeyAlgorithms::object(), &pkis()).await?;
+        let ca_request = match &self.issuer {
+            Some(issuer) => Some(Box::pin(self.ca_request(issuer)).await?),
+            None => None,
+        };
         Ok(ClusterState {
-            authority: secret(AUTHORITY).await?,
-            bundle: map(NAMESPACE, AUTHORITY).await?,
+            external,
+            ca_request,
             serving: secret(SERVING).await?,
             serving_copy: secret(SERVING_COPY).await?,
-            root: map(ROOT_NAMESPACE, ROOT).await?,
             infrastructure: self.infrastructure().await?,
             has_release_image,
             release_image_pair,
             pki: pki.map(|pki| pki.data),
+            hosts: self.hosts.clone(),
+            ..self.observe_user_data().await?
+        })
+    }
+
+    /// Reads user data, whose it is and the CAs that it is judged by; nothing else, which is left as where
+    /// it is not there.
+    pub(in crate::controllers) async fn observe_user_data(
+        &self,
+    ) -> Result<ClusterState, ControlError> {
+        let map = async |namespace, name| {
+            read::<ConfigMap>(&self.client, &ObjectName::config_map(namespace, name)).await
+        };
+        let authority = ObjectName::secret(NAMESPACE, AUTHORITY);
+        Ok(ClusterState {
+            authority: read::<Secret>(&self.client, &authority).await?,
+            bundle: map(NAMESPACE, AUTHORITY).await?,
+            root: map(ROOT_NAMESPACE, ROOT).await?,
             user_data: self.user_data().await?,
             user_data_namespace: self.user_data_namespace.clone(),
             pools: self.pools().await?,
-            hosts: self.hosts.clone(),
+            ..ClusterState::default()
         })
     }
 
     /// The objects whose changes call for another look.
-    pub(super) fn watched(&self) -> Vec<Watched> {
+    pub(in crate::controllers) fn watched(&self) -> Vec<Watched> {
         let release_image = release_image();
+        let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
+        let others = [
+            secret(SERVING),
+            secret(SERVING_COPY),
+            secret(RELEASE_IMAGE_PAIR),
+            Watched::custom(Infrastructure::object(), infrastructures()),
+            Watched::custom(KeyAlgorithms::object(), pkis()),
+            Watched::custom(release_image.0, release_image.1),
+        ];
+        let (object, kind) = ca_requests();
+        let of_issuer = [secret(CA_REQUEST), Watched::custom(object, kind)];
+        let of_issuer = of_issuer.into_iter().filter(|_| self.issuer.is_some());
+        let external = self.external.iter().flat_map(|external| {
+            [Watched::core::<Secret>(external.secret()), Watched::core::<ConfigMap>(external.map())]
+        });
+        let others = others.into_iter().chain(of_issuer).chain(external);
+        self.watched_user_data().into_iter().chain(others).collect()
+    }
+
+    /// The objects that [`Self::observe_user_data`] reads.
+    pub(in crate::controllers) fn watched_user_data(&self) -> Vec<Watched> {
         let secret = |namespace, name| Watched::core::<Secret>(ObjectName::secret(namespace, name));
         let map =
             |namespace, name| Watched::core::<ConfigMap>(ObjectName::config_map(namespace, name));
         vec![
             secret(NAMESPACE, AUTHORITY),
-            secret(NAMESPACE, SERVING),
-            secret(NAMESPACE, SERVING_COPY),
-            secret(&self.user_data_namespace, "*"),
             map(NAMESPACE, AUTHORITY),
             map(ROOT_NAMESPACE, ROOT),
-            secret(NAMESPACE, RELEASE_IMAGE_PAIR),
-            Watched::custom(Infrastructure::object(), infrastructures()),
-            Watched::custom(KeyAlgorithms::object(), pkis()),
-            Watched::custom(release_image.0, release_image.1),
+            secret(&self.user_data_namespace, "*"),
             Watched::custom(all_pools(), pools()),
         ]
+    }
+
+    async fn external(&self) -> Result<Option<External>, ControlError> {
+        let Some(external) = &self.external else { return Ok(None) };
+        let secret = read::<Secret>(&self.client, &external.secret()).await?;
+        let map = read::<ConfigMap>(&self.client, &external.map()).await?;
+        Ok(Some(external.seen(secret.as_ref(), map.as_ref())))
+    }
+
+    async fn ca_request(&self, issuer: &IssuerRef) -> Result<CaRequest, ControlError> {
+        let secret = ObjectName::secret(NAMESPACE, CA_REQUEST);
+        let secret = read::<Secret>(&self.client, &secret).await?;
+        let (object, kind) = ca_requests();
+        let request = match secret.as_ref().and_then(request_name) {
+            Some(name) => {
+                let api: Api<DynamicObject> =
+                    Api::namespaced_with(self.client.clone(), &object.namespace, &kind);
+                let read = found(api.get(&name).await);
+                read.map_err(api_error(&ObjectName { name, ..object }))?
+            }
+            None => None,
+        };
+        let request = request.map(|request| request.data);
+        Ok(CaRequest { issuer: issuer.clone(), secret, request, unasked: None })
     }
 
     async fn infrastructure(&self) -> Result<Infrastructure, ControlError> {
@@ -108,12 +187,7 @@ impl Observer {
         kind: &ApiResource,
     ) -> Result<Option<DynamicObject>, ControlError> {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);
-        match api.get(&object.name).await {
-            Ok(found) => Ok(Some(found)),
-            // Not `get_opt`: that a kind is missing is told without a status object.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(api_error(object)(error)),
-        }
+        found(api.get(&object.name).await).map_err(api_error(object))
     }
 
     async fn user_data(&self) -> Result<BTreeMap<String, Secret>, ControlError> {
@@ -140,12 +214,9 @@ impl Observer {
     async fn pools(&self) -> Result<Vec<Pool>, ControlError> {
         let api: Api<PartialObjectMeta<DynamicObject>> =
             Api::all_with(self.client.clone(), &pools());
-        match api.list(&ListParams::default()).await {
-            Ok(list) => Ok(list.items.iter().map(pool).collect::<Result<_, _>>()?),
-            // A cluster without the kind has no pools.
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-            Err(error) => Err(api_error(&all_pools())(error)),
-        }
+        let pools = listed(api.list(&ListParams::default()).await);
+        let pools = pools.map_err(api_error(&all_pools()))?;
+        Ok(pools.iter().map(pool).collect::<Result<_, _>>()?)
     }
 }
 
@@ -154,7 +225,8 @@ fn pool(object: &PartialObjectMeta<DynamicObject>) -> Result<Pool, Malformed> {
     let uid = object.uid().ok_or_else(|| {
         ObjectName::new("MachineConfigPool", "", &name).malformed("it was read without its uid")
     })?;
-    Ok(Pool { name, uid })
+    let access = object.annotations().get(ACCESS_ANNOTATION).cloned();
+    Ok(Pool { name, uid, access })
 }
 
 fn all_pools() -> ObjectName {
@@ -178,6 +250,13 @@ fn release_image() -> (ObjectName, ApiResource) {
     let plural = "internalreleaseimages";
     let object = ObjectName::new(kind, "", "cluster");
     (object, resource("machineconfiguration.openshift.io", "v1", kind, plural))
+}
+
+/// The CertificateRequests of the controller's namespace.
+pub(super) fn ca_requests() -> (ObjectName, ApiResource) {
+    let kind = "CertificateRequest";
+    let object = ObjectName::new(kind, NAMESPACE, "*");
+    (object, resource(GROUP, "v1", kind, "certificaterequests"))
 }
 
 fn aro_cluster() -> ObjectName {

@@ -9,9 +9,10 @@ use super::super::NAMESPACE;
 use super::super::events::Events;
 use super::super::write::ObjectName;
 use super::internal_release_image::{self, Because, Decision, Waits};
+use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
-use crate::pki::{Attention, Made, Step};
+use crate::pki::{Attention, Made, Reason, Step};
 use crate::user_data::LeftAlone;
 
 /// Tells, and remembers what was told.
@@ -62,7 +63,9 @@ impl Report {
             let note = attention.to_string();
             tracing::error!(what = attention.label(), "{note}");
             let name = match attention {
-                Attention::Authority(_) | Attention::ClockBehind { .. } => AUTHORITY,
+                Attention::Authority(_)
+                | Attention::ClockBehind { .. }
+                | Attention::Issuer { .. } => AUTHORITY,
                 Attention::Refused(refused) if refused.what == Made::Authority => AUTHORITY,
                 _ => SERVING,
             };
@@ -93,6 +96,14 @@ impl Report {
         tracing::info!(name, reason = reason.label(), "{note}");
         let object = ObjectName::secret(NAMESPACE, name);
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
+    }
+
+    /// Says that an issuer is asked for a CA.
+    pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
+        let note = format!("asked {issuer} for a new certificate authority: {because}");
+        tracing::info!(name = AUTHORITY, reason = because.label(), "{note}");
+        let object = ObjectName::secret(NAMESPACE, AUTHORITY);
+        self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
     /// Says once why the internal release image's pair is not signed.

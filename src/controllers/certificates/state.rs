@@ -7,15 +7,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::super::write::{Malformed, ObjectName};
+use super::ca_request::CaRequest;
 use super::infrastructure::Infrastructure;
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    BUNDLE_KEY, CERTIFICATE_KEY, DISTRUST, FORCE, FORCED, ISSUER, NOT_AFTER, NOT_BEFORE, PREVIOUS,
-    PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
+    BUNDLE_KEY, DISTRUST, FORCE, FORCED, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH, ROOT_KEY, ROTATE,
+    ROTATED, USER_DATA,
 };
+use super::secret::{annotation, stored_pair, value};
 use crate::pki::{
-    Asked, Certificate, CertificateState, Host, KeyAlgorithm, MendedPointer, Pointer, PointerState,
-    StoredPair,
+    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, MendedPointer, Pointer,
+    PointerState, StoredPair,
 };
 use crate::user_data;
 
@@ -26,6 +28,8 @@ pub struct Pool {
     pub name: String,
     /// The object's UID.
     pub uid: String,
+    /// What it says of its access, as it says it.
+    pub access: Option<String>,
 }
 
 /// The objects, as they were read last.
@@ -57,6 +61,10 @@ pub struct ClusterState {
     pub pools: Vec<Pool>,
     /// Names given by flags.
     pub hosts: Vec<Host>,
+    /// The pair that somebody else makes, if nothing is to be issued here.
+    pub external: Option<External>,
+    /// The CA that an issuer is asked for, if it is not to issue itself.
+    pub ca_request: Option<CaRequest>,
 }
 
 /// What has to be done about one secret with user data.
@@ -117,6 +125,8 @@ impl ClusterState {
             pointers: pointers.collect(),
             hosts,
             are_hosts_used: true,
+            external: self.external.clone(),
+            issuer: self.ca_request.as_ref().map(|it| it.seen(self.authority.as_ref())),
             // The reference's controller sorts it by its bytes.
             is_shared: true,
             asked: Asked {
@@ -152,7 +162,7 @@ impl ClusterState {
     }
 
     /// Authorities that are or were the machine config server's, whether they are in the bundle or not.
-    pub(super) fn known(&self) -> Result<Vec<Certificate>, Malformed> {
+    pub(in crate::controllers) fn known(&self) -> Result<Vec<Certificate>, Malformed> {
         let mut known = Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes());
         let stored = self.authority.as_ref().map(stored_pair);
         known.extend(stored.iter().flat_map(StoredPair::authorities));
@@ -197,29 +207,8 @@ fn text<'a>(map: &'a ConfigMap, key: &str) -> Result<&'a str, Malformed> {
 }
 
 /// The text of a secret with user data, empty where it has none.
-pub(super) fn user_data(secret: &Secret) -> &[u8] {
+pub(in crate::controllers) fn user_data(secret: &Secret) -> &[u8] {
     value(secret, USER_DATA).unwrap_or_default()
-}
-
-/// One value of a secret.
-pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
-    secret.data.as_ref()?.get(key).map(|value| &value.0[..])
-}
-
-/// One annotation of a secret.
-pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
-    secret.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-pub(super) fn stored_pair(secret: &Secret) -> StoredPair {
-    let bytes = |key| value(secret, key).unwrap_or_default().to_vec();
-    let previous = value(secret, PREVIOUS).or_else(|| value(secret, PREVIOUS_BEFORE));
-    StoredPair {
-        certificates: bytes(CERTIFICATE_KEY),
-        key: bytes(PRIVATE_KEY),
-        previous: previous.unwrap_or_default().to_vec(),
-        unreadable: None,
-    }
 }
 
 /// Whether a rotation is asked for that is to be done even if machines are locked out. One that was

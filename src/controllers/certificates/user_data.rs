@@ -9,7 +9,7 @@ use super::names::MANAGED;
 use super::state::{ClusterState, Pool, UserDataDuty, user_data};
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::Certificate;
-use crate::user_data::{Assessment, assess, fetches};
+use crate::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -48,7 +48,10 @@ impl ClusterState {
             let duty = match (is_there, assess(present, &trusted, &known), url) {
                 (true, Assessment::Current, _) => UserDataDuty::Nothing,
                 (true, Assessment::Stale(text), _) => UserDataDuty::Write(text),
-                (_, _, Some(url)) => UserDataDuty::Write(managed_pointer(&url, &trusted)),
+                (_, _, Some(url)) => {
+                    let new = managed_pointer(&url, &trusted);
+                    UserDataDuty::Write(with_token_of(present, &pool.name, new))
+                }
                 (true, Assessment::LeftAlone(reason), None) => UserDataDuty::LeftAlone(reason),
                 (false, _, None) => continue,
             };
@@ -79,6 +82,15 @@ fn managed_name(pool: &str) -> String {
 
 fn is_managed(secret: &Secret) -> bool {
     secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(MANAGED))
+}
+
+/// The pointer config `new`, with the token that the one before it carries.
+fn with_token_of(before: &[u8], pool: &str, new: Vec<u8>) -> Vec<u8> {
+    let brought = fetches_of_pools(before).into_iter().find(|fetch| fetch.pool == pool);
+    match brought.map(|fetch| fetch.brings) {
+        Some(Brings::Bearer(token)) => with_bearer(&new, pool, &token).unwrap_or(new),
+        _ => new,
+    }
 }
 
 fn managed_pointer(url: &str, trusted: &[Certificate]) -> Vec<u8> {
@@ -131,7 +143,7 @@ mod tests {
                 pointer_host: host.map(|host| host.parse().unwrap()),
                 ..Infrastructure::default()
             },
-            pools: vec![Pool { name: "worker".to_owned(), uid: "u".to_owned() }],
+            pools: vec![Pool { name: "worker".to_owned(), uid: "u".to_owned(), access: None }],
             ..ClusterState::default()
         }
     }

@@ -16,6 +16,7 @@ use super::error::api_error;
 use super::events::Events;
 use super::runtime::{self, Health, Reconciler, Requeue, Watched, resource};
 use super::write::ObjectName;
+use crate::kube_client::found;
 use crate::objects::{ConfigMap, ImageConfig};
 use crate::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
@@ -57,7 +58,7 @@ impl RegistryCaController {
     async fn observe(&self) -> Result<Observed, ControlError> {
         let object = image_object();
         let images: Api<DynamicObject> = Api::all_with(self.client.clone(), &images());
-        let image = match images.get_opt(&object.name).await.map_err(api_error(&object))? {
+        let image = match found(images.get(&object.name).await).map_err(api_error(&object))? {
             Some(object) => Some(image(object.data)?),
             None => None,
         };

@@ -49,6 +49,9 @@ fn search(bytes: &[u8], depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secr
     if has_url_password(&text) {
         kinds.insert(SecretKind::UrlPassword);
     }
+    if has_netrc_password(&text) {
+        kinds.insert(SecretKind::Password);
+    }
     if has_token(&text) {
         kinds.insert(SecretKind::Token);
     }
@@ -128,7 +131,7 @@ fn has_private_key(text: &str) -> bool {
             && !label.contains('\n')
             && first.is_some_and(|c| c.is_ascii_alphanumeric())
     };
-    if text.split("-----BEGIN ").skip(1).any(is_block) {
+    if text.contains("AGE-SECRET-KEY-1") || text.split("-----BEGIN ").skip(1).any(is_block) {
         return true;
     }
     text.match_indices(ENCODED).any(|(at, _)| {
@@ -144,8 +147,20 @@ fn has_private_key(text: &str) -> bool {
 
 /// A hash as crypt(5) writes it.
 fn has_password_hash(text: &str) -> bool {
-    const METHODS: [&str; 10] =
-        ["$1$", "$5$", "$6$", "$7$", "$y$", "$gy$", "$2a$", "$2b$", "$2y$", "$argon2id$"];
+    const METHODS: [&str; 12] = [
+        "$1$",
+        "$5$",
+        "$6$",
+        "$7$",
+        "$y$",
+        "$gy$",
+        "$2a$",
+        "$2b$",
+        "$2y$",
+        "$argon2id$",
+        "$argon2i$",
+        "$apr1$",
+    ];
     METHODS.iter().any(|method| {
         text.match_indices(method).any(|(at, _)| {
             let rest = &text[at + method.len()..];
@@ -153,6 +168,17 @@ fn has_password_hash(text: &str) -> bool {
             rest.chars().take_while(|c| is_part(*c)).count() >= 22
         })
     })
+}
+
+/// `machine HOST login USER password PASSWORD`, as netrc(5) has it, in one line or in several.
+fn has_netrc_password(text: &str) -> bool {
+    let mut words = text.split_ascii_whitespace();
+    let is_netrc = words.by_ref().any(|word| word == "machine");
+    let mut words = words.skip(1);
+    is_netrc
+        && words.any(|word| word == "login")
+        && words.nth(1) == Some("password")
+        && words.next().is_some_and(|word| !word.starts_with(['$', '{', '<']))
 }
 
 /// `scheme://user:password@host`
@@ -192,6 +218,10 @@ fn by_name(name: &str, value: &str, is_equation: bool) -> Option<SecretKind> {
     let ends = |words: &[&str]| words.iter().any(|word| key.ends_with(word));
     // `passwd: files sss` is a line of nsswitch.conf.
     if ends(&["password", "passphrase"]) || (is_equation && ends(&["passwd"])) {
+        return Some(SecretKind::Password);
+    }
+    // `SetCredential=NAME:VALUE` of a unit; the encrypted one has another name.
+    if key == "setcredential" && value.split_once(':').is_some_and(|(_, value)| !value.is_empty()) {
         return Some(SecretKind::Password);
     }
     if key == "passwordhash" {

@@ -42,6 +42,12 @@ fn each_kind_is_found_by_its_rule() {
         ("aadClientSecret: 0123456789\n".into(), SecretKind::Token),
         ("curl -H 'Authorization: Bearer 0123456789abcdef'\n".into(), SecretKind::Token),
         ("x eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln\n".into(), SecretKind::Token),
+        (format!("admin:$apr1$salt1234${}\n", "a".repeat(22)), SecretKind::PasswordHash),
+        ("machine h.example login me password sesame\n".into(), SecretKind::Password),
+        ("machine h.example\n\tlogin me\n\tpassword sesame\n".into(), SecretKind::Password),
+        ("[Service]\nSetCredential=db:sesame\n".into(), SecretKind::Password),
+        ("AGE-SECRET-KEY-1QQPQZ\n".into(), SecretKind::PrivateKey),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n".into(), SecretKind::PrivateKey),
         ("HTTP_PROXY=http://user:sesame@proxy:3128\n".into(), SecretKind::UrlPassword),
     ] {
         assert!(kinds(&text).contains(&kind), "{text}: {:?}", kinds(&text));
@@ -55,6 +61,10 @@ fn what_only_talks_about_secrets_is_none() {
         "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----\n",
         "if grep -q -- '-----BEGIN RSA PRIVATE KEY-----' \"$1\"; then",
         "passwd:     files sss systemd\n",
+        "the machine asks for a login and a password\n",
+        "machine h.example login me password $PASSWORD\n",
+        "LoadCredential=db:/run/db\nSetCredentialEncrypted=db: Whxqht\n",
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI me@example\n",
         "PasswordAuthentication no\n",
         "TOKEN=$(cat /var/run/token)\n",
         "export PASSWORD=\"${1}\"\n",

@@ -7,30 +7,24 @@
 //!
 //! Machine configs are written before the objects that refer to them and removed after, each file
 //! is replaced whole: whenever the process dies, what is on disk is complete. The token is never
-//! written.
+//! written, and neither are registry logins: their secrets are no kind of object that is kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::kind::Kind;
-use crate::backoff::Backoff;
 use crate::bounded_file;
 use crate::objects::MachineConfig;
 use crate::source::manifest::check_json;
 use crate::source::reporting::Reporting;
 use crate::store::files::{self, PRIVATE, WriteError};
-
-/// The least time from one write to the next.
-const PAUSE: Duration = Duration::from_secs(1);
-/// The longest wait after a write that failed.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+use crate::store::newest;
 
 /// What is kept.
 #[derive(Debug, Default)]
@@ -96,31 +90,11 @@ impl Cache {
     /// Writes the newest snapshot, again and again, until there are no more.
     pub(super) async fn keep(
         mut self,
-        mut snapshots: watch::Receiver<Snapshot>,
+        snapshots: watch::Receiver<Snapshot>,
         Reporting { metrics, status }: Reporting,
     ) {
-        let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
-        while snapshots.changed().await.is_ok() {
-            loop {
-                let saved =
-                    tokio::task::block_in_place(|| self.save(&snapshots.borrow_and_update()));
-                let reason = saved.err().map(|error| error.to_string());
-                let is_saved = reason.is_none();
-                let is_news = status.degraded.set("cache", reason.clone());
-                if let Some(reason) = reason {
-                    metrics.cache_failures.inc();
-                    if is_news {
-                        tracing::error!(reason, "the cache cannot be written");
-                    }
-                }
-                if is_saved {
-                    break;
-                }
-                tokio::time::sleep(backoff.next()).await;
-            }
-            backoff.reset();
-            tokio::time::sleep(PAUSE).await;
-        }
+        let save = |snapshot: &Snapshot| self.save(snapshot);
+        newest::keep("cache", snapshots, &metrics, &status.degraded, save).await;
     }
 
     /// Writes what has changed since it was written last.

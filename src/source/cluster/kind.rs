@@ -9,11 +9,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::objects::{Object, ObjectError, REGISTRY_NAMESPACE};
+use crate::objects::{OPERATOR_NAMESPACE, Object, ObjectError, REGISTRY_NAMESPACE};
 use crate::registry_ca::{MANAGED_NAMESPACE, MERGED_MAP};
-
-/// The namespace of the machine config operator.
-const OPERATOR_NAMESPACE: &str = "openshift-machine-config-operator";
 
 /// A kind of object that is watched, all of its objects in one place or only one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

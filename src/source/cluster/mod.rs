@@ -10,14 +10,17 @@
 //! Tasks do the I/O and report what they see; one loop takes the reports in, and publishes when
 //! they pause. While the API server is away, what was seen last goes on being served.
 
+mod access;
 mod cache;
 mod configs;
 mod connectivity;
 mod kind;
 mod kubeconfig;
+mod named_secret;
 mod nodes;
 mod registry_cas;
 mod report;
+mod secrets;
 mod session;
 mod token;
 mod view;
@@ -35,10 +38,13 @@ use self::cache::Cache;
 use self::session::Session;
 use self::token::TokenFiles;
 use super::reporting::Reporting;
+use crate::access::Records;
 use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError};
 use crate::ledger::Roster;
+use crate::objects::SecretName;
 
+pub use self::named_secret::NamedSecret;
 pub use self::registry_cas::{MapSeen, RegistryCaMap};
 
 /// Reports come in bursts; publishing waits for this much quiet,
@@ -57,6 +63,9 @@ pub struct Settings {
     pub token_dir: PathBuf,
     /// Where the inputs are kept on disk, if anywhere.
     pub cache_dir: Option<PathBuf>,
+    /// The secret with the registry logins for machines of all enforced pools; `None` where nobody
+    /// gets any, and no secret is read.
+    pub registry_auth: Option<SecretName>,
 }
 
 /// A way to a cluster.
@@ -65,6 +74,7 @@ pub struct Cluster {
     apiserver_url: String,
     token: TokenFiles,
     cache: Option<Cache>,
+    registry_auth: Option<SecretName>,
 }
 
 impl Cluster {
@@ -76,6 +86,7 @@ impl Cluster {
             apiserver_url: settings.apiserver_url,
             token: TokenFiles::open(settings.token_dir),
             cache: settings.cache_dir.map(Cache::new),
+            registry_auth: settings.registry_auth,
         })
     }
 
@@ -85,16 +96,34 @@ impl Cluster {
         roster: Roster,
         reporting: Reporting,
     ) -> impl Future<Output = ()> + Send + use<> {
-        nodes::follow(self.client.clone(), roster, reporting.status.degraded)
+        nodes::follow(self.client.clone(), roster, reporting)
+    }
+
+    /// Follows one secret from now on. Call it within a runtime.
+    #[must_use]
+    pub fn secret(&self, name: SecretName) -> NamedSecret {
+        NamedSecret::new(self.client.clone(), name)
+    }
+
+    /// Hands to `take` what the controller tells servers of tokens, for ever. With `are_known` a secret
+    /// that is not there is one that was lost.
+    pub fn follow_tokens<T: FnMut(Records) + Send>(
+        &self,
+        are_known: bool,
+        take: T,
+        reporting: Reporting,
+    ) -> impl Future<Output = ()> + Send + use<T> {
+        access::follow(self.client.clone(), are_known, take, reporting)
     }
 
     /// Publishes the inputs, and each change of them, for ever. `publish` may block.
     pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
-        let Self { client, apiserver_url, mut token, cache } = self;
+        let Self { client, apiserver_url, mut token, cache, registry_auth } = self;
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
-        let mut session = Session::new(client, apiserver_url, sender, reporting, publish);
+        let mut session = Session::new(client, apiserver_url, sender, reporting, publish)
+            .with_registry_auth(registry_auth);
         if let Some(cache) = cache {
             session.restore(cache);
         }
@@ -116,6 +145,7 @@ impl Cluster {
                 }
             }
             session.fetch();
+            session.watch_secrets();
             session.publish();
         }
     }

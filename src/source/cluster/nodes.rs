@@ -13,9 +13,10 @@ use kube::{Api, Client, ResourceExt as _};
 use time::OffsetDateTime;
 
 use crate::backoff::Backoff;
-use crate::conditions::Conditions;
+use crate::conditions::Status;
 use crate::kube_client::reason;
 use crate::ledger::{Node, Nodes, Roster};
+use crate::source::reporting::Reporting;
 
 /// How long the API server is asked to keep a watch open.
 const WATCH_SECONDS: u32 = 60;
@@ -25,8 +26,9 @@ const PAGE: u32 = 50;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Keeps `roster` in step with the cluster, for ever; what keeps it from that is told in `degraded`.
-pub(super) async fn follow(client: Client, roster: Roster, degraded: Conditions) {
+/// Keeps `roster` in step with the cluster, for ever; what keeps it from that is told and counted.
+pub(super) async fn follow(client: Client, roster: Roster, reporting: Reporting) {
+    let Reporting { metrics, status: Status { degraded, .. } } = reporting;
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {
         let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
@@ -46,6 +48,7 @@ pub(super) async fn follow(client: Client, roster: Roster, degraded: Conditions)
                 Ok(Event::Delete(node)) => roster.change(|nodes| nodes.remove(&node.name_any())),
                 Err(error) => {
                     let error = reason(&error);
+                    metrics.watch_failed("nodes");
                     if degraded.set("nodes", Some(format!("cannot be watched: {error}"))) {
                         tracing::warn!(
                             error,

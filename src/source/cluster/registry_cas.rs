@@ -49,7 +49,10 @@ impl RegistryCaMap {
                     }
                     return MapSeen::Unwatched(reason);
                 }
-                Report::Fetched(..) | Report::FetchFailed(..) | Report::Connectivity(_) => {}
+                Report::Secret(..)
+                | Report::Fetched(..)
+                | Report::FetchFailed(..)
+                | Report::Connectivity(_) => {}
             }
         }
     }

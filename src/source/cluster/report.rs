@@ -4,12 +4,15 @@ use kube::ResourceExt as _;
 use serde_json::value::RawValue;
 
 use super::kind::{Kind, Raw};
+use crate::objects::SecretName;
+use crate::source::secret_seen::SecretSeen;
 
 /// What the tasks see.
 #[derive(Debug)]
 pub(super) enum Report {
     Change(Kind, Change),
     Failed(Kind, Failure),
+    Secret(SecretName, SecretSeen),
     /// A machine config was fetched; `None` where there is none of this name.
     Fetched(String, Option<Item>),
     FetchFailed(String, String),
@@ -61,4 +64,6 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// The API server does not know the kind.
     pub(super) is_absent: bool,
+    /// This server has not the right.
+    pub(super) is_forbidden: bool,
 }

@@ -18,19 +18,25 @@ use super::connectivity::{Connectivity, Transition};
 use super::kind::{Kind, Raw};
 use super::kubeconfig;
 use super::report::{Change, Failure, Item, Report};
+use super::secrets;
 use super::token::TokenState;
 use super::view::ClusterView;
 use super::watching;
 use crate::backoff::Backoff;
 use crate::inputs::Inputs;
-use crate::kube_client::reason;
+use crate::kube_client::{found, reason};
+use crate::objects::SecretName;
 use crate::source::reporting::Reporting;
+use crate::source::secret_seen::SecretSeen;
 
 /// Machine configs that are fetched at a time.
 const FETCHES: usize = 8;
 /// The waits after a fetch that failed.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// What the secrets are called where watches that failed are counted.
+const SECRETS: &str = "secrets";
 
 /// A cluster that is followed.
 pub(super) struct Session<P> {
@@ -43,6 +49,8 @@ pub(super) struct Session<P> {
     fetches: HashMap<String, AbortOnDropHandle<()>>,
     fetching: Arc<Semaphore>,
     watches: JoinSet<()>,
+    /// The watches of the secrets with registry logins.
+    secrets: HashMap<SecretName, AbortOnDropHandle<()>>,
     failing: BTreeSet<Kind>,
     /// Kinds that the API server does not have, and need not have.
     absent: BTreeSet<Kind>,
@@ -74,6 +82,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
             watches: JoinSet::new(),
+            secrets: HashMap::new(),
             failing: BTreeSet::new(),
             absent: BTreeSet::new(),
             cache: None,
@@ -83,8 +92,14 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
         }
     }
 
+    /// The same, with the secret that holds the registry logins for all enforced pools, if any.
+    pub(super) fn with_registry_auth(self, secret: Option<SecretName>) -> Self {
+        Self { view: ClusterView::new(secret), ..self }
+    }
+
     /// Starts all watches anew: each begins with a list.
     pub(super) fn start_watches(&mut self) {
+        self.secrets.clear();
         self.watches.abort_all();
         self.watches = JoinSet::new();
         for kind in Kind::ALL {
@@ -103,6 +118,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
                 self.view.apply(kind, change);
             }
             Report::Failed(kind, failure) => self.failed(kind, failure),
+            Report::Secret(name, seen) => self.take_secret(name, seen),
             Report::Fetched(name, item) => {
                 self.is_changed = true;
                 self.fetches.remove(&name);
@@ -113,6 +129,46 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
                 tracing::warn!(machine_config = name, reason, "cannot be fetched; trying again");
             }
             Report::Connectivity(answer) => self.take_answer(answer),
+        }
+    }
+
+    /// Takes in what a watch saw of a secret. What it reports when nobody needs it any more is late.
+    fn take_secret(&mut self, name: SecretName, seen: SecretSeen) {
+        if !self.secrets.contains_key(&name) {
+            return;
+        }
+        let thing = name.to_string();
+        if let SecretSeen::Unwatched { .. } = seen {
+            self.reporting.metrics.watch_failed(SECRETS);
+        }
+        let reason = self.view.secret_seen(name, seen);
+        if self.reporting.status.degraded.set(thing.clone(), reason.clone()) {
+            if let Some(reason) = reason {
+                tracing::error!(secret = thing, reason, "its registry logins are not followed");
+            } else {
+                tracing::info!(secret = thing, "its registry logins are followed");
+            }
+        }
+        self.is_changed = true;
+    }
+
+    /// Watches the secrets that pools need, and no others.
+    pub(super) fn watch_secrets(&mut self) {
+        let wanted = self.view.wanted_secrets();
+        let degraded = &self.reporting.status.degraded;
+        self.secrets.retain(|name, _| {
+            let is_wanted = wanted.contains(name);
+            if !is_wanted {
+                degraded.set(name.to_string(), None);
+            }
+            is_wanted
+        });
+        for name in wanted {
+            let (client, sender) = (self.client.clone(), self.sender.clone());
+            self.secrets.entry(name).or_insert_with_key(|name| {
+                let work = secrets::watch(name.clone(), client, sender);
+                AbortOnDropHandle::new(tokio::spawn(work))
+            });
         }
     }
 
@@ -155,7 +211,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
     }
 
     fn failed(&mut self, kind: Kind, failure: Failure) {
-        let Failure { reason, is_absent } = failure;
+        let Failure { reason, is_absent, .. } = failure;
         if is_absent && kind.may_be_absent() {
             if self.failing.remove(&kind) {
                 self.reporting.status.degraded.set(kind.name(), None);
@@ -254,7 +310,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
         let result = {
             // The semaphore is never closed.
             let _place = places.acquire().await;
-            api.get_opt(&name).await
+            found(api.get(&name).await)
         };
         match result {
             Ok(found) => {

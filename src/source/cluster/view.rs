@@ -11,8 +11,11 @@ use super::configs::Configs;
 use super::kind::Kind;
 use super::report::{Change, Item};
 use crate::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
+use crate::objects::SecretName;
 use crate::objects::{Defect, MachineConfigPool, Object};
 use crate::registry_ca::{self, Authorities, Refused};
+use crate::source::logins::RegistryLogins;
+use crate::source::secret_seen::SecretSeen;
 
 /// The objects of the cluster as they were last seen.
 #[derive(Debug, Default)]
@@ -21,6 +24,7 @@ pub(super) struct ClusterView {
     /// The machine configs that pools refer to.
     pub(super) configs: Configs,
     registries: Registries,
+    logins: RegistryLogins,
     shared: Arc<Shared>,
     published: Option<Inputs>,
 }
@@ -51,6 +55,11 @@ struct Entry {
 }
 
 impl ClusterView {
+    /// One that has seen nothing, of a server that is to read the secret `registry_auth`, if any.
+    pub(super) fn new(registry_auth: Option<SecretName>) -> Self {
+        Self { logins: RegistryLogins::new(registry_auth), ..Self::default() }
+    }
+
     /// Takes in what a watch saw.
     pub(super) fn apply(&mut self, kind: Kind, change: Change) {
         if kind == Kind::MachineConfig {
@@ -84,6 +93,18 @@ impl ClusterView {
     /// Takes in that the API server does not know the kind.
     pub(super) fn absent(&mut self, kind: Kind) {
         *self.kinds.entry(kind).or_default() = Objects { is_read: true, ..Objects::default() };
+    }
+
+    /// Takes in what a watch saw of a secret with registry logins; tells why machines do without it,
+    /// if they do.
+    pub(super) fn secret_seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
+        self.logins.seen(name, seen)
+    }
+
+    /// The secrets with registry logins that pools need now.
+    pub(super) fn wanted_secrets(&mut self) -> BTreeSet<SecretName> {
+        let pools: Vec<_> = self.pools().cloned().collect();
+        self.logins.wanted(pools.iter().map(|pool| &**pool))
     }
 
     /// Whether all objects of the kind have been seen once.
@@ -159,6 +180,8 @@ impl ClusterView {
                 let Object::ApiServer(api_server) = object else { return None };
                 api_server.tls_profile().cloned()
             }),
+            enforced: BTreeSet::new(),
+            registry_auth: self.logins.auth(),
             problems: self.problems(),
         };
         self.published = Some(inputs.clone());
@@ -233,6 +256,7 @@ impl ClusterView {
         problems.extend(self.configs.problems());
         let refused = self.registries.refused.iter();
         problems.extend(refused.map(|entry| Problem::part(&entry.place, &entry.to_string())));
+        problems.extend(self.logins.problems());
         problems.sort();
         problems
     }

@@ -97,7 +97,7 @@ where
     Ended::Failed { after_list }
 }
 
-fn failure(error: &watcher::Error) -> Failure {
+pub(super) fn failure(error: &watcher::Error) -> Failure {
     let status = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
@@ -108,5 +108,6 @@ fn failure(error: &watcher::Error) -> Failure {
     Failure {
         reason: status.map_or_else(|| reason(error), |status| status.message.clone()),
         is_absent: status.is_some_and(|status| status.code == 404),
+        is_forbidden: status.is_some_and(|status| status.code == 403),
     }
 }

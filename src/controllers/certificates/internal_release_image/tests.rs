@@ -6,7 +6,7 @@ use time::Duration;
 
 use super::super::Infrastructure;
 use super::super::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
-use super::super::state::value;
+use super::super::secret::value;
 use super::*;
 use crate::pki::KeyAlgorithm;
 use crate::pki::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};

@@ -1,0 +1,31 @@
+//! Who may have a machine's config.
+//!
+//! ```text
+//!                        ┌─ networks            ┐
+//!  request ─> decide ────┼─ tokens, by hash     ├─> Verdict: allowed by a proof, or refused for a reason
+//!  policy, now ──────────┴─ signed tokens (JWT) ┘
+//!
+//!  tokens, pointer configs ─> rotation::next ─> Write ─> tokens, pointer configs ─> …
+//! ```
+//!
+//! Everything here is pure: what is known of tokens comes as a value, and so do the time and what is
+//! random. A new kind of proof is a [`Verifier`]. Client certificates are none: Ignition has no way to
+//! present one.
+
+pub mod generate;
+mod mode;
+pub mod network;
+mod proof;
+mod records;
+pub mod rotation;
+pub mod signed;
+mod token;
+mod verdict;
+
+pub use mode::{Mode, Modes};
+pub use network::{Allowed, Network, NetworkError, Networks};
+pub use proof::{Credential, Proof, Refusal, Verifier};
+pub use records::{KnownTokens, Record, Records};
+pub use signed::{JwksError, SignedTokens};
+pub use token::{Token, TokenHash};
+pub use verdict::{Policy, Request, Verdict, decide};

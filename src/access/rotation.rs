@@ -1,0 +1,436 @@
+//! When tokens are made, carried and ended.
+//!
+//! ```text
+//!  issue ──> publish ──> carry ──> end ──> forget
+//!  keeper's  servers     pointer   after   its text at once,
+//!  own list  accept it   configs   overlap its hash later
+//! ```
+//!
+//! One write at a time, each whole, then everything is looked at again: whenever the process dies, a
+//! token that a pointer config carries is one that servers are told of, and one ends only after no
+//! pointer config carries it, by the overlap later. In between machines boot by either.
+//!
+//! A clock that is behind ends nothing and makes nothing anew; an end that a clock ahead had set too late
+//! is set again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use time::{Duration, OffsetDateTime};
+
+use super::mode::Mode;
+use super::records::{Record, Records, read_object};
+use super::token::{Token, TokenHash};
+
+/// By how much clocks differ without being wrong.
+const TOLERANCE: Duration = Duration::minutes(5);
+/// How long a token that has ended is still known as such, and its holder told for good.
+const REMEMBERED: Duration = Duration::days(90);
+/// Tokens that have ended and are still known, at most.
+const MOST_ENDED: usize = 1_000;
+/// More writes than any state needs to be in order, beside one for each pool.
+pub const MOST_STEPS: usize = 64;
+
+/// How tokens are made.
+#[derive(Debug, Clone, Copy)]
+pub struct RotationPolicy {
+    /// How old the token of a pointer config gets. Default 7 days.
+    pub period: Duration,
+    /// How long a token is accepted after no pointer config carries it any more. Default 24 hours.
+    pub overlap: Duration,
+}
+
+impl Default for RotationPolicy {
+    fn default() -> Self {
+        Self { period: Duration::days(7), overlap: Duration::hours(24) }
+    }
+}
+
+/// The tokens themselves, for whoever writes pointer configs and for nobody else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Issued {
+    /// The oldest first.
+    #[serde(default)]
+    pub tokens: Vec<IssuedToken>,
+}
+
+impl Issued {
+    /// The secret that holds them in a cluster: the controller's alone.
+    pub const SECRET: &str = "machine-config-server-tokens";
+    /// The key of that, and the file of a state folder.
+    pub const FILE: &str = "tokens.json";
+
+    /// Reads what was written as JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it. What is not understood is not to be written anew.
+    pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
+        read_object(json)
+    }
+
+    /// The newest token of a pool.
+    #[must_use]
+    pub fn newest(&self, pool: &str) -> Option<&Token> {
+        self.tokens.iter().rev().find(|issued| issued.pool == pool).map(|issued| &issued.token)
+    }
+}
+
+/// A token that pointer configs carry, or are going to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuedToken {
+    /// The token.
+    pub token: Token,
+    /// The pool that it opens.
+    pub pool: String,
+    /// When it was made.
+    #[serde(with = "time::serde::rfc3339")]
+    pub made: OffsetDateTime,
+}
+
+/// A pointer config, or one of several fetches in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer {
+    /// What it is found by again.
+    pub name: String,
+    /// The pool that it fetches from.
+    pub pool: String,
+    /// What it brings along.
+    pub carries: Carried,
+    /// Whether it is not to be written now: it could not be a moment ago.
+    pub waits: bool,
+}
+
+/// What a pointer config brings along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Carried {
+    /// Nothing yet.
+    Nothing,
+    /// One of our tokens.
+    Token(Token),
+    /// A proof of another kind, which is its owner's affair.
+    Other,
+    /// Nothing, nor can it, for this reason.
+    Cannot(String),
+}
+
+/// All that is known.
+#[derive(Debug, Clone, Default)]
+pub struct TokenState {
+    /// The tokens themselves.
+    pub issued: Issued,
+    /// What servers are told.
+    pub records: Records,
+    /// The pointer configs.
+    pub pointers: Vec<Pointer>,
+    /// The pools, and what is asked for each.
+    pub pools: BTreeMap<String, Mode>,
+}
+
+/// What is to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// The tokens themselves.
+    Issued(Issued),
+    /// What servers are told.
+    Records(Records),
+    /// Tokens into pointer configs.
+    Pointers(Vec<PointerWrite>),
+}
+
+/// A token into a pointer config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PointerWrite {
+    /// Which one.
+    pub name: String,
+    /// Into its fetch of this pool's config.
+    pub pool: String,
+    /// The token.
+    pub token: Token,
+}
+
+/// Why something is written, in the words of a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Because {
+    /// A pool has no token.
+    #[error("pool {0} had no token")]
+    First(String),
+    /// A pool's token is old.
+    #[error("the token of pool {0} was old")]
+    Due(String),
+    /// Servers are to accept tokens.
+    #[error("servers are told of new tokens")]
+    New,
+    /// Pointer configs are to carry tokens.
+    #[error("pointer configs carry the newest tokens")]
+    Carry,
+    /// No pointer config carries these any more.
+    #[error("no pointer config carries the tokens before, which end")]
+    Ending,
+    /// They have ended, and nobody needs their text.
+    #[error("tokens that end are forgotten")]
+    Forgotten,
+    /// Enforcing may begin or has no reason any more, or a pointer config lacks a token.
+    #[error("what is known of pointer configs has changed")]
+    Standing,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// A write, after which everything is looked at again.
+    Write(Because, Write),
+    /// Nothing.
+    Settled {
+        /// When something will be due by itself, if anything will.
+        until: Option<OffsetDateTime>,
+        /// What an administrator should know, one line each.
+        attention: Vec<String>,
+    },
+}
+
+/// Decides what is written next. `fresh` is a new token, in case one is needed.
+#[must_use]
+pub fn next(
+    state: &TokenState,
+    policy: &RotationPolicy,
+    now: OffsetDateTime,
+    fresh: &Token,
+) -> Next {
+    let view = View::new(state, now);
+    issue(&view, policy, fresh)
+        .or_else(|| publish(&view))
+        .or_else(|| carry(&view))
+        .or_else(|| end(&view, policy))
+        .or_else(|| forget(&view))
+        .or_else(|| stand(&view))
+        .unwrap_or_else(|| settled(&view, policy))
+}
+
+struct View<'a> {
+    state: &'a TokenState,
+    now: OffsetDateTime,
+    /// Whether something was made later than now.
+    is_behind: bool,
+    /// Each pool's newest token that is neither ended nor ending.
+    current: BTreeMap<&'a str, &'a IssuedToken>,
+    by_hash: BTreeMap<TokenHash, &'a Record>,
+}
+
+impl<'a> View<'a> {
+    fn new(state: &'a TokenState, now: OffsetDateTime) -> Self {
+        let records = &state.records.tokens;
+        let by_hash: BTreeMap<_, _> = records.iter().map(|it| (it.sha256, it)).collect();
+        let made = state.issued.tokens.iter().map(|it| it.made);
+        let made = made.chain(records.iter().flat_map(|it| [Some(it.made), it.revoked]).flatten());
+        let is_behind = made.max().is_some_and(|latest| latest > now.saturating_add(TOLERANCE));
+        let mut current = BTreeMap::new();
+        for issued in &state.issued.tokens {
+            if goes_on(issued, &by_hash) {
+                current.insert(&*issued.pool, issued);
+            }
+        }
+        Self { state, now, is_behind, current, by_hash }
+    }
+
+    /// The pools that have tokens.
+    fn kept(&self) -> impl Iterator<Item = &'a str> {
+        let kept = self.state.pools.iter().filter(|(_, mode)| **mode != Mode::Off);
+        kept.map(|(pool, _)| &**pool)
+    }
+
+    fn is_kept(&self, pool: &str) -> bool {
+        self.state.pools.get(pool).is_some_and(|mode| *mode != Mode::Off)
+    }
+
+    /// The pointer configs of pools that have tokens.
+    fn pointers(&self) -> impl Iterator<Item = &'a Pointer> {
+        self.state.pointers.iter().filter(|pointer| self.is_kept(&pointer.pool))
+    }
+
+    /// Records of these tokens, with what is known of pointer configs now: servers are never told of
+    /// tokens and not of who is to have one.
+    fn records(&self, tokens: Vec<Record>) -> Records {
+        let lacking = lacking(self);
+        let present = &self.state.records.enforced;
+        let enforced = self
+            .kept()
+            .filter(|pool| self.state.pools.get(*pool) == Some(&Mode::Enforce))
+            .filter(|pool| present.contains(*pool) || !lacking.contains_key(*pool))
+            .map(str::to_owned)
+            .collect();
+        Records { tokens, enforced, lacking }
+    }
+}
+
+/// Whether a token opens its pool, or is going to, and nobody has said when it ends.
+fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool {
+    records.get(&issued.token.hash()).is_none_or(|record| {
+        record.until.is_none() && record.revoked.is_none() && record.pools.contains(&issued.pool)
+    })
+}
+
+/// A pool without a token, or with an old one, gets one.
+fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next> {
+    let because = view.kept().find_map(|pool| match view.current.get(pool) {
+        None => Some(Because::First(pool.to_owned())),
+        Some(current) if !view.is_behind && view.now - current.made >= policy.period => {
+            Some(Because::Due(pool.to_owned()))
+        }
+        Some(_) => None,
+    })?;
+    let (Because::First(pool) | Because::Due(pool)) = &because else { return None };
+    let mut issued = view.state.issued.clone();
+    let new = IssuedToken { token: fresh.clone(), pool: pool.clone(), made: view.now };
+    issued.tokens.push(new);
+    Some(Next::Write(because, Write::Issued(issued)))
+}
+
+/// Servers are told of each token that is issued. One that only a pointer config has was issued too:
+/// the lists are older than it.
+fn publish(view: &View<'_>) -> Option<Next> {
+    let mut tokens = view.state.records.tokens.clone();
+    let mut add = |token: &Token, pool: &str, made| {
+        let sha256 = token.hash();
+        if tokens.iter().all(|record| record.sha256 != sha256) {
+            let pools = [pool.to_owned()].into();
+            tokens.push(Record { sha256, name: None, pools, made, until: None, revoked: None });
+        }
+    };
+    for issued in &view.state.issued.tokens {
+        add(&issued.token, &issued.pool, issued.made);
+    }
+    for pointer in view.pointers() {
+        if let Carried::Token(token) = &pointer.carries {
+            add(token, &pointer.pool, view.now);
+        }
+    }
+    let is_new = tokens.len() > view.state.records.tokens.len();
+    is_new.then(|| Next::Write(Because::New, Write::Records(view.records(tokens))))
+}
+
+/// Each pointer config that can carries its pool's newest token.
+fn carry(view: &View<'_>) -> Option<Next> {
+    let write = |pointer: &Pointer| {
+        let token = &view.current.get(&*pointer.pool)?.token;
+        let is_due = match &pointer.carries {
+            Carried::Nothing => true,
+            Carried::Token(carried) => carried != token,
+            Carried::Other | Carried::Cannot(_) => false,
+        };
+        (is_due && !pointer.waits).then(|| PointerWrite {
+            name: pointer.name.clone(),
+            pool: pointer.pool.clone(),
+            token: token.clone(),
+        })
+    };
+    let writes: Vec<_> = view.pointers().filter_map(write).collect();
+    (!writes.is_empty()).then_some(Next::Write(Because::Carry, Write::Pointers(writes)))
+}
+
+/// A token that no pointer config carries any more ends.
+fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
+    if view.is_behind {
+        return None;
+    }
+    let needed: BTreeSet<TokenHash> = view
+        .current
+        .iter()
+        // Of a pool that is gone nothing is needed; one that is not kept just now stays as it is.
+        .filter(|(pool, _)| view.state.pools.contains_key(**pool))
+        .map(|(_, issued)| issued.token.hash())
+        .chain(view.state.pointers.iter().filter_map(|pointer| match &pointer.carries {
+            Carried::Token(token) => Some(token.hash()),
+            _ => None,
+        }))
+        .collect();
+    let end = view.now.saturating_add(policy.overlap);
+    let mut tokens = view.state.records.tokens.clone();
+    for record in
+        tokens.iter_mut().filter(|record| record.name.is_none() && record.revoked.is_none())
+    {
+        match record.until {
+            None if !needed.contains(&record.sha256) => record.until = Some(end),
+            Some(until) if until > end.saturating_add(TOLERANCE) => record.until = Some(end),
+            _ => {}
+        }
+    }
+    (tokens != view.state.records.tokens)
+        .then(|| Next::Write(Because::Ending, Write::Records(view.records(tokens))))
+}
+
+/// The text of a token that ends is needed no more; nor is its hash, long after.
+fn forget(view: &View<'_>) -> Option<Next> {
+    let mut issued = view.state.issued.clone();
+    issued.tokens.retain(|issued| goes_on(issued, &view.by_hash));
+    if issued != view.state.issued {
+        return Some(Next::Write(Because::Forgotten, Write::Issued(issued)));
+    }
+    if view.is_behind {
+        return None;
+    }
+    let ended = |record: &Record| record.revoked.or(record.until).filter(|at| *at <= view.now);
+    let mut tokens = view.state.records.tokens.clone();
+    tokens.retain(|record| ended(record).is_none_or(|at| view.now - at < REMEMBERED));
+    let mut ends: Vec<_> = tokens.iter().filter_map(ended).collect();
+    if let Some(excess) = ends.len().checked_sub(MOST_ENDED).filter(|excess| *excess > 0) {
+        ends.sort();
+        let last = ends[excess - 1];
+        tokens.retain(|record| ended(record).is_none_or(|at| at > last));
+    }
+    (tokens != view.state.records.tokens)
+        .then(|| Next::Write(Because::Forgotten, Write::Records(view.records(tokens))))
+}
+
+/// Servers are told which pools may be enforced, and which pointer configs would be refused.
+fn stand(view: &View<'_>) -> Option<Next> {
+    let records = view.records(view.state.records.tokens.clone());
+    (records != view.state.records)
+        .then_some(Next::Write(Because::Standing, Write::Records(records)))
+}
+
+fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
+    let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for pointer in view.pointers() {
+        let reason = match &pointer.carries {
+            Carried::Nothing => "it carries no token",
+            Carried::Cannot(reason) => reason,
+            Carried::Token(_) | Carried::Other => continue,
+        };
+        let line = format!("{}: {reason}", pointer.name);
+        lacking.entry(pointer.pool.clone()).or_default().push(line);
+    }
+    lacking
+}
+
+fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
+    let due = view
+        .kept()
+        .filter_map(|pool| Some(view.current.get(pool)?.made.saturating_add(policy.period)));
+    let forgotten = view
+        .state
+        .records
+        .tokens
+        .iter()
+        .filter_map(|record| Some(record.revoked.or(record.until)?.saturating_add(REMEMBERED)));
+    // A time that has passed is one that the clock, behind, has not reached again.
+    let until = due.chain(forgotten).filter(|at| *at > view.now).min();
+    let mut attention = Vec::new();
+    if view.is_behind {
+        attention.push(
+            "the newest token was made later than now: is the clock right? none is made nor ended"
+                .to_owned(),
+        );
+    }
+    let wanted = |pool: &String| view.state.pools.get(pool) == Some(&Mode::Enforce);
+    for (pool, lines) in view.state.records.lacking.iter().filter(|(pool, _)| wanted(pool)) {
+        let is_enforced = view.state.records.enforced.contains(pool);
+        let what = if is_enforced { "its machines are refused" } else { "not to be enforced" };
+        attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
+    }
+    Next::Settled { until, attention }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+use time::macros::datetime;
+
+use super::*;
+
+const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+const POLICY: RotationPolicy =
+    RotationPolicy { period: Duration::days(7), overlap: Duration::hours(24) };
+
+/// A cluster in memory, on which writes take effect.
+#[derive(Debug, Clone, Default)]
+struct World {
+    state: TokenState,
+    made: u8,
+}
+
+impl World {
+    fn new(pool: &str, mode: Mode, pointers: &[Carried]) -> Self {
+        let pointer = |(number, carries): (usize, &Carried)| Pointer {
+            name: format!("{pool}-{number}"),
+            pool: pool.to_owned(),
+            carries: carries.clone(),
+            waits: false,
+        };
+        let state = TokenState {
+            pointers: pointers.iter().enumerate().map(pointer).collect(),
+            pools: [(pool.to_owned(), mode)].into(),
+            ..TokenState::default()
+        };
+        Self { state, made: 0 }
+    }
+
+    /// Makes one write, and tells why.
+    fn step(&mut self, now: OffsetDateTime) -> Option<Because> {
+        self.made = self.made.wrapping_add(1);
+        let fresh = Token::new([self.made; 32]);
+        let Next::Write(because, write) = next(&self.state, &POLICY, now, &fresh) else {
+            return None;
+        };
+        match write {
+            Write::Issued(issued) => self.state.issued = issued,
+            Write::Records(records) => self.state.records = records,
+            Write::Pointers(writes) => {
+                for PointerWrite { name, token, .. } in writes {
+                    let found = self.state.pointers.iter_mut().find(|it| it.name == name);
+                    found.expect("one that there is").carries = Carried::Token(token);
+                }
+            }
+        }
+        Some(because)
+    }
+
+    fn settle(&mut self, now: OffsetDateTime) -> Vec<Because> {
+        let steps: Vec<_> = std::iter::from_fn(|| self.step(now)).take(MOST_STEPS).collect();
+        assert!(steps.len() < MOST_STEPS, "{steps:?}");
+        steps
+    }
+
+    fn settled(&self, now: OffsetDateTime) -> (Option<OffsetDateTime>, Vec<String>) {
+        match next(&self.state, &POLICY, now, &Token::new([255; 32])) {
+            Next::Settled { until, attention } => (until, attention),
+            other @ Next::Write(..) => panic!("{other:?}"),
+        }
+    }
+
+    fn token(&self) -> Token {
+        self.state.issued.newest("worker").expect("a token").clone()
+    }
+
+    fn until(&self, token: &Token) -> Option<OffsetDateTime> {
+        self.state.records.find(&token.hash()).expect("a record").until
+    }
+}
+
+#[test]
+fn a_token_that_servers_know_for_another_pool_is_carried_no_more() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    let before = world.token();
+    world.state.records.tokens[0].pools = ["master".to_owned()].into();
+    world.settle(NOON);
+    assert_ne!(world.token(), before);
+    assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
+}
+
+/// As people write it who mean never.
+#[test]
+fn the_last_day_that_there_is_is_an_end_like_any_other() {
+    let last = datetime!(9999-12-31 23:59:59 UTC);
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    let mut named = world.state.records.tokens[0].clone();
+    named.sha256 = Token::new([200; 32]).hash();
+    (named.name, named.until) = (Some("rack-7".to_owned()), Some(last));
+    world.state.records.tokens.push(named);
+    assert_eq!(world.settle(NOON), []);
+    assert_eq!(world.settled(NOON).0, Some(NOON + POLICY.period));
+    // A clock at its end makes a token, and what ends then ends.
+    world.settle(last);
+    assert_eq!(world.settle(last), []);
+    world.settled(last);
+    world.settled(NOON);
+}
+
+#[test]
+fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, Carried::Nothing]);
+    let pool = || "worker".to_owned();
+    let steps = [Because::First(pool()), Because::New, Because::Carry, Because::Standing];
+    assert_eq!(world.settle(NOON), steps);
+    assert!(world.state.records.enforced.contains("worker"));
+    let (until, attention) = world.settled(NOON);
+    assert_eq!((until, attention.len()), (Some(NOON + POLICY.period), 0));
+    assert!(world.settle(NOON + POLICY.period - Duration::SECOND).is_empty());
+
+    let old = world.token();
+    let due = NOON + POLICY.period;
+    let steps =
+        [Because::Due(pool()), Because::New, Because::Carry, Because::Ending, Because::Forgotten];
+    assert_eq!(world.settle(due), steps);
+    assert_eq!(world.until(&old), Some(due + POLICY.overlap));
+    assert_eq!(world.until(&world.token()), None);
+    assert_eq!(world.state.issued.tokens.len(), 1, "what ends is nobody's to hand out");
+    // Long after, it is not even known.
+    let mut now = due;
+    while now < due + POLICY.overlap + REMEMBERED {
+        now += POLICY.period;
+        world.settle(now);
+    }
+    assert!(world.state.records.find(&old.hash()).is_none());
+    assert!(world.state.records.tokens.len() < 20);
+}
+
+#[test]
+fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
+    let cannot = Carried::Cannot("spec 2.2 has no headers".to_owned());
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, cannot.clone()]);
+    world.settle(NOON);
+    assert!(world.state.records.enforced.is_empty());
+    let (_, attention) = world.settled(NOON);
+    assert_eq!(attention, ["pool worker: not to be enforced: worker-1: spec 2.2 has no headers"]);
+    world.state.pointers[1].carries = Carried::Other;
+    world.settle(NOON);
+    assert!(world.state.records.enforced.contains("worker"));
+    // One that comes later does not open the pool to everybody again.
+    world.state.pointers[1].carries = cannot;
+    world.settle(NOON);
+    assert!(world.state.records.enforced.contains("worker"));
+    let (_, attention) = world.settled(NOON);
+    assert_eq!(
+        attention,
+        ["pool worker: its machines are refused: worker-1: spec 2.2 has no headers"]
+    );
+    // Asked for no more, and again: it has to be in order anew.
+    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.settle(NOON);
+    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    world.settle(NOON);
+    assert!(world.state.records.enforced.is_empty());
+}
+
+#[test]
+fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
+    let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
+    world.settle(NOON);
+    let old = world.token();
+    world.state.pointers[0].waits = true;
+    let later = NOON + Duration::days(8);
+    world.settle(later);
+    assert_ne!(world.token(), old);
+    assert_eq!(world.until(&old), None, "it is carried still");
+    world.state.pointers[0].waits = false;
+    world.settle(later + Duration::DAY);
+    assert_eq!(world.until(&old), Some(later + Duration::days(2)));
+}
+
+#[test]
+fn a_clock_that_is_wrong_ends_nothing_for_good() {
+    let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
+    world.settle(NOON);
+    let first = world.token();
+    // Behind: nothing is made, nothing ends.
+    let behind = NOON - Duration::days(3_650);
+    assert!(world.settle(behind).is_empty());
+    assert!(world.settled(behind).1[0].contains("is the clock right?"));
+    // Ahead: another one is made, and the end of the first is far away.
+    let ahead = NOON + Duration::days(3_650);
+    world.settle(ahead);
+    assert_eq!(world.until(&first), Some(ahead + POLICY.overlap));
+    // Right again, it is behind what was made; once that is revoked and forgotten, ends are set anew.
+    assert!(world.settle(NOON).is_empty());
+    let second = world.token().hash();
+    world.state.issued.tokens.clear();
+    world.state.records.tokens.retain(|record| record.sha256 != second);
+    world.state.pointers[0].carries = Carried::Nothing;
+    world.settle(NOON);
+    assert_eq!(world.until(&first), Some(NOON + POLICY.overlap));
+}
+
+#[test]
+fn whatever_list_is_lost_nobody_is_refused() {
+    let mut before = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    before.settle(NOON);
+    let token = before.token();
+    let holds = |world: &World| {
+        world
+            .state
+            .records
+            .find(&token.hash())
+            .is_some_and(|record| record.is_valid_at(NOON + POLICY.overlap - Duration::MINUTE))
+    };
+    for lost in 1..8 {
+        let mut world = before.clone();
+        if lost & 1 != 0 {
+            world.state.issued = Issued::default();
+        }
+        if lost & 2 != 0 {
+            world.state.records = Records::default();
+        }
+        if lost & 4 != 0 {
+            world.state.pointers[0].carries = Carried::Nothing;
+        }
+        world.settle(NOON);
+        let nothing_has_it = lost & 3 == 3 && lost & 4 != 0;
+        assert_eq!(holds(&world), !nothing_has_it, "{lost:03b}");
+        let Carried::Token(carried) = &world.state.pointers[0].carries else { panic!() };
+        assert!(world.state.records.find(&carried.hash()).unwrap().is_valid_at(NOON));
+    }
+}
+
+#[test]
+fn a_list_that_is_made_anew_opens_nothing_meanwhile() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    world.state.records = Records::default();
+    assert_eq!(world.step(NOON), Some(Because::New));
+    assert!(world.state.records.enforced.contains("worker"));
+}
+
+#[test]
+fn a_revoked_token_is_replaced_and_stays_revoked() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    let leaked = world.token();
+    world.state.records.tokens[0].revoked = Some(NOON);
+    world.settle(NOON);
+    assert_ne!(world.token(), leaked);
+    assert!(world.state.records.find(&leaked.hash()).unwrap().revoked.is_some());
+    assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
+    assert!(world.state.issued.tokens.iter().all(|issued| issued.token != leaked));
+}
+
+#[test]
+fn tokens_with_a_name_are_nobodys_to_end() {
+    let mut world = World::new("worker", Mode::Audit, &[]);
+    let named = Record {
+        sha256: Token::new([200; 32]).hash(),
+        name: Some("rack-7".to_owned()),
+        pools: ["worker".to_owned()].into(),
+        made: NOON,
+        until: None,
+        revoked: None,
+    };
+    world.state.records.tokens.push(named.clone());
+    world.settle(NOON);
+    world.settle(NOON + Duration::days(400));
+    assert_eq!(world.state.records.find(&named.sha256), Some(&named));
+}
+
+#[test]
+fn a_pool_that_is_off_is_left_as_it_is_and_one_that_is_gone_ends() {
+    let mut world = World::new("worker", Mode::Off, &[Carried::Nothing]);
+    assert!(world.settle(NOON).is_empty());
+    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.settle(NOON);
+    let token = world.token();
+    world.state.pools.insert("worker".to_owned(), Mode::Off);
+    assert!(world.settle(NOON + Duration::days(30)).is_empty());
+    assert_eq!(world.until(&token), None);
+    world.state.pools.clear();
+    world.state.pointers.clear();
+    world.settle(NOON + Duration::days(30));
+    assert_eq!(world.until(&token), Some(NOON + Duration::days(31)));
+}
+
+#[test]
+fn what_has_ended_is_known_up_to_a_number() {
+    let mut world = World::new("worker", Mode::Audit, &[]);
+    for number in 0..=u32::try_from(MOST_ENDED).unwrap() + 5 {
+        let mut random = [0; 32];
+        random[..4].copy_from_slice(&number.to_le_bytes());
+        world.state.records.tokens.push(Record {
+            sha256: Token::new(random).hash(),
+            name: None,
+            pools: BTreeSet::new(),
+            made: NOON - Duration::days(2),
+            until: Some(NOON - Duration::DAY + Duration::seconds(number.into())),
+            revoked: None,
+        });
+    }
+    world.settle(NOON);
+    let ended = world.state.records.tokens.iter().filter(|record| record.until.is_some());
+    assert_eq!(ended.clone().count(), MOST_ENDED);
+    let oldest = ended.filter_map(|record| record.until).min().unwrap();
+    assert_eq!(oldest, NOON - Duration::DAY + Duration::seconds(6));
+}

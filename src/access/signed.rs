@@ -1,0 +1,370 @@
+//! Tokens that another issuer has signed: JSON Web Tokens, checked against a set of its public keys.
+//!
+//! What a token's head says is a stranger's word. It chooses among the keys and algorithms that the set
+//! allows, and nothing else: no key comes from it, no address to fetch one from, and no algorithm but
+//! asymmetric ones. What the token claims is looked at once its signature is right, so that nobody
+//! learns what would have been accepted.
+
+use std::str::FromStr as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde_json::error::Category;
+use serde_json::{Map, Value};
+use time::{Duration, OffsetDateTime};
+
+use super::proof::{Proof, Refusal, Verifier};
+use crate::escape::{NAME, cut};
+
+/// The largest set of keys that is read, in bytes.
+const LARGEST_SET: usize = 1 << 20;
+/// How far the issuer's clock may be from ours.
+const LEEWAY: Duration = Duration::seconds(60);
+
+/// The issuer's keys, and what its tokens have to say.
+#[derive(Debug, Clone)]
+pub struct SignedTokens {
+    keys: Vec<Key>,
+    passed_over: Vec<String>,
+    settings: Settings,
+}
+
+/// What a token has to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Whose it is: `iss`.
+    pub issuer: String,
+    /// Whom it is for: `aud`, or one of those in it.
+    pub audience: String,
+    /// The claim with the pool that it is for, or a list of them.
+    pub pool_claim: String,
+}
+
+/// Whom a token was issued to, as its issuer calls it: `sub`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject(pub String);
+
+/// Why a set of keys cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JwksError {
+    /// It is larger than any set of keys.
+    #[error("larger than 1 MiB")]
+    TooLarge,
+    /// It is something else.
+    #[error("no JWK set: {0}")]
+    Malformed(String),
+    /// A key in it is symmetric: whoever may check tokens could make them.
+    #[error("{0} is symmetric, which a set of public keys has no place for")]
+    Symmetric(String),
+    /// A key in it has its private half.
+    #[error("{0} has its private half, which belongs to the issuer alone")]
+    Private(String),
+    /// It has no key that a token may be signed by.
+    #[error("no key of RSA with 2048 bits or more, P-256, P-384 or Ed25519 to check signatures by")]
+    Empty,
+}
+
+/// Why a signed token is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedRefusal {
+    /// It is no token that could be accepted, whoever signed it.
+    Malformed,
+    /// It names a key that is not in the set, which the issuer may have begun to use a moment ago.
+    Unknown,
+    /// Its signature is not by the key that it names.
+    BadSignature,
+    /// It is another issuer's.
+    OtherIssuer,
+    /// It is for somebody else.
+    OtherAudience,
+    /// It is not valid yet.
+    NotYet,
+    /// It has expired.
+    Expired,
+    /// It is for other pools.
+    OtherPool,
+}
+
+#[derive(Debug, Clone)]
+struct Key {
+    /// What tokens call it.
+    id: Option<String>,
+    algorithms: &'static [Algorithm],
+    /// Its public half.
+    half: DecodingKey,
+}
+
+/// A token's head, as far as it is looked at.
+struct Head {
+    algorithm: Algorithm,
+    key: Option<String>,
+}
+
+impl SignedTokens {
+    /// Reads a JWK set (RFC 7517). As its section 5 says, keys that are not understood are passed over.
+    pub fn new(jwks: &[u8], settings: Settings) -> Result<Self, JwksError> {
+        #[derive(serde::Deserialize)]
+        struct Set {
+            keys: Vec<Map<String, Value>>,
+        }
+        if jwks.len() > LARGEST_SET {
+            return Err(JwksError::TooLarge);
+        }
+        // Without what stands where something else should: somebody may have taken the wrong file.
+        let malformed = |error: serde_json::Error| match error.classify() {
+            Category::Data => JwksError::Malformed("it has no list of keys".to_owned()),
+            _ => JwksError::Malformed(error.to_string()),
+        };
+        let set: Set = serde_json::from_slice(jwks).map_err(malformed)?;
+        let (mut keys, mut passed_over) = (Vec::new(), Vec::new());
+        for (index, members) in set.keys.into_iter().enumerate() {
+            let id = members.get("kid").and_then(Value::as_str).map(str::to_owned);
+            let name = id.as_ref().map_or_else(
+                || format!("key {} without a kid", index + 1),
+                |id| format!("key {id:?}"),
+            );
+            if members.get("kty").and_then(Value::as_str) == Some("oct")
+                || members.contains_key("k")
+            {
+                return Err(JwksError::Symmetric(name));
+            }
+            if members.contains_key("d") {
+                return Err(JwksError::Private(name));
+            }
+            match usable(members) {
+                Some((algorithms, half)) => keys.push(Key { id, algorithms, half }),
+                None => passed_over.push(name),
+            }
+        }
+        if keys.is_empty() {
+            Err(JwksError::Empty)
+        } else {
+            Ok(Self { keys, passed_over, settings })
+        }
+    }
+
+    /// The keys of the set that no token is checked by, as a person would call them: of another kind,
+    /// too weak, or for something else.
+    #[must_use]
+    pub fn passed_over(&self) -> &[String] {
+        &self.passed_over
+    }
+
+    /// Whether `credential` lets a machine of `pool` have its config; `None` where it is no JSON Web
+    /// Token at all.
+    #[must_use]
+    pub fn verify(
+        &self,
+        credential: &str,
+        pool: &str,
+        now: OffsetDateTime,
+    ) -> Option<Result<Subject, SignedRefusal>> {
+        let head = head_members(credential)?;
+        let claims = head.and_then(|head| self.claims(credential, &head));
+        Some(claims.and_then(|claims| self.judge(&claims, pool, now)))
+    }
+
+    /// What a token says whose signature is right.
+    fn claims(&self, token: &str, head: &Head) -> Result<Map<String, Value>, SignedRefusal> {
+        let fits = |key: &&Key| key.algorithms.contains(&head.algorithm);
+        let mut named: Vec<&Key> = match &head.key {
+            Some(id) => self.keys.iter().filter(|key| key.id.as_ref() == Some(id)).collect(),
+            None => self.keys.iter().filter(fits).collect(),
+        };
+        // Without a name it is clear only where one key alone can be meant.
+        if head.key.is_none() && named.len() > 1 {
+            named.clear();
+        }
+        if named.is_empty() {
+            // As long as by a key that there is, so that time does not tell which there are.
+            if let Some(any) = self.keys.iter().find(fits) {
+                let _ = checked(token, head.algorithm, any);
+            }
+            return Err(SignedRefusal::Unknown);
+        }
+        named.retain(fits);
+        let mut refusal = SignedRefusal::BadSignature;
+        for key in named {
+            match checked(token, head.algorithm, key) {
+                Ok(claims) => return Ok(claims),
+                Err(why) => refusal = why,
+            }
+        }
+        Err(refusal)
+    }
+
+    fn judge(
+        &self,
+        claims: &Map<String, Value>,
+        pool: &str,
+        now: OffsetDateTime,
+    ) -> Result<Subject, SignedRefusal> {
+        let text = |name: &str| claims.get(name).and_then(Value::as_str);
+        let subject = text("sub").ok_or(SignedRefusal::Malformed)?;
+        if text("iss") != Some(&self.settings.issuer) {
+            return Err(SignedRefusal::OtherIssuer);
+        }
+        if !says(claims.get("aud"), &self.settings.audience) {
+            return Err(SignedRefusal::OtherAudience);
+        }
+        let since_1970 = now - OffsetDateTime::UNIX_EPOCH;
+        let expires = date(claims, "exp")?.ok_or(SignedRefusal::Malformed)?;
+        if since_1970 >= expires.saturating_add(LEEWAY) {
+            return Err(SignedRefusal::Expired);
+        }
+        if date(claims, "nbf")?.is_some_and(|begins| since_1970.saturating_add(LEEWAY) < begins) {
+            return Err(SignedRefusal::NotYet);
+        }
+        if !says(claims.get(&self.settings.pool_claim), pool) {
+            return Err(SignedRefusal::OtherPool);
+        }
+        Ok(Subject(subject.to_owned()))
+    }
+}
+
+impl Verifier for SignedTokens {
+    fn verify(
+        &self,
+        credential: &str,
+        pool: &str,
+        now: OffsetDateTime,
+    ) -> Option<Result<Proof, Refusal>> {
+        let verified = Self::verify(self, credential, pool, now)?;
+        Some(match verified {
+            Ok(Subject(subject)) => Ok(Proof::Signed(cut(&subject, NAME).into())),
+            Err(refusal) => Err(match refusal {
+                SignedRefusal::Malformed => Refusal::Malformed,
+                SignedRefusal::Unknown => Refusal::Unknown,
+                SignedRefusal::Expired => Refusal::Expired,
+                SignedRefusal::NotYet => Refusal::NotYet,
+                SignedRefusal::OtherPool => Refusal::OtherPool,
+                SignedRefusal::BadSignature
+                | SignedRefusal::OtherIssuer
+                | SignedRefusal::OtherAudience => Refusal::Unsigned,
+            }),
+        })
+    }
+
+    fn is_cheap(&self) -> bool {
+        false
+    }
+}
+
+/// The algorithms that a key of the set checks, and the key; `None` where it checks nothing.
+fn usable(members: Map<String, Value>) -> Option<(&'static [Algorithm], DecodingKey)> {
+    use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
+    const RSA: [Algorithm; 6] = [RS256, RS384, RS512, PS256, PS384, PS512];
+
+    let checks_signatures = |operations: &Value| {
+        operations.as_array().is_some_and(|all| all.iter().any(|one| one == "verify"))
+    };
+    if members.get("key_ops").is_some_and(|operations| !checks_signatures(operations)) {
+        return None;
+    }
+    let jwk: Jwk = serde_json::from_value(Value::Object(members)).ok()?;
+    if jwk.common.public_key_use.as_ref().is_some_and(|used| *used != PublicKeyUse::Signature) {
+        return None;
+    }
+    let is_long = |member: &str, length: std::ops::RangeInclusive<usize>| {
+        URL_SAFE_NO_PAD.decode(member).is_ok_and(|bytes| length.contains(&bytes.len()))
+    };
+    let (algorithms, is_sound): (&[Algorithm], bool) = match &jwk.algorithm {
+        AlgorithmParameters::RSA(key) => (&RSA, is_long(&key.n, 256..=1024)),
+        AlgorithmParameters::EllipticCurve(key) => {
+            let (algorithms, length): (&[Algorithm], _) = match key.curve {
+                EllipticCurve::P256 => (&[ES256], 32),
+                EllipticCurve::P384 => (&[ES384], 48),
+                _ => return None,
+            };
+            let is_sound = [&key.x, &key.y].iter().all(|part| is_long(part, length..=length));
+            (algorithms, is_sound)
+        }
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+            (&[EdDSA], is_long(&key.x, 32..=32))
+        }
+        _ => return None,
+    };
+    // A key that says its algorithm is for no other one.
+    let algorithms = match &jwk.common.key_algorithm {
+        None => algorithms,
+        Some(own) => {
+            let own = Algorithm::from_str(&own.to_string()).ok()?;
+            let place = algorithms.iter().position(|algorithm| *algorithm == own)?;
+            &algorithms[place..=place]
+        }
+    };
+    let key = DecodingKey::from_jwk(&jwk).ok().filter(|_| is_sound)?;
+    Some((algorithms, key))
+}
+
+/// The head of a token: three parts of base64url, the first of which is JSON with an algorithm. `None`
+/// where it is something else.
+fn head_members(token: &str) -> Option<Result<Head, SignedRefusal>> {
+    let parts: Vec<&str> = token.split('.').collect();
+    let [head, claims, signature] = parts[..] else { return None };
+    let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
+    let (head, _, _) = (decoded(head)?, decoded(claims)?, decoded(signature)?);
+    let members: Map<String, Value> = serde_json::from_slice(&head).ok()?;
+    let algorithm = members.get("alg")?;
+    Some(read_head(&members, algorithm).ok_or(SignedRefusal::Malformed))
+}
+
+fn read_head(members: &Map<String, Value>, algorithm: &Value) -> Option<Head> {
+    use Algorithm::{HS256, HS384, HS512};
+
+    let algorithm = Algorithm::from_str(algorithm.as_str()?).ok()?;
+    // Extensions that have to be understood (RFC 7515, section 4.1.11): there are none that are.
+    if matches!(algorithm, HS256 | HS384 | HS512) || members.contains_key("crit") {
+        return None;
+    }
+    let key = match members.get("kid") {
+        None => None,
+        Some(id) => Some(id.as_str()?.to_owned()),
+    };
+    Some(Head { algorithm, key })
+}
+
+/// What the token says, if this key has signed it.
+fn checked(
+    token: &str,
+    algorithm: Algorithm,
+    key: &Key,
+) -> Result<Map<String, Value>, SignedRefusal> {
+    let mut validation = Validation::new(algorithm);
+    // The claims are judged here, by a time that is given.
+    validation.required_spec_claims.clear();
+    (validation.validate_exp, validation.validate_aud) = (false, false);
+    match jsonwebtoken::decode(token, &key.half, &validation) {
+        Ok(token) => Ok(token.claims),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::Json(_) | ErrorKind::Utf8(_) => SignedRefusal::Malformed,
+            _ => SignedRefusal::BadSignature,
+        }),
+    }
+}
+
+/// Whether a claim is this text, or a list that has it.
+fn says(claim: Option<&Value>, text: &str) -> bool {
+    match claim {
+        Some(Value::String(one)) => one == text,
+        Some(Value::Array(all)) => all.iter().any(|one| one == text),
+        _ => false,
+    }
+}
+
+/// A time in seconds since 1970, with or without a fraction.
+fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, SignedRefusal> {
+    match claims.get(name) {
+        None => Ok(None),
+        Some(value) => {
+            let seconds = value.as_f64().ok_or(SignedRefusal::Malformed)?;
+            Ok(Some(Duration::saturating_seconds_f64(seconds)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Provisioning tokens, and what is kept of them.
+//!
+//! A token is 256 random bits, so nobody finds one by guessing, and what is kept where configs are
+//! served, its SHA-256, is of no use to whoever reads it.
+
+use std::fmt;
+
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+
+/// What every token begins with, so that people and scanners for secrets recognise one.
+const PREFIX: &str = "mcs-";
+/// Digits of an id.
+const ID: usize = 12;
+
+/// A token: whoever has it is given configs. Never shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// The token of 32 random bytes.
+    #[must_use]
+    pub fn new(random: [u8; 32]) -> Self {
+        Self(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&random)))
+    }
+
+    /// Reads a token, `None` if the text is not one.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let bytes = BASE64URL_NOPAD.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
+        (bytes.len() == 32).then(|| Self(text.to_owned()))
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What servers keep of it.
+    #[must_use]
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(&self.0).into())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({})", self.hash().id())
+    }
+}
+
+impl Serialize for Token {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Token {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        // Without the text, which may be somebody's secret.
+        Self::read(&text).ok_or_else(|| de::Error::custom("this is no token"))
+    }
+}
+
+/// The SHA-256 of a token.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenHash([u8; 32]);
+
+impl TokenHash {
+    /// How people name the token: the first digits of its hash, in hexadecimal.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let mut digits = HEXLOWER.encode(&self.0);
+        digits.truncate(ID);
+        digits
+    }
+}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.id())
+    }
+}
+
+impl Serialize for TokenHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&HEXLOWER.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(Self).ok_or_else(|| de::Error::custom("this is no SHA-256 in hexadecimal"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_as_it_was_made() {
+        let token = Token::new([7; 32]);
+        assert_eq!(token.as_str(), "mcs-BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc");
+        assert_eq!(Token::read(token.as_str()), Some(token.clone()));
+        assert_eq!(token.hash().id().len(), ID);
+        assert!(!format!("{token:?}{:?}", token.hash()).contains("BwcH"), "it is not shown");
+        let json = serde_json::to_string(&(&token, token.hash())).unwrap();
+        assert_eq!(
+            serde_json::from_str::<(Token, TokenHash)>(&json).unwrap(),
+            (token.clone(), token.hash())
+        );
+    }
+
+    #[test]
+    fn what_is_no_token_is_none() {
+        let good = Token::new([0; 32]);
+        let good = good.as_str();
+        for text in [
+            "",
+            "mcs-",
+            "mcs-AAAA",
+            &good[4..],
+            &good[..good.len() - 1],
+            &format!("{good}A"),
+            &format!(" {good}"),
+            &format!("{good}="),
+            &good.replace("mcs-", "MCS-"),
+            // The last digit says more than 256 bits.
+            &format!("{}B", &good[..good.len() - 1]),
+            &good.replacen('A', "+", 1),
+        ] {
+            assert_eq!(Token::read(text), None, "{text:?}");
+        }
+        assert!(
+            serde_json::from_str::<Token>("\"secret\"")
+                .unwrap_err()
+                .to_string()
+                .starts_with("this is no token")
+        );
+        assert!(serde_json::from_str::<TokenHash>("\"00\"").is_err());
+    }
+}

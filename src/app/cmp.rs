@@ -1,0 +1,287 @@
+//! `cmp enroll`: a certificate from a CA by CMPv2, with files.
+//!
+//! A new key is on disk before the request goes out, so that no certificate comes for a key that is lost. One that
+//! is there already is taken: an enrolment that failed is tried again with the same key.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use pem::Pem;
+use rcgen::KeyPair;
+use rustls::crypto::aws_lc_rs;
+use time::OffsetDateTime;
+use tokio::time::{sleep, timeout};
+
+use super::print_line;
+use crate::bounded_file;
+use crate::cmp::{
+    Credential, DirectoryName, Enrolled, Password, Random, Request, Server, Settings, Step,
+    Transaction,
+};
+use crate::pki::certificate::key_of;
+use crate::pki::{Certificate, Host, KeyAlgorithm};
+use crate::store::files::{PRIVATE, PUBLIC, replace};
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// A first certificate for a key of ours.
+    First {
+        /// Whom it is for.
+        subject: DirectoryName,
+        /// Its alternative names.
+        hosts: Vec<Host>,
+        /// Where the key is, or is going to be.
+        key: PathBuf,
+    },
+    /// What this PKCS #10 request asks for, in PEM or DER.
+    Signing(PathBuf),
+    /// The same as this certificate, which the request is signed with, for another key.
+    Renewal {
+        /// Where the new key is, or is going to be.
+        key: PathBuf,
+    },
+}
+
+/// What proves who asks.
+#[derive(Debug, Clone)]
+pub enum Proof {
+    /// A password in a file, and what the server knows it by.
+    Password {
+        /// The file. A newline at its end is none of the password.
+        file: PathBuf,
+        /// The reference.
+        reference: String,
+    },
+    /// A certificate, with those that lead to its CA.
+    Certificate {
+        /// In PEM.
+        certificate: PathBuf,
+        /// Its key, in PEM.
+        key: PathBuf,
+    },
+}
+
+/// How a certificate is asked for, and where it goes.
+#[derive(Debug, Clone)]
+pub struct EnrollSettings {
+    /// Where the server is.
+    pub url: String,
+    /// The last part of the path.
+    pub ca_name: Option<String>,
+    /// Whom messages are for.
+    pub recipient: Option<DirectoryName>,
+    /// Whom answers are from.
+    pub expected_sender: Option<DirectoryName>,
+    /// What is asked for.
+    pub wanted: Wanted,
+    /// What kind of key is made.
+    pub algorithm: KeyAlgorithm,
+    /// By whom.
+    pub proof: Proof,
+    /// CAs that HTTPS is verified by.
+    pub cacert: Option<PathBuf>,
+    /// CAs that signatures and the certificate have to come from.
+    pub trusted: Option<PathBuf>,
+    /// Where the certificate and what leads to its root go.
+    pub out: PathBuf,
+    /// Where the CAs that came go.
+    pub cas_out: Option<PathBuf>,
+    /// Whether HTTP will do.
+    pub allow_http: bool,
+    /// Whether SHA-1 will do.
+    pub allow_sha1: bool,
+    /// Whether the server is asked to do without a confirmation.
+    pub implicit_confirm: bool,
+    /// For all of it, waiting included.
+    pub timeout: Duration,
+}
+
+/// Asks for a certificate, and writes what came.
+///
+/// # Errors
+/// A file that cannot be read or written, or why there is no certificate.
+pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
+    let certificates = |flag: &str, path: &Option<PathBuf>| match path {
+        Some(path) => read_certificates(path).with_context(|| named(flag, path)),
+        None => Ok(Vec::new()),
+    };
+    let authorities = certificates("--cacert", &settings.cacert)?;
+    let trusted = certificates("--trusted", &settings.trusted)?;
+    let ca_name = settings.ca_name.as_deref();
+    let server = Server::new(&settings.url, ca_name, &authorities, settings.allow_http)?;
+    let credential = settings.proof.read()?;
+    let transaction = Settings {
+        recipient: settings.recipient.clone(),
+        expected_sender: settings.expected_sender.clone(),
+        trusted,
+        allow_sha1: settings.allow_sha1,
+        implicit_confirm: settings.implicit_confirm,
+        credential,
+    };
+    let (transaction, message) = begin(settings, transaction)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let enrolled = runtime.block_on(async {
+        let carried = carry(&server, transaction, message);
+        let timed_out = |_| anyhow!("no certificate within {} s", settings.timeout.as_secs());
+        timeout(settings.timeout, carried).await.map_err(timed_out)?
+    })?;
+    write(settings, &enrolled)
+}
+
+/// Makes the key if there is none, and the request.
+fn begin(
+    settings: &EnrollSettings,
+    transaction: Settings,
+) -> anyhow::Result<(Transaction, Vec<u8>)> {
+    let begin = |transaction, request| {
+        let now = OffsetDateTime::now_utc();
+        Ok(Transaction::begin(transaction, request, random()?, fresh()?, now)?)
+    };
+    match &settings.wanted {
+        Wanted::First { subject, hosts, key } => {
+            let key = key_at(key, settings.algorithm)?;
+            begin(transaction, Request::First { subject, hosts, key: &key })
+        }
+        Wanted::Signing(path) => {
+            let csr = read_csr(path).with_context(|| named("--csr", path))?;
+            begin(transaction, Request::Signing(&csr))
+        }
+        Wanted::Renewal { key } => {
+            let Credential::Certificate { chain, .. } = &transaction.credential else {
+                bail!("--renew is signed with the certificate that is renewed");
+            };
+            let old = chain.first().cloned().context("--renew names no certificate")?;
+            let key = key_at(key, settings.algorithm)?;
+            begin(transaction, Request::Renewal { old: &old, key: &key })
+        }
+    }
+}
+
+/// Carries messages to and fro until all is done.
+async fn carry(
+    server: &Server,
+    mut transaction: Transaction,
+    mut message: Vec<u8>,
+) -> anyhow::Result<Enrolled> {
+    loop {
+        let answer = match server.exchange(message).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
+        };
+        match transaction.take(&answer, fresh()?, OffsetDateTime::now_utc())? {
+            Step::Send(next) => message = next,
+            Step::Wait { time, reason } => {
+                let because = if reason.is_empty() { reason } else { format!(": {reason}") };
+                print_line(&format!("the server asks to wait {} s{because}", time.as_secs()));
+                sleep(time).await;
+                message = transaction.poll(fresh()?, OffsetDateTime::now_utc())?;
+            }
+            Step::Done(enrolled) => return Ok(*enrolled),
+        }
+    }
+}
+
+fn write(settings: &EnrollSettings, enrolled: &Enrolled) -> anyhow::Result<()> {
+    let Enrolled { certificate, chain, authorities, modified } = enrolled;
+    let pem = |certificates: &[Certificate]| {
+        certificates.iter().map(Certificate::to_pem).collect::<String>()
+    };
+    replace(&settings.out, (certificate.to_pem() + &pem(chain)).as_bytes(), PUBLIC)?;
+    if let Some(path) = &settings.cas_out {
+        replace(path, pem(authorities).as_bytes(), PUBLIC)?;
+    }
+    let mut line = format!(
+        "{}: \"{}\" by \"{}\", until {}",
+        settings.out.display(),
+        certificate.common_name,
+        certificate.issuer,
+        certificate.not_after.date(),
+    );
+    let mut count = |many: usize, what: &str| {
+        if many > 0 {
+            let _ = write!(line, "; {what}: {many}");
+        }
+    };
+    count(chain.len(), "intermediates");
+    count(authorities.len(), "CAs");
+    print_line(&line);
+    if let Some(report) = modified {
+        print_line(&format!("it is not quite what was asked for: {report}"));
+    }
+    Ok(())
+}
+
+impl Proof {
+    fn read(&self) -> anyhow::Result<Credential> {
+        match self {
+            Self::Password { file, reference } => {
+                let mut secret =
+                    bounded_file::read(file).with_context(|| named("--secret-file", file))?;
+                while secret.ends_with(b"\n") || secret.ends_with(b"\r") {
+                    secret.pop();
+                }
+                ensure!(!secret.is_empty(), "{}: it is empty", named("--secret-file", file));
+                let reference = reference.clone().into_bytes();
+                Ok(Credential::Password { secret: Password::new(secret), reference })
+            }
+            Self::Certificate { certificate, key } => {
+                let chain = read_certificates(certificate)
+                    .with_context(|| certificate.display().to_string())?;
+                let pair = read_key(key)?;
+                let own = chain.first().is_some_and(|own| own.matches(&pair));
+                let (certificate, key) = (certificate.display(), key.display());
+                ensure!(own, "{key}: it is not the key of {certificate}'s first certificate");
+                Ok(Credential::Certificate { chain, key: pair })
+            }
+        }
+    }
+}
+
+fn named(flag: &str, path: &Path) -> String {
+    format!("{flag} {}", path.display())
+}
+
+fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+    let found = Certificate::read_all(&bounded_file::read(path)?);
+    ensure!(!found.is_empty(), "there is no certificate in it");
+    Ok(found)
+}
+
+fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
+    let text = bounded_file::read(path).with_context(|| path.display().to_string())?;
+    key_of(&text).with_context(|| format!("{}: there is no key in it", path.display()))
+}
+
+/// The request in PEM or DER.
+fn read_csr(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let bytes = bounded_file::read(path)?;
+    let is_csr =
+        |block: &Pem| matches!(block.tag(), "CERTIFICATE REQUEST" | "NEW CERTIFICATE REQUEST");
+    let blocks = pem::parse_many(&bytes).unwrap_or_default();
+    let found = blocks.into_iter().find(is_csr);
+    Ok(found.map_or(bytes, Pem::into_contents))
+}
+
+/// The key at `path`, made if there is none, and on disk when this returns.
+fn key_at(path: &Path, algorithm: KeyAlgorithm) -> anyhow::Result<KeyPair> {
+    if path.try_exists().with_context(|| named("--key-out", path))? {
+        return read_key(path);
+    }
+    let key = algorithm.generate()?;
+    replace(path, key.serialize_pem().as_bytes(), PRIVATE)?;
+    Ok(key)
+}
+
+fn fresh() -> anyhow::Result<Random> {
+    Ok(Random { nonce: random()?, salt: random()? })
+}
+
+fn random() -> anyhow::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let filled = aws_lc_rs::default_provider().secure_random.fill(&mut bytes);
+    filled.map_err(|_| anyhow!("there is no randomness"))?;
+    Ok(bytes)
+}

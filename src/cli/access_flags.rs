@@ -1,0 +1,76 @@
+//! Flags about who gets configs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::flags::duration;
+use crate::access::Mode;
+use crate::access::rotation::RotationPolicy;
+use crate::access::signed::Settings;
+use crate::app::signed_issuer::SignedIssuer;
+
+/// How much access is restricted where no flag says so.
+pub(super) const OFF: &str = "off";
+pub(super) const AUDIT: &str = "audit";
+
+/// Who gets configs beside whoever has one of our own tokens.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Access")]
+pub(super) struct IssuerFlags {
+    /// Accept JSON Web Tokens that a key of this JWK set has signed, too
+    #[arg(long = "access-jwks", value_name = "FILE", requires_all = ["issuer", "audience"])]
+    jwks: Option<PathBuf>,
+    /// Their issuer: what `iss` has to be
+    #[arg(long = "access-issuer", value_name = "ISSUER", requires = "jwks")]
+    issuer: Option<String>,
+    /// Whom they are for: what `aud` has to name
+    #[arg(long = "access-audience", value_name = "AUDIENCE", requires = "jwks")]
+    audience: Option<String>,
+    /// The claim that names the pool, or lists several
+    #[arg(
+        long = "access-pool-claim",
+        value_name = "CLAIM",
+        default_value = "pool",
+        requires = "jwks"
+    )]
+    pool_claim: String,
+}
+
+impl IssuerFlags {
+    pub(super) fn issuer(self) -> anyhow::Result<Option<SignedIssuer>> {
+        let (Some(jwks), Some(issuer), Some(audience)) = (self.jwks, self.issuer, self.audience)
+        else {
+            return Ok(None);
+        };
+        let settings = Settings { issuer, audience, pool_claim: self.pool_claim };
+        SignedIssuer::open(jwks, settings).map(Some)
+    }
+}
+
+/// How old tokens get.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Access")]
+pub(super) struct TokenFlags {
+    /// Time after which pointer configs carry a new token: 7d, 12h and the like
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
+    token_period: Duration,
+    /// Time for which a token is accepted after no pointer config carries it any more
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
+    token_overlap: Duration,
+}
+
+impl TokenFlags {
+    pub(super) fn policy(&self) -> anyhow::Result<RotationPolicy> {
+        Ok(RotationPolicy {
+            period: self.token_period.try_into()?,
+            overlap: self.token_overlap.try_into()?,
+        })
+    }
+}
+
+/// Reads `off`, `audit` or `enforce`.
+pub(super) fn mode(text: &str) -> Result<Mode, String> {
+    text.parse()
+}

@@ -1,0 +1,291 @@
+//! Messages, as RFC 4210 section 5 and appendix F encode them.
+//!
+//! A message is protected as it was sent, byte for byte (section 5.1.3), so header and body are kept as they
+//! came. Certificates likewise: a signature is over one encoding, and what is written again may be another.
+
+use cmpv2::header::PkiHeader;
+use der::asn1::{Any, BitString, Int, OctetString};
+use der::{Decode, Encode, Header, Reader, Sequence, SliceReader, Tag, TagNumber, Tagged as _};
+use x509_cert::spki::AlgorithmIdentifierOwned;
+
+use crate::pki::Certificate;
+
+/// What a message is, by the number of its body's tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A first certificate is asked for.
+    Ir = 0,
+    /// The answer to it.
+    Ip = 1,
+    /// The answer to a PKCS #10 request.
+    Cp = 3,
+    /// A PKCS #10 request.
+    P10cr = 4,
+    /// A certificate is to be renewed.
+    Kur = 7,
+    /// The answer to it.
+    Kup = 8,
+    /// Nothing is left to say.
+    PkiConf = 19,
+    /// What went wrong.
+    Error = 23,
+    /// Whether a certificate is taken.
+    CertConf = 24,
+    /// Is it there?
+    PollReq = 25,
+    /// Not yet.
+    PollRep = 26,
+}
+
+impl Kind {
+    const ALL: [Self; 11] = [
+        Self::Ir,
+        Self::Ip,
+        Self::Cp,
+        Self::P10cr,
+        Self::Kur,
+        Self::Kup,
+        Self::PkiConf,
+        Self::Error,
+        Self::CertConf,
+        Self::PollReq,
+        Self::PollRep,
+    ];
+}
+
+/// What went wrong, or did not: `PKIStatusInfo` (section 5.2.3).
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct StatusInfo {
+    /// The number of a `PKIStatus`.
+    pub status: u8,
+    /// For a person.
+    pub text: Option<Vec<String>>,
+    /// Why, a bit each.
+    pub failures: Option<BitString>,
+}
+
+/// `ErrorMsgContent` (section 5.3.21).
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct ErrorContent {
+    /// What went wrong.
+    pub status: StatusInfo,
+    /// A number that means something to the server.
+    pub code: Option<Int>,
+    /// For a person.
+    pub details: Option<Vec<String>>,
+}
+
+/// `CertRepMessage` (section 5.3.4).
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct CertRep {
+    /// CAs' own certificates.
+    #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    pub authorities: Option<Vec<Any>>,
+    /// An answer for each certificate that was asked for.
+    pub responses: Vec<CertResponse>,
+}
+
+/// `CertResponse`.
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct CertResponse {
+    /// What it answers.
+    pub request_id: i64,
+    /// Whether there is a certificate.
+    pub status: StatusInfo,
+    /// The certificate.
+    pub certified: Option<Certified>,
+    /// More, which nothing is known of here.
+    pub info: Option<OctetString>,
+}
+
+/// `CertifiedKeyPair`.
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct Certified {
+    /// `CertOrEncCert`: the certificate within tag 0, or an encrypted one within tag 1.
+    pub certificate: Any,
+    /// A key that the CA made, encrypted.
+    #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    pub private_key: Option<Any>,
+    /// Where it is published.
+    #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    pub publication: Option<Any>,
+}
+
+/// `CertStatus` (section 5.3.18, and RFC 9480 section 2.10).
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct CertStatus {
+    /// A hash of the certificate.
+    pub hash: OctetString,
+    /// What it was the answer to.
+    pub request_id: i64,
+    /// Why it is not taken; without, it is.
+    pub status: Option<StatusInfo>,
+    /// The hash's algorithm, where the certificate's signature does not say one.
+    #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    pub algorithm: Option<AlgorithmIdentifierOwned>,
+}
+
+/// One of `PollReqContent` (section 5.3.22).
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct PollReq {
+    /// What is waited for.
+    pub request_id: i64,
+}
+
+/// One of `PollRepContent`.
+#[derive(Debug, Clone, PartialEq, Eq, Sequence)]
+pub struct PollRep {
+    /// What is waited for.
+    pub request_id: i64,
+    /// Seconds until it is worth asking again.
+    pub check_after: i64,
+    /// For a person.
+    pub reason: Option<Vec<String>>,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Certificates, or why there are none.
+    Certificates(Kind, CertRep),
+    /// What was confirmed is known.
+    Confirmed,
+    /// Not yet.
+    Later(Vec<PollRep>),
+    /// What went wrong.
+    Error(ErrorContent),
+    /// Something else, by the number of its body's tag.
+    Other(u8),
+}
+
+/// A message that came.
+#[derive(Debug, Clone)]
+pub struct Message<'a> {
+    /// The header.
+    pub header: PkiHeader<'a>,
+    header_bytes: &'a [u8],
+    body: &'a [u8],
+    /// The signature or the MAC.
+    pub protection: Option<BitString>,
+    /// Certificates that help to verify things.
+    pub extra_certificates: Vec<Certificate>,
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message, not yet what it says.
+    pub fn read(bytes: &'a [u8]) -> der::Result<Self> {
+        let mut reader = SliceReader::new(bytes)?;
+        let message = reader.sequence(|reader| {
+            let header_bytes = reader.tlv_bytes()?;
+            let body = reader.tlv_bytes()?;
+            let protection = reader.context_specific(TagNumber::N0, der::TagMode::Explicit)?;
+            let extra: Option<Vec<Any>> =
+                reader.context_specific(TagNumber::N1, der::TagMode::Explicit)?;
+            let extra_certificates = certificates(extra.as_deref().unwrap_or_default())?;
+            let header = PkiHeader::from_der(header_bytes)?;
+            Ok(Self { header, header_bytes, body, protection, extra_certificates })
+        })?;
+        reader.finish(message)
+    }
+
+    /// The bytes that the protection is over.
+    pub fn protected(&self) -> der::Result<Vec<u8>> {
+        sequence(&[self.header_bytes, self.body])
+    }
+
+    /// What it says, as it came.
+    #[must_use]
+    pub fn body(&self) -> &'a [u8] {
+        self.body
+    }
+
+    /// What it says.
+    pub fn answer(&self) -> der::Result<Answer> {
+        let mut reader = SliceReader::new(self.body)?;
+        let header = Header::decode(&mut reader)?;
+        let Tag::ContextSpecific { constructed: true, number } = header.tag else {
+            return Err(header.tag.unexpected_error(None));
+        };
+        let contents = reader.read_slice(header.length)?;
+        reader.finish(())?;
+        let number = number.value();
+        let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == number);
+        Ok(match kind {
+            Some(kind @ (Kind::Ip | Kind::Cp | Kind::Kup)) => {
+                Answer::Certificates(kind, CertRep::from_der(contents)?)
+            }
+            Some(Kind::PkiConf) => Answer::Confirmed,
+            Some(Kind::PollRep) => Answer::Later(Vec::from_der(contents)?),
+            Some(Kind::Error) => Answer::Error(ErrorContent::from_der(contents)?),
+            _ => Answer::Other(number),
+        })
+    }
+}
+
+impl CertRep {
+    /// The CAs' certificates.
+    pub fn authorities(&self) -> der::Result<Vec<Certificate>> {
+        certificates(self.authorities.as_deref().unwrap_or_default())
+    }
+}
+
+impl Certified {
+    /// The certificate, `None` if it is encrypted.
+    pub fn certificate(&self) -> der::Result<Option<Certificate>> {
+        let tag = self.certificate.tag();
+        let is_plain =
+            matches!(tag, Tag::ContextSpecific { number, .. } if number == TagNumber::N0);
+        if !is_plain {
+            return Ok(None);
+        }
+        let read = Certificate::from_der(self.certificate.value());
+        read.map(Some).ok_or_else(|| Tag::Sequence.value_error())
+    }
+}
+
+fn certificates(found: &[Any]) -> der::Result<Vec<Certificate>> {
+    let read = |any: &Any| {
+        let der = any.to_der()?;
+        Certificate::from_der(&der).ok_or_else(|| Tag::Sequence.value_error())
+    };
+    found.iter().map(read).collect()
+}
+
+/// A body: what it says, in the tag of its kind.
+pub fn body(kind: Kind, contents: &[u8]) -> der::Result<Vec<u8>> {
+    let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::new(kind as u8) };
+    Any::new(tag, contents)?.to_der()
+}
+
+/// What a message's protection is over (`ProtectedPart`).
+pub fn protected(header: &PkiHeader<'_>, body: &[u8]) -> der::Result<Vec<u8>> {
+    sequence(&[&header.to_der()?, body])
+}
+
+/// A whole message: `protected` with its protection and certificates.
+pub fn whole(
+    protected: &[u8],
+    protection: Option<&[u8]>,
+    extra_certificates: &[Certificate],
+) -> der::Result<Vec<u8>> {
+    let protected = Any::from_der(protected)?;
+    let mut parts = protected.value().to_vec();
+    let mut part = |number: u8, contents: &[u8]| {
+        let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::new(number) };
+        Any::new(tag, contents)?.encode_to_vec(&mut parts)
+    };
+    if let Some(protection) = protection {
+        part(0, &BitString::from_bytes(protection)?.to_der()?)?;
+    }
+    if !extra_certificates.is_empty() {
+        let all: Vec<_> = extra_certificates.iter().map(Certificate::der).collect();
+        part(1, &sequence(&all)?)?;
+    }
+    sequence(&[&parts])
+}
+
+/// A sequence of what is encoded already.
+pub(super) fn sequence(parts: &[&[u8]]) -> der::Result<Vec<u8>> {
+    Any::new(Tag::Sequence, parts.concat())?.to_der()
+}

@@ -1,0 +1,415 @@
+//! How messages are protected (RFC 4210 section 5.1.3): by a MAC with a key made of a password, or by a
+//! signature. Algorithms are those of RFC 9481 and, for old servers, SHA-1.
+
+use aws_lc_rs::{digest, hmac};
+use cmpv2::parameter::PbmParameter;
+use der::asn1::{Any, Null, ObjectIdentifier, OctetString};
+use der::{Decode as _, Encode as _};
+use rcgen::{KeyPair, SigningKey as _};
+use time::OffsetDateTime;
+use x509_cert::ext::pkix::KeyUsage;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::spki::AlgorithmIdentifierOwned;
+use zeroize::Zeroizing;
+
+use super::error::{CmpError, ProtectionFault};
+use super::message::Message;
+use super::name::DirectoryName;
+use crate::pki::{Certificate, untrusted};
+
+/// `id-PasswordBasedMac`.
+const PASSWORD_MAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.13");
+const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
+const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.1");
+const SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.2");
+const SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.3");
+const HMAC_SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.8.1.2");
+/// The same, by another family of numbers.
+const HMAC_WITH_SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.7");
+const HMAC_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.9");
+const HMAC_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.10");
+const HMAC_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.11");
+
+/// How often a password is hashed: what a guess costs, and also each message.
+const ITERATIONS: u64 = 10_000;
+/// What is taken from a server (RFC 4211 section 4.4 asks for 100 at least). A million rounds would be a way to
+/// keep this side busy.
+const ITERATIONS_TAKEN: core::ops::RangeInclusive<u64> = 100..=100_000;
+
+/// A password that is known on both sides.
+pub struct Password(Zeroizing<Vec<u8>>);
+
+impl Password {
+    /// Of these bytes.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+}
+
+impl core::fmt::Debug for Password {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+/// What proves to the server who asks.
+#[derive(Debug)]
+pub enum Credential {
+    /// A password, and what the server knows it by.
+    Password {
+        /// The password.
+        secret: Password,
+        /// `senderKID`, empty where there is none.
+        reference: Vec<u8>,
+    },
+    /// A certificate.
+    Certificate {
+        /// The certificate first, then those that lead to a CA.
+        chain: Vec<Certificate>,
+        /// The first one's.
+        key: KeyPair,
+    },
+}
+
+impl Credential {
+    /// `senderKID`: what the server finds the password or the certificate by.
+    pub(super) fn identifier(&self) -> Option<Vec<u8>> {
+        let identifier = match self {
+            Self::Password { reference, .. } => reference.clone(),
+            Self::Certificate { chain, .. } => {
+                chain.first().map(|own| own.key_identifier().to_vec()).unwrap_or_default()
+            }
+        };
+        Some(identifier).filter(|identifier| !identifier.is_empty())
+    }
+
+    /// The subject of the certificate.
+    pub(super) fn subject(&self) -> Option<DirectoryName> {
+        let Self::Certificate { chain, .. } = self else { return None };
+        DirectoryName::from_der(chain.first()?.subject_name())
+    }
+
+    /// Who issued the certificate.
+    pub(super) fn issuer(&self) -> Option<DirectoryName> {
+        let Self::Certificate { chain, .. } = self else { return None };
+        DirectoryName::from_der(chain.first()?.issuer_name())
+    }
+
+    /// The certificates that a message takes along.
+    pub(super) fn certificates(&self) -> &[Certificate] {
+        match self {
+            Self::Password { .. } => &[],
+            Self::Certificate { chain, .. } => chain,
+        }
+    }
+
+    /// How a message is going to be protected; a password with this salt.
+    pub(super) fn algorithm(
+        &self,
+        salt: [u8; 16],
+        by_sha1: bool,
+    ) -> Result<AlgorithmIdentifierOwned, CmpError> {
+        let key = match self {
+            Self::Password { .. } => {
+                return password_algorithm(salt, by_sha1).map_err(CmpError::Encoding);
+            }
+            Self::Certificate { key, .. } => key,
+        };
+        signature_algorithm(key)
+    }
+
+    /// The protection of `message` by `algorithm`, which is one of [`Credential::algorithm`].
+    pub(super) fn protect(
+        &self,
+        message: &[u8],
+        algorithm: &AlgorithmIdentifierOwned,
+    ) -> Result<Vec<u8>, CmpError> {
+        match self {
+            Self::Password { secret, .. } => {
+                let mac = PasswordMac::read(algorithm, true);
+                let mac = mac.map_err(|fault| CmpError::Signing(fault.to_string()))?;
+                Ok(hmac::sign(&mac.key(secret), message).as_ref().to_vec())
+            }
+            Self::Certificate { key, .. } => sign(key, message),
+        }
+    }
+}
+
+fn password_algorithm(salt: [u8; 16], by_sha1: bool) -> der::Result<AlgorithmIdentifierOwned> {
+    let (owf, mac) = if by_sha1 { (SHA1, HMAC_SHA1) } else { (SHA256, HMAC_SHA256) };
+    let algorithm = |oid| AlgorithmIdentifierOwned { oid, parameters: None };
+    let parameters = PbmParameter {
+        salt: OctetString::new(salt)?,
+        owf: algorithm(owf),
+        iteration_count: ITERATIONS,
+        mac: algorithm(mac),
+    };
+    let parameters = Some(Any::encode_from(&parameters)?);
+    Ok(AlgorithmIdentifierOwned { oid: PASSWORD_MAC, parameters })
+}
+
+/// What a key signs by (RFC 5758, RFC 8017, RFC 8410).
+pub(super) fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOwned, CmpError> {
+    let known = [
+        (&rcgen::PKCS_ECDSA_P256_SHA256, "1.2.840.10045.4.3.2"),
+        (&rcgen::PKCS_ECDSA_P384_SHA384, "1.2.840.10045.4.3.3"),
+        (&rcgen::PKCS_ECDSA_P521_SHA512, "1.2.840.10045.4.3.4"),
+        (&rcgen::PKCS_RSA_SHA256, "1.2.840.113549.1.1.11"),
+        (&rcgen::PKCS_ED25519, "1.3.101.112"),
+    ];
+    let found = known.into_iter().find(|(algorithm, _)| key.algorithm() == *algorithm);
+    let unknown = || CmpError::Signing("its kind is not known here".to_owned());
+    let (algorithm, oid) = found.ok_or_else(unknown)?;
+    let oid = ObjectIdentifier::new(oid).map_err(|error| CmpError::Encoding(error.into()))?;
+    let is_rsa = algorithm == &rcgen::PKCS_RSA_SHA256;
+    Ok(AlgorithmIdentifierOwned { oid, parameters: is_rsa.then(|| Null.into()) })
+}
+
+/// Signs with a key.
+pub(super) fn sign(key: &KeyPair, message: &[u8]) -> Result<Vec<u8>, CmpError> {
+    key.sign(message).map_err(|error| CmpError::Signing(error.to_string()))
+}
+
+/// How a MAC is made of a password (RFC 4210 section 5.1.3.1).
+struct PasswordMac {
+    parameters: PbmParameter,
+    hash: &'static digest::Algorithm,
+    mac: hmac::Algorithm,
+}
+
+impl PasswordMac {
+    fn read(
+        algorithm: &AlgorithmIdentifierOwned,
+        allow_sha1: bool,
+    ) -> Result<Self, ProtectionFault> {
+        let unknown = |oid: ObjectIdentifier| ProtectionFault::Unknown(oid.to_string());
+        let parameters = algorithm.parameters.as_ref().and_then(|it| it.decode_as().ok());
+        let parameters: PbmParameter = parameters.ok_or_else(|| unknown(algorithm.oid))?;
+        let (hash, mac) = (parameters.owf.oid, parameters.mac.oid);
+        if !allow_sha1 && (hash == SHA1 || mac == HMAC_SHA1 || mac == HMAC_WITH_SHA1) {
+            return Err(ProtectionFault::Sha1);
+        }
+        if !ITERATIONS_TAKEN.contains(&parameters.iteration_count) {
+            return Err(ProtectionFault::Iterations(parameters.iteration_count));
+        }
+        let hash = hash_of(hash).ok_or_else(|| unknown(hash))?;
+        let mac = match mac {
+            HMAC_SHA1 | HMAC_WITH_SHA1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            HMAC_SHA256 => hmac::HMAC_SHA256,
+            HMAC_SHA384 => hmac::HMAC_SHA384,
+            HMAC_SHA512 => hmac::HMAC_SHA512,
+            other => return Err(unknown(other)),
+        };
+        Ok(Self { parameters, hash, mac })
+    }
+
+    fn key(&self, password: &Password) -> hmac::Key {
+        let mut salted = Zeroizing::new(password.0.to_vec());
+        salted.extend_from_slice(self.parameters.salt.as_bytes());
+        let mut key = digest::digest(self.hash, &salted);
+        for _ in 1..self.parameters.iteration_count {
+            key = digest::digest(self.hash, key.as_ref());
+        }
+        hmac::Key::new(self.mac, key.as_ref())
+    }
+}
+
+fn hash_of(oid: ObjectIdentifier) -> Option<&'static digest::Algorithm> {
+    Some(match oid {
+        SHA1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+        SHA256 => &digest::SHA256,
+        SHA384 => &digest::SHA384,
+        SHA512 => &digest::SHA512,
+        _ => return None,
+    })
+}
+
+/// By whom a message may be protected, and how.
+pub(super) struct Expected<'a> {
+    /// What the request was protected by.
+    pub(super) credential: &'a Credential,
+    /// Whom the message is to be from.
+    pub(super) sender: Option<&'a DirectoryName>,
+    /// Whose signatures count.
+    pub(super) trusted: &'a [Certificate],
+    /// Whether SHA-1 does.
+    pub(super) allow_sha1: bool,
+}
+
+/// Holds a message's sender and protection against what is expected.
+pub(super) fn verify(
+    message: &Message<'_>,
+    expected: &Expected<'_>,
+    now: OffsetDateTime,
+) -> Result<(), ProtectionFault> {
+    let (Some(algorithm), Some(protection)) = (&message.header.protection_alg, &message.protection)
+    else {
+        return Err(ProtectionFault::Missing);
+    };
+    let unknown = || ProtectionFault::Unknown(algorithm.oid.to_string());
+    let bytes = message.protected().map_err(|_| unknown())?;
+    let protection = protection.as_bytes().unwrap_or_default();
+    let sender = match &message.header.sender {
+        GeneralName::DirectoryName(name) => Some(DirectoryName(name.clone())),
+        _ => None,
+    };
+    if algorithm.oid == PASSWORD_MAC {
+        let Credential::Password { secret, .. } = expected.credential else {
+            return Err(ProtectionFault::NoPassword);
+        };
+        // Nobody else knows the password: one who does not say a name is the server nevertheless.
+        let is_nameless = sender.as_ref().is_some_and(DirectoryName::is_empty);
+        if let Some(name) = expected.sender
+            && !is_nameless
+        {
+            is_from(sender.as_ref(), name)?;
+        }
+        let mac = PasswordMac::read(algorithm, expected.allow_sha1)?;
+        return hmac::verify(&mac.key(secret), &bytes, protection)
+            .map_err(|_| ProtectionFault::WrongMac);
+    }
+    if expected.trusted.is_empty() {
+        return Err(ProtectionFault::NobodyTrusted);
+    }
+    let Some(name) = expected.sender else {
+        return Err(ProtectionFault::NobodyExpected(told(sender.as_ref())));
+    };
+    is_from(sender.as_ref(), name)?;
+    let algorithm = algorithm.to_der().map_err(|_| unknown())?;
+    let algorithm = Any::from_der(&algorithm).map_err(|_| unknown())?;
+    let known = message.extra_certificates.iter().chain(expected.trusted);
+    let mut named = known.filter(|certificate| {
+        let subject = DirectoryName::from_der(certificate.subject_name());
+        subject.is_some_and(|subject| subject.is_same_as(name))
+    });
+    let signer = named
+        .find(|certificate| certificate.has_signed(&bytes, algorithm.value(), protection))
+        .ok_or_else(|| ProtectionFault::WrongSignature(name.to_string()))?;
+    if !may_sign(signer) {
+        return Err(ProtectionFault::KeyUsage(name.to_string()));
+    }
+    let chain: Vec<_> =
+        core::iter::once(signer).chain(&message.extra_certificates).cloned().collect();
+    untrusted(&chain, expected.trusted, now)
+        .map_or(Ok(()), |it| Err(ProtectionFault::Untrusted(it)))
+}
+
+fn is_from(found: Option<&DirectoryName>, expected: &DirectoryName) -> Result<(), ProtectionFault> {
+    if found.is_some_and(|found| found.is_same_as(expected)) {
+        return Ok(());
+    }
+    Err(ProtectionFault::WrongSender { found: told(found), expected: expected.clone() })
+}
+
+fn told(name: Option<&DirectoryName>) -> String {
+    match name {
+        Some(name) if name.is_empty() => "nobody".to_owned(),
+        Some(name) => name.to_string(),
+        None => "a sender without a directory name".to_owned(),
+    }
+}
+
+/// Whether a certificate allows signatures other than those of certificates: it does where it says nothing of
+/// its key's usage (RFC 9483 section 3.2).
+fn may_sign(certificate: &Certificate) -> bool {
+    let parsed = x509_cert::Certificate::from_der(certificate.der());
+    let usage = parsed.ok().map(|parsed| parsed.tbs_certificate.get::<KeyUsage>());
+    match usage {
+        Some(Ok(Some((_, usage)))) => usage.digital_signature(),
+        Some(Ok(None)) => true,
+        _ => false,
+    }
+}
+
+/// The hash of a certificate that a confirmation names: by the algorithm of its signature (RFC 4210 section
+/// 5.3.18). `None` where that is not known to be sound, or says none.
+pub(super) fn confirmation_hash(certificate: &Certificate) -> Option<Vec<u8>> {
+    const PSS: &str = "1.2.840.113549.1.1.10";
+    let parsed = x509_cert::Certificate::from_der(certificate.der()).ok()?;
+    let hash = match parsed.signature_algorithm.oid.to_string().as_str() {
+        "1.2.840.10045.4.3.2" | "1.2.840.113549.1.1.11" => SHA256,
+        "1.2.840.10045.4.3.3" | "1.2.840.113549.1.1.12" => SHA384,
+        "1.2.840.10045.4.3.4" | "1.2.840.113549.1.1.13" => SHA512,
+        PSS => {
+            let parameters = parsed.signature_algorithm.parameters?;
+            parameters.decode_as::<PssParameters>().ok()?.hash?.oid
+        }
+        _ => return None,
+    };
+    let hash = hash_of(hash).filter(|hash| **hash != digest::SHA1_FOR_LEGACY_USE_ONLY)?;
+    Some(digest::digest(hash, certificate.der()).as_ref().to_vec())
+}
+
+/// `RSASSA-PSS-params` (RFC 8017 appendix A.2.3).
+#[derive(der::Sequence)]
+struct PssParameters {
+    #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    hash: Option<AlgorithmIdentifierOwned>,
+    #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    mask: Option<Any>,
+    #[asn1(context_specific = "2", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    salt: Option<Any>,
+    #[asn1(context_specific = "3", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
+    trailer: Option<Any>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mac_of(
+        owf: ObjectIdentifier,
+        mac: ObjectIdentifier,
+        rounds: u64,
+    ) -> AlgorithmIdentifierOwned {
+        let algorithm = |oid| AlgorithmIdentifierOwned { oid, parameters: None };
+        let parameters = PbmParameter {
+            salt: OctetString::new(*b"salt").unwrap(),
+            owf: algorithm(owf),
+            iteration_count: rounds,
+            mac: algorithm(mac),
+        };
+        let parameters = Some(Any::encode_from(&parameters).unwrap());
+        AlgorithmIdentifierOwned { oid: PASSWORD_MAC, parameters }
+    }
+
+    /// The first is by Python's `hashlib` and `hmac`, from the standard's words.
+    #[test]
+    fn a_password_makes_the_mac_of_the_standard() {
+        let password = Password::new(b"password".to_vec());
+        let mac = PasswordMac::read(&mac_of(SHA256, HMAC_SHA256, 100), false).unwrap();
+        let made = hmac::sign(&mac.key(&password), b"message");
+        assert_eq!(
+            data_encoding::HEXLOWER.encode(made.as_ref()),
+            "e26aceb629359e6b9f052de13affd0a4a8fdf1985e70fb3ed8374410d50e0788"
+        );
+        for (owf, mac) in [(SHA384, HMAC_SHA384), (SHA512, HMAC_SHA512), (SHA256, HMAC_SHA512)] {
+            assert!(PasswordMac::read(&mac_of(owf, mac, 100_000), false).is_ok());
+        }
+    }
+
+    #[test]
+    fn weak_and_costly_ways_to_use_a_password_are_refused() {
+        let read =
+            |owf, mac, rounds, sha1| PasswordMac::read(&mac_of(owf, mac, rounds), sha1).err();
+        for (owf, mac) in [(SHA1, HMAC_SHA256), (SHA256, HMAC_SHA1), (SHA256, HMAC_WITH_SHA1)] {
+            assert_eq!(read(owf, mac, 500, false), Some(ProtectionFault::Sha1));
+            assert_eq!(read(owf, mac, 500, true), None);
+        }
+        for rounds in [0, 99, 100_001, u64::MAX] {
+            let fault = Some(ProtectionFault::Iterations(rounds));
+            assert_eq!(read(SHA256, HMAC_SHA256, rounds, true), fault);
+        }
+        let unknown = Some(ProtectionFault::Unknown(SHA256.to_string()));
+        assert_eq!(read(SHA256, SHA256, 500, true), unknown);
+    }
+
+    #[test]
+    fn a_password_is_not_told() {
+        let credential =
+            Credential::Password { secret: Password::new(b"hush".to_vec()), reference: Vec::new() };
+        let told = format!("{credential:?}");
+        assert!(told.contains("Password(..)") && !told.contains("hush") && !told.contains("104"));
+    }
+}

@@ -1,0 +1,159 @@
+//! What is asked for (RFC 4210 section 5.3.1 to 5.3.5, with the templates of RFC 4211).
+
+use crmf::controls::CertId;
+use crmf::pop::{PopoSigningKey, ProofOfPossession};
+use crmf::request::{CertReqMessages, CertReqMsg, CertRequest, CertTemplate};
+use der::asn1::{Any, BitString, Ia5String, Int, ObjectIdentifier, OctetString};
+use der::{Decode as _, Encode as _};
+use rcgen::{KeyPair, PublicKeyData as _};
+use x509_cert::attr::AttributeTypeAndValue;
+use x509_cert::ext::Extension;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::name::Name;
+use x509_cert::spki::SubjectPublicKeyInfoOwned;
+use x509_parser::certification_request::X509CertificationRequest;
+use x509_parser::prelude::FromDer as _;
+
+use super::error::CmpError;
+use super::message::{Kind, body};
+use super::name::DirectoryName;
+use super::protection::{sign, signature_algorithm};
+use crate::pki::{Certificate, Host};
+
+/// `id-regCtrl-oldCertID` (RFC 4211 section 6.5).
+const OLD_CERTIFICATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.5.1.5");
+/// `id-ce-subjectAltName`.
+const ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub enum Request<'a> {
+    /// A first certificate for a key (ir).
+    First {
+        /// Whom it is for.
+        subject: &'a DirectoryName,
+        /// Its alternative names.
+        hosts: &'a [Host],
+        /// What it is for.
+        key: &'a KeyPair,
+    },
+    /// What somebody's PKCS #10 request asks for, in DER (p10cr).
+    Signing(&'a [u8]),
+    /// The same as an older certificate, for another key (kur).
+    Renewal {
+        /// The certificate, which the message is signed with.
+        old: &'a Certificate,
+        /// The new one's.
+        key: &'a KeyPair,
+    },
+}
+
+/// A request as it is sent, and what its answer has to be.
+pub(super) struct Asked {
+    /// The kind of the answer.
+    pub(super) answer: Kind,
+    pub(super) body: Vec<u8>,
+    /// Whom the certificate is for.
+    pub(super) subject: DirectoryName,
+    /// The key that it has to be for, with its algorithm, as it is encoded.
+    pub(super) key: Vec<u8>,
+}
+
+impl Request<'_> {
+    pub(super) fn encode(self) -> Result<Asked, CmpError> {
+        match self {
+            Self::First { subject, hosts, key } => {
+                let names = alternative_names(hosts).map_err(CmpError::Encoding)?;
+                let body = with_template(Kind::Ir, &subject.0, names, None, key)?;
+                let key = key.subject_public_key_info();
+                Ok(Asked { answer: Kind::Ip, body, subject: subject.clone(), key })
+            }
+            Self::Signing(csr) => {
+                let (rest, parsed) = X509CertificationRequest::from_der(csr)
+                    .map_err(|_| CmpError::Csr("it is no PKCS #10 request"))?;
+                if !rest.is_empty() {
+                    return Err(CmpError::Csr("something follows it"));
+                }
+                parsed
+                    .verify_signature()
+                    .map_err(|_| CmpError::Csr("its signature is not by its own key"))?;
+                let info = &parsed.certification_request_info;
+                let subject = DirectoryName::from_der(info.subject.as_raw())
+                    .ok_or(CmpError::Csr("its subject cannot be read"))?;
+                let key = info.subject_pki.raw.to_vec();
+                let body = body(Kind::P10cr, csr).map_err(CmpError::Encoding)?;
+                Ok(Asked { answer: Kind::Cp, body, subject, key })
+            }
+            Self::Renewal { old, key } => {
+                let parsed = x509_cert::Certificate::from_der(old.der());
+                let parsed = parsed.map_err(CmpError::Encoding)?.tbs_certificate;
+                let extensions = parsed.extensions.unwrap_or_default();
+                let names = extensions.into_iter().find(|it| it.extn_id == ALTERNATIVE_NAME);
+                let issuer = GeneralName::DirectoryName(parsed.issuer);
+                let control = CertId { issuer, serial_number: parsed.serial_number };
+                let control = Any::encode_from(&control).map_err(CmpError::Encoding)?;
+                let control = AttributeTypeAndValue { oid: OLD_CERTIFICATE, value: control };
+                let body = with_template(Kind::Kur, &parsed.subject, names, Some(control), key)?;
+                let subject = DirectoryName(parsed.subject);
+                Ok(Asked { answer: Kind::Kup, body, subject, key: key.subject_public_key_info() })
+            }
+        }
+    }
+}
+
+/// The names in their extension.
+fn alternative_names(hosts: &[Host]) -> der::Result<Option<Extension>> {
+    if hosts.is_empty() {
+        return Ok(None);
+    }
+    let name = |host: &Host| {
+        Ok(match host {
+            Host::Name(name) => GeneralName::DnsName(Ia5String::new(name)?),
+            Host::Address(address) => GeneralName::from(*address),
+        })
+    };
+    let names = hosts.iter().map(name).collect::<der::Result<_>>()?;
+    let value = OctetString::new(SubjectAltName(names).to_der()?)?;
+    Ok(Some(Extension { extn_id: ALTERNATIVE_NAME, critical: false, extn_value: value }))
+}
+
+/// A request by a template, with the proof that the key is at hand: a signature over it (RFC 4211 section 4.1).
+fn with_template(
+    kind: Kind,
+    subject: &Name,
+    names: Option<Extension>,
+    control: Option<AttributeTypeAndValue>,
+    key: &KeyPair,
+) -> Result<Vec<u8>, CmpError> {
+    let encode = || {
+        let public_key = SubjectPublicKeyInfoOwned::from_der(&key.subject_public_key_info())?;
+        let template = CertTemplate {
+            version: None,
+            serial_number: None,
+            signature: None,
+            issuer: None,
+            validity: None,
+            subject: Some(subject.clone()),
+            subject_public_key_info: Some(public_key),
+            issuer_unique_id: None,
+            subject_unique_id: None,
+            extensions: names.map(|names| vec![names]),
+        };
+        Ok(CertRequest {
+            cert_req_id: Int::new(&[0])?,
+            cert_template: template,
+            controls: control.map(|control| vec![control]),
+        })
+    };
+    let cert_req: CertRequest = encode().map_err(CmpError::Encoding)?;
+    let signed = sign(key, &cert_req.to_der().map_err(CmpError::Encoding)?)?;
+    let proof = PopoSigningKey {
+        poposk_input: None,
+        alg_id: signature_algorithm(key)?,
+        signature: BitString::from_bytes(&signed).map_err(CmpError::Encoding)?,
+    };
+    let popo = Some(ProofOfPossession::Signature(Box::new(proof)));
+    let messages: CertReqMessages = vec![CertReqMsg { cert_req, popo, reg_info: None }];
+    messages.to_der().and_then(|it| body(kind, &it)).map_err(CmpError::Encoding)
+}

@@ -1,0 +1,193 @@
+//! What a server says of a request, in words (RFC 4210 section 5.2.3, and RFC 9810's same).
+
+use core::fmt;
+
+use super::message::{ErrorContent, StatusInfo};
+
+/// `PKIStatus`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// What was asked for is there.
+    Accepted,
+    /// Something like it is there.
+    GrantedWithMods,
+    /// Nothing is there.
+    Rejection,
+    /// It is not there yet.
+    Waiting,
+    /// It will be revoked soon.
+    RevocationWarning,
+    /// It has been revoked.
+    RevocationNotification,
+    /// It has been renewed already.
+    KeyUpdateWarning,
+    /// None of these.
+    Unknown(u8),
+}
+
+impl Status {
+    /// By its number.
+    #[must_use]
+    pub fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Accepted,
+            1 => Self::GrantedWithMods,
+            2 => Self::Rejection,
+            3 => Self::Waiting,
+            4 => Self::RevocationWarning,
+            5 => Self::RevocationNotification,
+            6 => Self::KeyUpdateWarning,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "accepted",
+            Self::GrantedWithMods => "granted with changes",
+            Self::Rejection => "rejection",
+            Self::Waiting => "waiting",
+            Self::RevocationWarning => "a revocation is about to come",
+            Self::RevocationNotification => "a revocation has come",
+            Self::KeyUpdateWarning => "the key has been updated already",
+            Self::Unknown(number) => return write!(f, "status {number}, which is none"),
+        })
+    }
+}
+
+/// `PKIFailureInfo`: the name of each bit, and what it means.
+const FAILURES: [(&str, &str); 27] = [
+    ("badAlg", "an algorithm is not known or not supported"),
+    ("badMessageCheck", "the integrity check failed: a password or key that is not the right one"),
+    ("badRequest", "the request is not permitted or not supported"),
+    ("badTime", "the message's time is too far from the server's"),
+    ("badCertId", "no certificate like the one that is named"),
+    ("badDataFormat", "the data has the wrong format"),
+    ("wrongAuthority", "another authority than the one that is asked"),
+    ("incorrectData", "the requester's data is not right"),
+    ("missingTimeStamp", "a time stamp is missing"),
+    ("badPOP", "the proof of possession of the key failed"),
+    ("certRevoked", "the certificate is revoked"),
+    ("certConfirmed", "the certificate is confirmed already"),
+    (
+        "wrongIntegrity",
+        "the wrong kind of protection: a password instead of a signature or the other way",
+    ),
+    ("badRecipientNonce", "a nonce is missing or not the right one"),
+    ("timeNotAvailable", "no time source is available"),
+    ("unacceptedPolicy", "a policy is not supported"),
+    ("unacceptedExtension", "an extension is not supported"),
+    ("addInfoNotAvailable", "additional information is not available"),
+    ("badSenderNonce", "a nonce is missing or of the wrong length"),
+    (
+        "badCertTemplate",
+        "the names or the extensions asked for are not right, or something is missing",
+    ),
+    ("signerNotTrusted", "the signer is not known or not trusted"),
+    ("transactionIdInUse", "the transaction's id is used already"),
+    ("unsupportedVersion", "the protocol's version is not supported"),
+    ("notAuthorized", "the requester is not authorized"),
+    ("systemUnavail", "the system is unavailable for now"),
+    ("systemFailure", "the system failed"),
+    ("duplicateCertReq", "there is such a certificate already"),
+];
+
+/// A status with its reasons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The status.
+    pub status: Status,
+    /// For a person, by the server.
+    pub texts: Vec<String>,
+    /// The reasons' names.
+    pub failures: Vec<&'static str>,
+    /// A server's own number.
+    pub code: Option<String>,
+}
+
+impl From<&StatusInfo> for Report {
+    fn from(info: &StatusInfo) -> Self {
+        let bits = info.failures.iter().flat_map(|failures| failures.bits());
+        let named = bits.zip(FAILURES).filter(|(is_set, _)| *is_set);
+        Self {
+            status: Status::of(info.status),
+            texts: info.text.clone().unwrap_or_default(),
+            failures: named.map(|(_, (name, _))| name).collect(),
+            code: None,
+        }
+    }
+}
+
+impl From<&ErrorContent> for Report {
+    fn from(error: &ErrorContent) -> Self {
+        let mut report = Self::from(&error.status);
+        report.texts.extend(error.details.iter().flatten().cloned());
+        report.code =
+            error.code.as_ref().map(|code| data_encoding::HEXLOWER.encode(code.as_bytes()));
+        report
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.status.fmt(f)?;
+        for (index, name) in self.failures.iter().enumerate() {
+            let meaning = FAILURES.iter().find(|(known, _)| known == name).map_or("", |it| it.1);
+            write!(f, "{} {name} ({meaning})", if index == 0 { ":" } else { "," })?;
+        }
+        if !self.texts.is_empty() {
+            write!(f, "; it says {:?}", self.texts.join("; "))?;
+        }
+        if let Some(code) = &self.code {
+            write!(f, "; its error code is 0x{code}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use der::asn1::{BitString, Int};
+
+    use super::*;
+
+    fn info(status: u8, text: &[&str], failures: &[u8]) -> StatusInfo {
+        let text = text.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        StatusInfo {
+            status,
+            text: Some(text).filter(|text| !text.is_empty()),
+            failures: (!failures.is_empty()).then(|| BitString::from_bytes(failures).unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_reasons_and_with_what_the_server_says() {
+        assert_eq!(
+            Report::from(&info(2, &["no such user", "ask again"], &[0b0010_0000, 0, 1]))
+                .to_string(),
+            "rejection: badRequest (the request is not permitted or not supported), notAuthorized \
+             (the requester is not authorized); it says \"no such user; ask again\""
+        );
+        assert_eq!(Report::from(&info(1, &[], &[])).to_string(), "granted with changes");
+        assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "status 9, which is none");
+    }
+
+    #[test]
+    fn bits_past_the_last_known_one_are_passed_over() {
+        let report = Report::from(&info(2, &[], &[0, 0, 0, 0b0011_1111]));
+        assert_eq!(report.failures, ["duplicateCertReq"]);
+    }
+
+    #[test]
+    fn an_error_message_has_a_code_and_details_besides() {
+        let error = ErrorContent {
+            status: info(2, &["no"], &[]),
+            code: Some(Int::new(&[1, 0x0a]).unwrap()),
+            details: Some(vec!["never".to_owned()]),
+        };
+        let told = Report::from(&error).to_string();
+        assert_eq!(told, "rejection; it says \"no; never\"; its error code is 0x010a");
+    }
+}

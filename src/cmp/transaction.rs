@@ -1,0 +1,440 @@
+//! A transaction from the request to its end: what to send next, given what came (RFC 4210 section 5.2.8, 5.3.18
+//! and 5.3.22; RFC 9483 section 4).
+//!
+//! ```text
+//!  begin ──> ip | cp | kup ──> certConf ──> pkiConf ──> Done
+//!    │            │  └── confirmed implicitly ────────────^
+//!    │         waiting ──> pollReq <──> pollRep (Wait, poll)
+//!    └── error, rejection: refused
+//! ```
+//!
+//! A certificate that does not hold is rejected by certConf too, so that the server knows that nobody uses it.
+
+use core::time::Duration;
+
+use cmpv2::r#gen::InfoTypeAndValue;
+use cmpv2::header::{PkiHeader, Pvno};
+use der::Encode as _;
+use der::asn1::{BitString, GeneralizedTime, Null, ObjectIdentifier, OctetString};
+use time::OffsetDateTime;
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::error::CmpError;
+use super::message::{
+    self, Answer, CertRep, CertResponse, CertStatus, Kind, Message, PollRep, PollReq, StatusInfo,
+};
+use super::name::DirectoryName;
+use super::protection::{self, Credential, Expected};
+use super::request::Request;
+use super::status::{Report, Status};
+use crate::pki::{Certificate, untrusted};
+
+/// `id-it-implicitConfirm`: no certConf is needed (RFC 4210 section 5.1.1.1).
+const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.4.13");
+/// The only request of a message, and what answers a PKCS #10 request may say instead (RFC 9483 section 4.1.4).
+const REQUEST: i64 = 0;
+const NO_REQUEST: i64 = -1;
+
+/// How a server is dealt with.
+#[derive(Debug)]
+pub struct Settings {
+    /// What proves who asks.
+    pub credential: Credential,
+    /// Whom messages are for; without, the issuer of the credential's certificate, or nobody in particular.
+    pub recipient: Option<DirectoryName>,
+    /// Whom answers have to be from; without, the recipient.
+    pub expected_sender: Option<DirectoryName>,
+    /// Whom signatures of answers, and the certificate, have to come from. Without any, a password shows all.
+    pub trusted: Vec<Certificate>,
+    /// Whether messages are protected by SHA-1, and answers may be.
+    pub allow_sha1: bool,
+    /// Whether the server is asked to do without a confirmation.
+    pub implicit_confirm: bool,
+}
+
+/// Randomness for one message.
+#[derive(Debug, Clone, Copy)]
+pub struct Random {
+    /// `senderNonce`.
+    pub nonce: [u8; 16],
+    /// The salt of its MAC.
+    pub salt: [u8; 16],
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Step {
+    /// Send this, and give the answer to [`Transaction::take`].
+    Send(Vec<u8>),
+    /// Wait this long, then go on with [`Transaction::poll`].
+    Wait {
+        /// How long, a second at least.
+        time: Duration,
+        /// Why, by the server.
+        reason: String,
+    },
+    /// All is done.
+    Done(Box<Enrolled>),
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enrolled {
+    /// The certificate.
+    pub certificate: Certificate,
+    /// What leads from it to a root, without the root, as far as it was sent.
+    pub chain: Vec<Certificate>,
+    /// The CAs that the server sent as such, and the root that the chain ends at if it was sent.
+    pub authorities: Vec<Certificate>,
+    /// How it is not what was asked for.
+    pub modified: Option<Report>,
+}
+
+/// Where it stands.
+#[derive(Debug)]
+enum State {
+    /// Asked, and for what is polled if it is.
+    Asked { polled: Option<i64> },
+    /// A certificate is confirmed.
+    Confirming(Box<Enrolled>),
+    /// A certificate is rejected.
+    Rejecting(CmpError),
+    /// All is said.
+    Over,
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub struct Transaction {
+    settings: Settings,
+    id: [u8; 16],
+    state: State,
+    answer: Kind,
+    subject: DirectoryName,
+    key: Vec<u8>,
+    /// The nonce of our first message, and of our last.
+    nonces: [[u8; 16]; 2],
+    /// The server's last nonce.
+    their_nonce: Option<OctetString>,
+}
+
+impl Transaction {
+    /// Begins with `request`, by an id that no other transaction has. Returns what to send.
+    pub fn begin(
+        settings: Settings,
+        request: Request<'_>,
+        id: [u8; 16],
+        random: Random,
+        now: OffsetDateTime,
+    ) -> Result<(Self, Vec<u8>), CmpError> {
+        let asked = request.encode()?;
+        let mut begun = Self {
+            settings,
+            id,
+            state: State::Asked { polled: None },
+            answer: asked.answer,
+            subject: asked.subject,
+            key: asked.key,
+            nonces: [random.nonce; 2],
+            their_nonce: None,
+        };
+        let bytes = begun.message(&asked.body, random, now)?;
+        Ok((begun, bytes))
+    }
+
+    /// Takes an answer.
+    pub fn take(
+        &mut self,
+        bytes: &[u8],
+        random: Random,
+        now: OffsetDateTime,
+    ) -> Result<Step, CmpError> {
+        // Whatever is said of a certificate that was rejected, it is none.
+        if let Some(error) = self.rejected() {
+            return Err(error);
+        }
+        let message = Message::read(bytes).map_err(CmpError::Unreadable)?;
+        self.believe(&message, now)?;
+        let answer = message.answer().map_err(CmpError::Unreadable)?;
+        self.their_nonce.clone_from(&message.header.sender_nonce);
+        match (core::mem::replace(&mut self.state, State::Over), answer) {
+            (State::Asked { polled: None }, Answer::Error(error))
+                if Status::of(error.status.status) == Status::Waiting =>
+            {
+                self.ask_again(NO_REQUEST, random, now)
+            }
+            (_, Answer::Error(error)) => Err(CmpError::Refused(Box::new(Report::from(&error)))),
+            (State::Asked { polled }, Answer::Certificates(kind, answer)) => {
+                if kind != self.answer {
+                    return Err(CmpError::Unexpected(kind as u8));
+                }
+                self.certificates(&message, &answer, polled, random, now)
+            }
+            (State::Asked { polled: Some(request) }, Answer::Later(reports)) => {
+                self.state = State::Asked { polled: Some(request) };
+                wait(&reports)
+            }
+            (State::Confirming(enrolled), Answer::Confirmed) => Ok(Step::Done(enrolled)),
+            (State::Over | State::Rejecting(_), _) => Err(CmpError::Over),
+            (_, Answer::Certificates(kind, _)) => Err(CmpError::Unexpected(kind as u8)),
+            (_, Answer::Confirmed) => Err(CmpError::Unexpected(Kind::PkiConf as u8)),
+            (_, Answer::Later(_)) => Err(CmpError::Unexpected(Kind::PollRep as u8)),
+            (_, Answer::Other(number)) => Err(CmpError::Unexpected(number)),
+        }
+    }
+
+    /// Asks again, after a [`Step::Wait`]. Returns what to send.
+    pub fn poll(&mut self, random: Random, now: OffsetDateTime) -> Result<Vec<u8>, CmpError> {
+        let State::Asked { polled: Some(request) } = self.state else {
+            return Err(CmpError::Over);
+        };
+        let contents = vec![PollReq { request_id: request }];
+        let contents = contents.to_der().map_err(CmpError::Encoding)?;
+        let body = message::body(Kind::PollReq, &contents).map_err(CmpError::Encoding)?;
+        self.message(&body, random, now)
+    }
+
+    /// Why the certificate that came was rejected, if it was: what there is to tell where the server does not
+    /// even answer to that. The transaction is over then.
+    pub fn rejected(&mut self) -> Option<CmpError> {
+        if !matches!(self.state, State::Rejecting(_)) {
+            return None;
+        }
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::Rejecting(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn ask_again(
+        &mut self,
+        request: i64,
+        random: Random,
+        now: OffsetDateTime,
+    ) -> Result<Step, CmpError> {
+        self.state = State::Asked { polled: Some(request) };
+        self.poll(random, now).map(Step::Send)
+    }
+
+    /// Whether an answer is one to our last message, by whom it should be.
+    fn believe(&self, message: &Message<'_>, now: OffsetDateTime) -> Result<(), CmpError> {
+        let header = &message.header;
+        let is = |field: &Option<OctetString>, wanted: &[u8]| {
+            field.as_ref().is_some_and(|field| field.as_bytes() == wanted)
+        };
+        if !is(&header.trans_id, &self.id) {
+            return Err(CmpError::WrongTransaction);
+        }
+        // What was waited for may answer the first message instead of the last poll (RFC 9483 section 4.4).
+        let is_polling = matches!(self.state, State::Asked { polled: Some(_) });
+        let [first, last] = &self.nonces;
+        let is_answer =
+            is(&header.recip_nonce, last) || (is_polling && is(&header.recip_nonce, first));
+        if !is_answer {
+            return Err(CmpError::WrongNonce);
+        }
+        let expected_sender = self.settings.expected_sender.clone().or_else(|| self.recipient());
+        let expected = Expected {
+            credential: &self.settings.credential,
+            sender: expected_sender.as_ref(),
+            trusted: &self.settings.trusted,
+            allow_sha1: self.settings.allow_sha1,
+        };
+        protection::verify(message, &expected, now).map_err(|fault| {
+            let claims = claims(message).map(Box::new);
+            CmpError::Unproven { fault: Box::new(fault), claims }
+        })
+    }
+
+    fn recipient(&self) -> Option<DirectoryName> {
+        self.settings.recipient.clone().or_else(|| self.settings.credential.issuer())
+    }
+
+    fn certificates(
+        &mut self,
+        message: &Message<'_>,
+        answer: &CertRep,
+        polled: Option<i64>,
+        random: Random,
+        now: OffsetDateTime,
+    ) -> Result<Step, CmpError> {
+        let [response] = &answer.responses[..] else { return Err(CmpError::OtherRequest) };
+        let request = response.request_id;
+        let is_ours = request == REQUEST || (request == NO_REQUEST && self.answer == Kind::Cp);
+        if !is_ours || polled.is_some_and(|polled| polled != NO_REQUEST && polled != request) {
+            return Err(CmpError::OtherRequest);
+        }
+        match Status::of(response.status.status) {
+            Status::Waiting => return self.ask_again(request, random, now),
+            Status::Accepted | Status::GrantedWithMods => {}
+            _ => return Err(CmpError::Refused(Box::new(Report::from(&response.status)))),
+        }
+        let enrolled = self.enrolled(message, answer, response, now);
+        let is_confirmed = is_implicitly_confirmed(&message.header);
+        let (enrolled, hash) = match enrolled {
+            Ok(enrolled) => {
+                if self.settings.implicit_confirm && is_confirmed {
+                    return Ok(Step::Done(Box::new(enrolled)));
+                }
+                let hash = protection::confirmation_hash(&enrolled.certificate);
+                (enrolled, hash.ok_or(CmpError::NoHash)?)
+            }
+            Err((error, Some(hash))) if !is_confirmed => {
+                let confirmation = self.confirmation(request, hash, Some(&error), random, now)?;
+                self.state = State::Rejecting(error);
+                return Ok(Step::Send(confirmation));
+            }
+            Err((error, _)) => return Err(error),
+        };
+        let confirmation = self.confirmation(request, hash, None, random, now)?;
+        self.state = State::Confirming(Box::new(enrolled));
+        Ok(Step::Send(confirmation))
+    }
+
+    /// The certificate, if it is the one that was asked for; else why not, and the hash to reject it by.
+    fn enrolled(
+        &self,
+        message: &Message<'_>,
+        answer: &CertRep,
+        response: &CertResponse,
+        now: OffsetDateTime,
+    ) -> Result<Enrolled, (CmpError, Option<Vec<u8>>)> {
+        let unreadable = |error| (CmpError::Unreadable(error), None);
+        let certified = response.certified.as_ref().ok_or((CmpError::NoCertificate, None))?;
+        let certificate = certified.certificate().map_err(unreadable)?;
+        let certificate = certificate.ok_or((CmpError::NoCertificate, None))?;
+        let rejected = |error| (error, protection::confirmation_hash(&certificate));
+        if certificate.public_key_info() != self.key {
+            return Err(rejected(CmpError::WrongKey));
+        }
+        let mut authorities = answer.authorities().map_err(unreadable)?;
+        let sent: Vec<_> = message.extra_certificates.iter().chain(&authorities).collect();
+        let trusted = &self.settings.trusted;
+        if !trusted.is_empty() {
+            let way: Vec<_> =
+                core::iter::once(&certificate).chain(sent.iter().copied()).cloned().collect();
+            if let Some(reason) = untrusted(&way, trusted, now) {
+                return Err(rejected(CmpError::Untrusted(reason)));
+            }
+        }
+        let (chain, root) = chain_of(&certificate, &sent);
+        authorities.extend(root.filter(|root| !authorities.contains(root)));
+        let status = Status::of(response.status.status);
+        let modified = (status == Status::GrantedWithMods).then(|| Report::from(&response.status));
+        Ok(Enrolled { certificate, chain, authorities, modified })
+    }
+
+    fn confirmation(
+        &mut self,
+        request_id: i64,
+        hash: Vec<u8>,
+        error: Option<&CmpError>,
+        random: Random,
+        now: OffsetDateTime,
+    ) -> Result<Vec<u8>, CmpError> {
+        /// `badCertTemplate`, bit 19.
+        const BAD_TEMPLATE: [u8; 3] = [0, 0, 0b0001_0000];
+        let encode = || {
+            let rejection = |error: &CmpError| {
+                let failures = Some(BitString::from_bytes(&BAD_TEMPLATE)?);
+                der::Result::Ok(StatusInfo {
+                    status: 2,
+                    text: Some(vec![error.to_string()]),
+                    failures,
+                })
+            };
+            let status = error.map(rejection).transpose()?;
+            let hash = OctetString::new(hash)?;
+            let contents = vec![CertStatus { hash, request_id, status, algorithm: None }];
+            message::body(Kind::CertConf, &contents.to_der()?)
+        };
+        let body = encode().map_err(CmpError::Encoding)?;
+        self.message(&body, random, now)
+    }
+
+    /// A message of ours.
+    fn message(
+        &mut self,
+        body: &[u8],
+        random: Random,
+        now: OffsetDateTime,
+    ) -> Result<Vec<u8>, CmpError> {
+        let credential = &self.settings.credential;
+        let algorithm = credential.algorithm(random.salt, self.settings.allow_sha1)?;
+        let name = |name: DirectoryName| GeneralName::DirectoryName(name.0);
+        let octets = |bytes: &[u8]| OctetString::new(bytes).map(Some);
+        let header = || {
+            let since = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+            let time = GeneralizedTime::from_unix_duration(Duration::from_secs(since))?;
+            let identifier = credential.identifier().map(OctetString::new).transpose()?;
+            let implicit = InfoTypeAndValue { oid: IMPLICIT_CONFIRM, value: Some(Null.into()) };
+            let general_info = self.settings.implicit_confirm.then(|| vec![implicit]);
+            Ok(PkiHeader {
+                pvno: Pvno::Cmp2000,
+                sender: name(credential.subject().unwrap_or_else(|| self.subject.clone())),
+                recipient: name(self.recipient().unwrap_or_default()),
+                message_time: Some(time),
+                protection_alg: Some(algorithm.clone()),
+                sender_kid: identifier,
+                recip_kid: None,
+                trans_id: octets(&self.id)?,
+                sender_nonce: octets(&random.nonce)?,
+                recip_nonce: self.their_nonce.clone(),
+                free_text: None,
+                general_info,
+            })
+        };
+        let protected = header().and_then(|header| message::protected(&header, body));
+        let protected = protected.map_err(CmpError::Encoding)?;
+        let protection = credential.protect(&protected, &algorithm)?;
+        let bytes = message::whole(&protected, Some(&protection), credential.certificates());
+        self.nonces[1] = random.nonce;
+        bytes.map_err(CmpError::Encoding)
+    }
+}
+
+/// What a message says went wrong.
+fn claims(message: &Message<'_>) -> Option<Report> {
+    let status = match message.answer().ok()? {
+        Answer::Error(error) => return Some(Report::from(&error)),
+        Answer::Certificates(_, answer) => answer.responses.into_iter().next()?.status,
+        _ => return None,
+    };
+    let is_refusal =
+        !matches!(Status::of(status.status), Status::Accepted | Status::GrantedWithMods);
+    is_refusal.then(|| Report::from(&status))
+}
+
+fn wait(reports: &[PollRep]) -> Result<Step, CmpError> {
+    let [report] = reports else { return Err(CmpError::OtherRequest) };
+    // At once and in the past are no time to wait; a year is as good as for ever.
+    let seconds = u64::try_from(report.check_after).unwrap_or_default().clamp(1, 365 * 86_400);
+    let reason = report.reason.clone().unwrap_or_default().join("; ");
+    Ok(Step::Wait { time: Duration::from_secs(seconds), reason })
+}
+
+fn is_implicitly_confirmed(header: &PkiHeader<'_>) -> bool {
+    header.general_info.iter().flatten().any(|info| info.oid == IMPLICIT_CONFIRM)
+}
+
+/// What leads from a certificate to a root, and the root if it is there.
+fn chain_of(
+    certificate: &Certificate,
+    sent: &[&Certificate],
+) -> (Vec<Certificate>, Option<Certificate>) {
+    let mut chain: Vec<Certificate> = Vec::new();
+    loop {
+        let last = chain.last().unwrap_or(certificate);
+        let next = sent
+            .iter()
+            .find(|ca| **ca != certificate && !chain.contains(ca) && last.is_issued_by(ca));
+        let Some(&next) = next else { return (chain, None) };
+        if next.issuer_name() == next.subject_name() {
+            return (chain, Some(next.clone()));
+        }
+        chain.push(next.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests;

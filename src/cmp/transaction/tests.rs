@@ -1,0 +1,278 @@
+use der::asn1::Any;
+use der::{Decode as _, Tag, TagNumber};
+use rcgen::KeyPair;
+use time::macros::datetime;
+
+use super::*;
+use crate::cmp::Password;
+use crate::cmp::message::Certified;
+use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use crate::pki::{Host, KeyAlgorithm, VALIDITY};
+
+const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
+const ID: [u8; 16] = *b"one transaction.";
+
+fn random(byte: u8) -> Random {
+    Random { nonce: [byte; 16], salt: [byte; 16] }
+}
+
+struct Ca {
+    certificate: Certificate,
+    key: KeyPair,
+}
+
+impl Ca {
+    fn new() -> Self {
+        Self::with(KeyAlgorithm::P256)
+    }
+
+    fn with(algorithm: KeyAlgorithm) -> Self {
+        let key = algorithm.generate().unwrap();
+        Self { certificate: issue_authority(&key, VALIDITY, NOW).unwrap(), key }
+    }
+
+    fn name(&self) -> DirectoryName {
+        DirectoryName::from_der(self.certificate.subject_name()).unwrap()
+    }
+
+    fn issue(&self, key: &KeyPair) -> Certificate {
+        let signer = Signer { certificate: &self.certificate, key: &self.key };
+        let validity = Validity { begin: NOW, end: NOW + VALIDITY };
+        let hosts: [Host; 1] = ["a.example.com".parse().unwrap()];
+        issue_serving(key, &hosts, signer, validity).unwrap()
+    }
+
+    /// Its own pair, or one of its machines'.
+    fn credential(&self, key: KeyPair) -> Credential {
+        Credential::Certificate { chain: vec![self.issue(&key)], key }
+    }
+
+    /// What it answers to a message, protected by `by`.
+    fn answer(&self, to: &[u8], kind: Kind, contents: &[u8], by: &Credential) -> Vec<u8> {
+        let to = Message::read(to).unwrap();
+        let algorithm = by.algorithm([7; 16], false).unwrap();
+        let header = PkiHeader {
+            pvno: Pvno::Cmp2000,
+            sender: GeneralName::DirectoryName(self.name().0),
+            recipient: to.header.sender.clone(),
+            message_time: None,
+            protection_alg: Some(algorithm.clone()),
+            sender_kid: None,
+            recip_kid: None,
+            trans_id: to.header.trans_id.clone(),
+            sender_nonce: OctetString::new([9; 16]).ok(),
+            recip_nonce: to.header.sender_nonce.clone(),
+            free_text: None,
+            general_info: None,
+        };
+        let body = message::body(kind, contents).unwrap();
+        let protected = message::protected(&header, &body).unwrap();
+        let protection = by.protect(&protected, &algorithm).unwrap();
+        message::whole(&protected, Some(&protection), by.certificates()).unwrap()
+    }
+
+    fn certificates(&self, certificate: &Certificate) -> Vec<u8> {
+        let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::N0 };
+        let certificate = Any::new(tag, certificate.der()).unwrap();
+        let status = StatusInfo { status: 0, text: None, failures: None };
+        let certified = Some(Certified { certificate, private_key: None, publication: None });
+        let responses = vec![CertResponse { request_id: 0, status, certified, info: None }];
+        let authorities = Some(vec![Any::from_der(self.certificate.der()).unwrap()]);
+        CertRep { authorities, responses }.to_der().unwrap()
+    }
+}
+
+fn password() -> Credential {
+    Credential::Password { secret: Password::new(b"a".to_vec()), reference: b"b".to_vec() }
+}
+
+fn settings(credential: Credential, ca: &Ca) -> Settings {
+    Settings {
+        credential,
+        recipient: None,
+        expected_sender: None,
+        trusted: vec![ca.certificate.clone()],
+        allow_sha1: false,
+        implicit_confirm: false,
+    }
+}
+
+fn begin(settings: Settings, key: &KeyPair) -> (Transaction, Vec<u8>) {
+    let subject = "CN=a".parse().unwrap();
+    let request = Request::First { subject: &subject, hosts: &[], key };
+    Transaction::begin(settings, request, ID, random(1), NOW).unwrap()
+}
+
+fn sent(step: Step) -> Vec<u8> {
+    let Step::Send(bytes) = step else { panic!("{step:?}") };
+    bytes
+}
+
+#[test]
+fn a_transaction_ends_with_what_was_asked_for_and_nothing_is_said_after_it() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let (mut transaction, first) = begin(settings(password(), &ca), &key);
+    let certificate = ca.issue(&key);
+    let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&certificate), &password());
+    let confirmation = sent(transaction.take(&answer, random(2), NOW).unwrap());
+    // The same answer once more is none to the confirmation.
+    let error = transaction.take(&answer, random(3), NOW).unwrap_err();
+    assert!(matches!(error, CmpError::WrongNonce), "{error}");
+    let end = ca.answer(&confirmation, Kind::PkiConf, &[5, 0], &password());
+    let Step::Done(enrolled) = transaction.take(&end, random(4), NOW).unwrap() else {
+        panic!("it goes on")
+    };
+    assert_eq!(enrolled.certificate, certificate);
+    assert_eq!((enrolled.chain, enrolled.authorities), (vec![], vec![ca.certificate.clone()]));
+    let error = transaction.take(&end, random(5), NOW).unwrap_err();
+    assert!(matches!(error, CmpError::Over), "{error}");
+    assert!(matches!(transaction.poll(random(6), NOW), Err(CmpError::Over)));
+}
+
+#[test]
+fn messages_differ_in_nonce_and_salt_and_say_whose_they_are() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let (mut transaction, first) = begin(settings(password(), &ca), &key);
+    let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
+    let second = sent(transaction.take(&answer, random(2), NOW).unwrap());
+    let (first, second) = (Message::read(&first).unwrap(), Message::read(&second).unwrap());
+    for (message, byte) in [(&first, 1), (&second, 2)] {
+        let header = &message.header;
+        let is = |field: &Option<OctetString>, bytes: &[u8]| {
+            field.as_ref().is_some_and(|it| it.as_bytes() == bytes)
+        };
+        assert!(is(&header.trans_id, &ID) && is(&header.sender_kid, b"b"));
+        assert!(is(&header.sender_nonce, &[byte; 16]));
+    }
+    assert_eq!(first.header.recip_nonce, None);
+    assert_eq!(second.header.recip_nonce.unwrap().as_bytes(), [9; 16]);
+    assert_ne!(first.header.protection_alg, second.header.protection_alg, "the salt");
+}
+
+#[test]
+fn every_kind_of_key_signs_requests_and_answers() {
+    for (name, algorithm) in KeyAlgorithm::ALL {
+        let ca = Ca::with(algorithm);
+        let mut wanted = settings(ca.credential(algorithm.generate().unwrap()), &ca);
+        wanted.expected_sender = Some(ca.name());
+        let key = algorithm.generate().unwrap();
+        let (mut transaction, first) = begin(wanted, &key);
+        let own = transaction.settings.credential.certificates()[0].clone();
+        let read = Message::read(&first).unwrap();
+        assert_eq!(read.extra_certificates, std::slice::from_ref(&own));
+        let algorithm = read.header.protection_alg.clone().unwrap().to_der().unwrap();
+        let algorithm = Any::from_der(&algorithm).unwrap();
+        let protection = read.protection.as_ref().unwrap().as_bytes().unwrap();
+        assert!(
+            own.has_signed(&read.protected().unwrap(), algorithm.value(), protection),
+            "{name}"
+        );
+        let by = Credential::Certificate {
+            chain: vec![ca.certificate.clone()],
+            key: KeyPair::from_pem(&ca.key.serialize_pem()).unwrap(),
+        };
+        let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
+        let _ = sent(transaction.take(&answer, random(2), NOW).unwrap());
+        // Years later the one who signs it is not valid any more.
+        let (mut transaction, first) = begin(transaction.settings, &key);
+        let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
+        let error = transaction.take(&answer, random(2), NOW + VALIDITY * 2).unwrap_err();
+        assert!(error.to_string().contains("whoever signed it is not trusted"), "{error}");
+    }
+}
+
+#[test]
+fn a_signature_in_place_of_a_password_counts_by_whom_it_may_be() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let by = Credential::Certificate {
+        chain: vec![ca.certificate.clone()],
+        key: KeyPair::from_pem(&ca.key.serialize_pem()).unwrap(),
+    };
+    let contents = ca.certificates(&ca.issue(&key));
+    let take = |settings: Settings| {
+        let (mut transaction, first) = begin(settings, &key);
+        let answer = ca.answer(&first, Kind::Ip, &contents, &by);
+        transaction.take(&answer, random(2), NOW).map(sent).map_err(|error| error.to_string())
+    };
+    let wanted = || settings(password(), &ca);
+    let error = take(wanted()).unwrap_err();
+    assert!(error.contains("neither --recipient nor --expect-sender says who answers"), "{error}");
+    let named = |trusted| Settings { recipient: Some(ca.name()), trusted, ..wanted() };
+    let error = take(named(Vec::new())).unwrap_err();
+    assert!(error.contains("no --trusted says by whom it may be"), "{error}");
+    take(named(vec![ca.certificate.clone()])).unwrap();
+}
+
+#[test]
+fn a_certificate_that_may_sign_certificates_alone_signs_no_answer() {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "a");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate().unwrap();
+    let certificate = Certificate::from_der(params.self_signed(&key).unwrap().der()).unwrap();
+    let ca = Ca { certificate: certificate.clone(), key };
+    let by = Credential::Certificate {
+        chain: vec![certificate],
+        key: KeyPair::from_pem(&ca.key.serialize_pem()).unwrap(),
+    };
+    let key = KeyPair::generate().unwrap();
+    let wanted = Settings { recipient: Some(ca.name()), ..settings(password(), &ca) };
+    let (mut transaction, first) = begin(wanted, &key);
+    let answer = ca.answer(&first, Kind::PkiConf, &[5, 0], &by);
+    let error = transaction.take(&answer, random(2), NOW).unwrap_err().to_string();
+    assert!(error.contains("may not be used for signatures"), "{error}");
+}
+
+#[test]
+fn a_certificate_is_confirmed_by_the_hash_of_its_signature() {
+    for (algorithm, length) in
+        [(KeyAlgorithm::P256, 32), (KeyAlgorithm::P384, 48), (KeyAlgorithm::P521, 64)]
+    {
+        let certificate = Ca::with(algorithm).certificate;
+        assert_eq!(protection::confirmation_hash(&certificate).unwrap().len(), length);
+    }
+}
+
+#[test]
+fn why_a_certificate_is_rejected_is_told_whatever_the_server_says_to_that() {
+    let (ca, key, other) = (Ca::new(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let rejecting = || {
+        let (mut transaction, first) = begin(settings(password(), &ca), &key);
+        let contents = ca.certificates(&ca.issue(&other));
+        let answer = ca.answer(&first, Kind::Ip, &contents, &password());
+        let _ = sent(transaction.take(&answer, random(2), NOW).unwrap());
+        transaction
+    };
+    assert!(matches!(rejecting().take(b"none", random(3), NOW), Err(CmpError::WrongKey)));
+    let mut transaction = rejecting();
+    assert!(matches!(transaction.rejected(), Some(CmpError::WrongKey)));
+    assert!(transaction.rejected().is_none());
+}
+
+#[test]
+fn a_machine_may_not_answer_in_the_name_of_the_ca_nor_with_a_password_that_was_not_used() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let machine = || ca.credential(KeyPair::generate().unwrap());
+    let mut wanted = settings(machine(), &ca);
+    wanted.recipient = Some(ca.name());
+    let (mut transaction, first) = begin(wanted, &key);
+    let contents = ca.certificates(&ca.issue(&key));
+    for (by, reason) in
+        [(machine(), "has the key that signed it"), (password(), "and the request was not")]
+    {
+        let answer = ca.answer(&first, Kind::Ip, &contents, &by);
+        let error = transaction.take(&answer, random(2), NOW).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_poll_waits_as_long_as_it_is_told_within_reason() {
+    for (told, waited) in [(-5, 1), (0, 1), (60, 60), (i64::MAX, 365 * 86_400)] {
+        let reports = [PollRep { request_id: 0, check_after: told, reason: None }];
+        let Step::Wait { time, reason } = wait(&reports).unwrap() else { panic!("it goes on") };
+        assert_eq!((time.as_secs(), reason.as_str()), (waited, ""));
+    }
+    assert!(wait(&[]).is_err());
+}

@@ -1,0 +1,183 @@
+//! Messages over HTTP (RFC 6712, RFC 9811): a connection each, since answers may be hours apart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::uri::{InvalidUri, Scheme};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::http_client::{HttpConnection, read};
+use crate::pki::Certificate;
+
+/// What messages are called.
+const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");
+/// The largest answer that is taken: a dozen certificates of the largest keys, and room.
+const LARGEST: usize = 256 << 10;
+/// From the name server's answer to the last byte.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// What is no URL.
+    #[error("{0:?} is no URL: expected http:// or https://, a host, and a path if there is one")]
+    Url(String),
+    /// Without TLS.
+    #[error("{0} is plain HTTP, which only --allow-http allows")]
+    Plain(Uri),
+    /// HTTPS, by nobody.
+    #[error("{0} is HTTPS, and no --cacert says whose certificate is right")]
+    NoAuthority(Uri),
+    /// A file's certificate that is none to go by.
+    #[error("a certificate to verify HTTPS by cannot be used: {0}")]
+    Authority(rustls::Error),
+    /// A connection that fails.
+    #[error("{url}: {error:#}")]
+    Failed {
+        /// Where to.
+        url: Uri,
+        /// How.
+        error: anyhow::Error,
+    },
+    /// It takes too long.
+    #[error("{0}: no answer within {time} s", time = TIMEOUT.as_secs())]
+    Silent(Uri),
+    /// HTTP that carries no answer.
+    #[error("{url} answers {status}{}", told(.location.as_deref()))]
+    Status {
+        /// Where.
+        url: Uri,
+        /// What.
+        status: StatusCode,
+        /// Where it leads.
+        location: Option<String>,
+    },
+    /// An answer that is something else.
+    #[error("{url} answers with {found:?}, which is no CMP message")]
+    Type {
+        /// Where.
+        url: Uri,
+        /// What it calls it.
+        found: String,
+    },
+}
+
+fn told(location: Option<&str>) -> String {
+    location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
+}
+
+/// Where messages go to.
+#[derive(Clone)]
+pub struct Server {
+    url: Uri,
+    host: String,
+    port: u16,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+impl Server {
+    /// The server at `url`, whose HTTPS has to be vouched for by one of `authorities`. `ca_name` is the last part
+    /// of the path, where servers keep several CAs apart.
+    pub fn new(
+        url: &str,
+        ca_name: Option<&str>,
+        authorities: &[Certificate],
+        allow_http: bool,
+    ) -> Result<Self, TransportError> {
+        let invalid = || TransportError::Url(url.to_owned());
+        let whole = match ca_name {
+            Some(name) => format!("{}/{name}", url.trim_end_matches('/')),
+            None => url.to_owned(),
+        };
+        let url: Uri = whole.parse().map_err(|_: InvalidUri| invalid())?;
+        let host = url.host().filter(|host| !host.is_empty()).ok_or_else(invalid)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let (default, tls) = match url.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => {
+                if authorities.is_empty() {
+                    return Err(TransportError::NoAuthority(url));
+                }
+                let name = ServerName::try_from(host.clone()).map_err(|_| invalid())?;
+                (443, Some((tls_by(authorities).map_err(TransportError::Authority)?, name)))
+            }
+            Some(scheme) if *scheme == Scheme::HTTP && allow_http => (80, None),
+            Some(scheme) if *scheme == Scheme::HTTP => return Err(TransportError::Plain(url)),
+            _ => return Err(invalid()),
+        };
+        let port = url.port_u16().unwrap_or(default);
+        Ok(Self { url, host, port, tls })
+    }
+
+    /// Sends a message and waits for its answer.
+    pub async fn exchange(&self, message: Vec<u8>) -> Result<Bytes, TransportError> {
+        let silent = |_| TransportError::Silent(self.url.clone());
+        tokio::time::timeout(TIMEOUT, self.try_exchange(message)).await.map_err(silent)?
+    }
+
+    async fn try_exchange(&self, message: Vec<u8>) -> Result<Bytes, TransportError> {
+        let failed = |error| TransportError::Failed { url: self.url.clone(), error };
+        let stream = self.connect().await.map_err(failed)?;
+        let mut connection = HttpConnection::new(stream).await.map_err(failed)?;
+        let request = self.request(message).map_err(|error| failed(error.into()))?;
+        let response = connection.send(request).await.map_err(failed)?;
+        let status = response.status();
+        let text = |name| {
+            let value = response.headers().get(name);
+            value.map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let found = text(header::CONTENT_TYPE).unwrap_or_default();
+        let is_message = found.split(';').next().is_some_and(|it| TYPE == it.trim());
+        // A refusal may come as a message all the same (RFC 9811 section 3.3).
+        if status != StatusCode::OK && (!is_message || status.is_redirection()) {
+            let location = text(header::LOCATION);
+            return Err(TransportError::Status { url: self.url.clone(), status, location });
+        }
+        if !is_message {
+            return Err(TransportError::Type { url: self.url.clone(), found });
+        }
+        read(response, LARGEST).await.map_err(failed)
+    }
+
+    async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
+        let socket = TcpStream::connect((&self.host[..], self.port)).await?;
+        let Some((config, name)) = &self.tls else { return Ok(Box::new(socket)) };
+        let connector = TlsConnector::from(Arc::clone(config));
+        Ok(Box::new(connector.connect(name.clone(), socket).await?))
+    }
+
+    fn request(&self, message: Vec<u8>) -> http::Result<Request<Body>> {
+        let host = self.url.authority().map_or("", http::uri::Authority::as_str);
+        Request::builder()
+            .method(Method::POST)
+            .uri(self.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
+            .header(header::HOST, host)
+            .header(header::CONTENT_TYPE, TYPE)
+            .header(header::CACHE_CONTROL, "no-cache")
+            .header(header::CONNECTION, "close")
+            .body(Body::from(message))
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// TLS as the rest of this program speaks it, by these authorities alone.
+fn tls_by(authorities: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(CertificateDer::from(authority.der()))?;
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,227 @@
+//! A CA that a cert-manager issuer is to issue: the secret with its key, and the CertificateRequest. Nothing
+//! here does I/O.
+//!
+//! The key is in the secret before anybody is asked, so that no certificate ever comes for a key that is
+//! gone. The request's name follows from what it asks for: whoever stops in between goes on with the same.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use data_encoding::HEXLOWER;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::super::NAMESPACE;
+use super::super::write::{
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
+use super::issuer_ref::{GROUP, IssuerRef};
+use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED};
+use super::secret::{annotation, stored_pair, value};
+use crate::pki::{Answer, Issuer, Request, VALIDITY};
+
+/// The secret with the key and what is asked for.
+pub(super) fn secret_name() -> ObjectName {
+    ObjectName::secret(NAMESPACE, CA_REQUEST)
+}
+
+/// A CA that an issuer is asked for, as it was read.
+#[derive(Clone)]
+pub struct CaRequest {
+    /// Who is to issue it.
+    pub issuer: IssuerRef,
+    /// The secret with its key.
+    pub secret: Option<Secret>,
+    /// The CertificateRequest, without its metadata.
+    pub request: Option<Value>,
+    /// Why there is none.
+    pub unasked: Option<String>,
+}
+
+/// The name of the CertificateRequest of what a secret asks for.
+pub(super) fn request_name(secret: &Secret) -> Option<String> {
+    let digest = HEXLOWER.encode(&Sha256::digest(value(secret, REQUEST_KEY)?)[..5]);
+    Some(format!("{CA_REQUEST}-{digest}"))
+}
+
+impl CaRequest {
+    /// The CertificateRequest that is to be made, `None` where it is there or nothing is asked for.
+    pub(super) fn missing(&self) -> Option<Value> {
+        let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
+        if self.request.is_some() {
+            return None;
+        }
+        let IssuerRef { group, kind, name } = &self.issuer;
+        // It goes with the secret.
+        let owner = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "name": CA_REQUEST,
+            "uid": secret.metadata.uid.as_ref()?,
+        });
+        Some(json!({
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": "CertificateRequest",
+            "metadata": {
+                "name": request_name(secret)?,
+                "namespace": NAMESPACE,
+                "ownerReferences": [owner],
+            },
+            "spec": {
+                "request": BASE64_STANDARD.encode(value(secret, REQUEST_KEY)?),
+                "isCA": true,
+                "duration": format!("{}h0m0s", VALIDITY.whole_hours()),
+                "usages": ["digital signature", "cert sign", "crl sign"],
+                "issuerRef": {"group": group, "kind": kind, "name": name},
+            },
+        }))
+    }
+
+    /// The write of a new request, in place of one before. `key` and `request` are PEM.
+    pub(super) fn write(
+        &self,
+        key: String,
+        request: String,
+        now: OffsetDateTime,
+    ) -> Result<SecretWrite, Malformed> {
+        let object = secret_name();
+        let now = now
+            .format(&Rfc3339)
+            .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))?;
+        let annotations =
+            [(CA_ISSUER.to_owned(), self.issuer.to_string()), (REQUESTED.to_owned(), now)].into();
+        let [key, request] = [key, request].map(|text| ByteString(text.into()));
+        let change = match &self.secret {
+            Some(present) => Change::Patch(MergePatch::new(
+                Precondition::of(&object, &present.metadata)?,
+                annotations,
+                [(PRIVATE_KEY, Some(key)), (REQUEST_KEY, Some(request))].into(),
+            )),
+            None => Change::Create(Secret {
+                metadata: ObjectMeta {
+                    name: Some(object.name.clone()),
+                    namespace: Some(object.namespace.clone()),
+                    annotations: Some(annotations),
+                    ..ObjectMeta::default()
+                },
+                type_: Some("Opaque".to_owned()),
+                data: Some(
+                    [(PRIVATE_KEY.to_owned(), key), (REQUEST_KEY.to_owned(), request)].into(),
+                ),
+                ..Secret::default()
+            }),
+        };
+        Ok(ObjectWrite { object, change })
+    }
+
+    /// The write that forgets it.
+    pub(super) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
+        let Some(present) = &self.secret else { return Ok(None) };
+        let object = secret_name();
+        let change = Change::Delete(Precondition::of(&object, &present.metadata)?);
+        Ok(Some(ObjectWrite { object, change }))
+    }
+
+    /// What the plan sees of it. `authority` is the secret of the CA that is there.
+    pub(super) fn seen(&self, authority: Option<&Secret>) -> Issuer {
+        let name = self.issuer.to_string();
+        let issued_by = authority.and_then(|secret| annotation(secret, CA_ISSUER));
+        // Another one may have taken its place since: it was distrusted, or has expired.
+        let is_issued = authority.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
+        let has_issued = is_issued && issued_by == Some(&name);
+        Issuer { has_issued, name, request: self.asked() }
+    }
+
+    /// What was asked for, `None` if it was not this issuer, or cannot be told: then it is asked for anew.
+    fn asked(&self) -> Option<Request> {
+        let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
+        let since = OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?;
+        let key = value(secret, PRIVATE_KEY)?.to_vec();
+        value(secret, REQUEST_KEY)?;
+        let answer = match (&self.request, &self.unasked) {
+            (Some(request), _) => answer(request),
+            (None, Some(reason)) => Answer::Refused(reason.clone()),
+            (None, None) => Answer::Pending(String::new()),
+        };
+        Some(Request { key, since, answer })
+    }
+}
+
+fn is_for(secret: &Secret, issuer: &IssuerRef) -> bool {
+    annotation(secret, CA_ISSUER) == Some(&issuer.to_string())
+}
+
+/// What a CertificateRequest, without its metadata, says of its answer: cert-manager's API reference,
+/// `CertificateRequestStatus` and `CertificateRequestCondition`.
+fn answer(request: &Value) -> Answer {
+    let status = &request["status"];
+    let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let find = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
+    let is = |kind: &str, state: &str| find(kind).filter(|found| found["status"] == state);
+    let says = |found: &Value| found["message"].as_str().unwrap_or_default().to_owned();
+    if let Some(denied) = is("Denied", "True") {
+        return Answer::Refused(format!("the request was denied: {}", says(denied)));
+    }
+    if let Some(invalid) = is("InvalidRequest", "True") {
+        return Answer::Refused(format!("the request is invalid: {}", says(invalid)));
+    }
+    if let Some(failed) = is("Ready", "False").filter(|it| it["reason"] != "Pending") {
+        return Answer::Refused(format!("the request failed: {}", says(failed)));
+    }
+    if is("Ready", "True").is_none() {
+        return Answer::Pending(match (is("Approved", "True"), find("Ready")) {
+            (None, _) => "the request is not approved".to_owned(),
+            (Some(_), Some(pending)) => says(pending),
+            (Some(_), None) => String::new(),
+        });
+    }
+    let pem = |field: &str| {
+        let text = status[field].as_str().unwrap_or_default();
+        BASE64_STANDARD.decode(text).map_err(|error| format!("status.{field}: {error}"))
+    };
+    match (pem("certificate"), pem("ca")) {
+        (Ok(chain), Ok(roots)) => Answer::Issued { chain, roots },
+        (Err(reason), _) | (_, Err(reason)) => Answer::Refused(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requests_conditions_are_its_answer() {
+        let ready = |status: &str, reason: &str| json!({"type": "Ready", "status": status, "reason": reason, "message": "m"});
+        let is = |kind: &str| json!({"type": kind, "status": "True", "message": "m"});
+        let status = |conditions: Vec<Value>| json!({"status": {"conditions": conditions, "certificate": "YQ==", "ca": "Yg=="}});
+        let pending = |what: &str| Answer::Pending(what.to_owned());
+        let refused = |what: &str| Answer::Refused(what.to_owned());
+        let cases = [
+            (json!({}), pending("the request is not approved")),
+            (status(vec![ready("False", "Pending")]), pending("the request is not approved")),
+            (status(vec![is("Approved")]), pending("")),
+            (status(vec![is("Approved"), ready("False", "Pending")]), pending("m")),
+            (status(vec![is("Denied")]), refused("the request was denied: m")),
+            (status(vec![is("InvalidRequest")]), refused("the request is invalid: m")),
+            (
+                status(vec![is("Approved"), ready("False", "Failed")]),
+                refused("the request failed: m"),
+            ),
+            (
+                status(vec![is("Approved"), ready("True", "Issued")]),
+                Answer::Issued { chain: b"a".to_vec(), roots: b"b".to_vec() },
+            ),
+            (
+                json!({"status": {"conditions": [ready("True", "Issued")], "certificate": "?"}}),
+                refused("status.certificate: Invalid symbol 63, offset 0."),
+            ),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(answer(&request), expected, "{request}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A serving pair that somebody else keeps in a secret, and the config map of the CAs that go with it. Nothing here does
+//! I/O.
+
+use std::fmt;
+use std::str::FromStr;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+use super::super::NAMESPACE;
+use super::super::write::ObjectName;
+use super::secret::stored_pair;
+use crate::objects::SecretName;
+use crate::pki::{External, StoredPair};
+
+/// Where the pair is, where nobody says so.
+const PAIR: &str = "machine-config-server-external-tls";
+/// The key of a bundle, where nobody says so: the one that OpenShift's config maps of CAs have.
+const KEY: &str = "ca-bundle.crt";
+
+/// Who makes the serving pair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServingPair {
+    /// This controller.
+    Own,
+    /// Somebody else, into this secret.
+    External(SecretName),
+}
+
+/// A text that says nothing of who makes the pair.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected own, external or external:NAMESPACE/SECRET")]
+pub struct InvalidServingPair;
+
+impl FromStr for ServingPair {
+    type Err = InvalidServingPair;
+
+    fn from_str(text: &str) -> Result<Self, InvalidServingPair> {
+        match text.split_once(':') {
+            None if text == "own" => Ok(Self::Own),
+            None if text == "external" => {
+                let (namespace, name) = (NAMESPACE.to_owned(), PAIR.to_owned());
+                Ok(Self::External(SecretName { namespace, name }))
+            }
+            Some(("external", secret)) => {
+                secret.parse().map(Self::External).map_err(|_| InvalidServingPair)
+            }
+            _ => Err(InvalidServingPair),
+        }
+    }
+}
+
+/// A text of CAs in a config map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustBundle {
+    /// The config map, named as a secret is.
+    pub map: SecretName,
+    /// The key in it.
+    pub key: String,
+}
+
+/// A text that names no config map.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected NAMESPACE/CONFIGMAP or NAMESPACE/CONFIGMAP:KEY")]
+pub struct InvalidTrustBundle;
+
+impl FromStr for TrustBundle {
+    type Err = InvalidTrustBundle;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTrustBundle> {
+        let (map, key) = text.split_once(':').unwrap_or((text, KEY));
+        let map = map.parse().map_err(|_| InvalidTrustBundle)?;
+        if key.is_empty() {
+            return Err(InvalidTrustBundle);
+        }
+        Ok(Self { map, key: key.to_owned() })
+    }
+}
+
+impl fmt::Display for TrustBundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { map: SecretName { namespace, name }, key } = self;
+        write!(f, "ConfigMap {namespace}/{name}, {key}")
+    }
+}
+
+/// Where a pair of somebody else's is, and whom machines are to trust for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExternalPair {
+    /// The secret.
+    pub secret: SecretName,
+    /// The CAs.
+    pub trust: TrustBundle,
+}
+
+impl ExternalPair {
+    /// The secret, as an object.
+    pub(super) fn secret(&self) -> ObjectName {
+        ObjectName::secret(&self.secret.namespace, &self.secret.name)
+    }
+
+    /// The config map, as an object.
+    pub(super) fn map(&self) -> ObjectName {
+        ObjectName::config_map(&self.trust.map.namespace, &self.trust.map.name)
+    }
+
+    /// What the plan sees of them. Where one of them cannot be understood the pair that is there goes on.
+    pub(super) fn seen(&self, secret: Option<&Secret>, map: Option<&ConfigMap>) -> External {
+        let trust = map.and_then(|map| map.data.as_ref()?.get(&self.trust.key));
+        let pair = match trust {
+            None => Some(StoredPair::unreadable(format!("{} is not there", self.trust))),
+            Some(_) => secret.map(stored_pair),
+        };
+        let trust = trust.map(|text| text.clone().into_bytes()).unwrap_or_default();
+        External { name: self.secret().to_string(), pair, trust }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_and_a_bundle_are_named_by_their_parts() {
+        let secret = |text: &str| text.parse::<SecretName>().unwrap();
+        let external = |text: &str| Ok(ServingPair::External(secret(text)));
+        let named = format!("{NAMESPACE}/{PAIR}");
+        for (text, expected) in [
+            ("own", Ok(ServingPair::Own)),
+            ("external", external(&named)),
+            ("external:ns/a", external("ns/a")),
+            ("external:", Err(InvalidServingPair)),
+            ("external:a", Err(InvalidServingPair)),
+            ("own:ns/a", Err(InvalidServingPair)),
+            ("", Err(InvalidServingPair)),
+        ] {
+            assert_eq!(text.parse(), expected, "{text}");
+        }
+        let bundle =
+            |map: &str, key: &str| Ok(TrustBundle { map: secret(map), key: key.to_owned() });
+        for (text, expected) in [
+            ("ns/a", bundle("ns/a", KEY)),
+            ("ns/a:root.pem", bundle("ns/a", "root.pem")),
+            ("ns/a:", Err(InvalidTrustBundle)),
+            ("a", Err(InvalidTrustBundle)),
+        ] {
+            assert_eq!(text.parse(), expected, "{text}");
+        }
+    }
+}

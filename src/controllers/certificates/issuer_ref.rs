@@ -1,0 +1,63 @@
+//! How people name an issuer of cert-manager's.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// cert-manager's own group.
+pub(super) const GROUP: &str = "cert-manager.io";
+
+/// An issuer, as a CertificateRequest names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssuerRef {
+    /// The API group, without a version.
+    pub group: String,
+    /// `Issuer`, `ClusterIssuer`, or another issuer's kind.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+}
+
+/// A text that names no issuer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an issuer is GROUP/KIND/NAME, or KIND/NAME of {GROUP}: ClusterIssuer/corporate")]
+pub struct NoIssuer;
+
+impl FromStr for IssuerRef {
+    type Err = NoIssuer;
+
+    fn from_str(text: &str) -> Result<Self, NoIssuer> {
+        let parts: Vec<_> = text.split('/').collect();
+        let (group, kind, name) = match parts[..] {
+            [kind, name] => (GROUP, kind, name),
+            [group, kind, name] => (group, kind, name),
+            _ => return Err(NoIssuer),
+        };
+        if [group, kind, name].iter().any(|part| part.trim().is_empty()) {
+            return Err(NoIssuer);
+        }
+        let [group, kind, name] = [group, kind, name].map(str::to_owned);
+        Ok(Self { group, kind, name })
+    }
+}
+
+impl fmt::Display for IssuerRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, kind, name } = self;
+        write!(f, "{group}/{kind}/{name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_is_read_and_named_by_its_parts() {
+        let read = |text: &str| text.parse::<IssuerRef>().map(|issuer| issuer.to_string());
+        assert_eq!(read("ClusterIssuer/a"), Ok("cert-manager.io/ClusterIssuer/a".to_owned()));
+        assert_eq!(read("example.com/Kind/a"), Ok("example.com/Kind/a".to_owned()));
+        for text in ["", "a", "/a", "a/", "a//b", "a/b/c/d", "a/b/ "] {
+            assert_eq!(read(text), Err(NoIssuer), "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Who signs for an issuer, made of the objects that were read. Nothing here does I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Secret;
+use time::{Duration, OffsetDateTime};
+
+use super::super::certificates::ClusterState;
+use super::policy::Grant;
+use crate::pki::issue::Validity;
+use crate::pki::{
+    CertificateState, Host, IssueError, Issued, OwnCa, Requested, StoredPair, issue_requested,
+    signing_fault,
+};
+
+/// Clocks of those who are shown a certificate may be behind by so much.
+const BACKDATED: Duration = Duration::minutes(5);
+
+/// Later than any CA's end: RFC 5280 has no later year.
+const FAR: OffsetDateTime = time::macros::datetime!(9999-12-31 23:59:59 UTC);
+
+/// A CA that can sign now.
+pub(super) enum Authority {
+    /// The machine config server's.
+    Server(Box<CertificateState>),
+    /// One out of a secret.
+    Own(Box<OwnCa>),
+}
+
+impl Authority {
+    /// The machine config server's own, or why it cannot sign.
+    pub(super) fn of_server(cluster: &ClusterState, now: OffsetDateTime) -> Result<Self, String> {
+        if cluster.authority.is_none() {
+            return Err("the server has no CA yet".to_owned());
+        }
+        let state = cluster.certificates(&BTreeMap::new(), &BTreeSet::new());
+        let state = state.map_err(|error| error.to_string())?;
+        if let Some(fault) = signing_fault(&state, now) {
+            return Err(format!("the server's CA cannot sign: {fault}"));
+        }
+        // Nobody is to get a name of the server's before it is known which ones those are.
+        if state.served().is_none_or(|leaf| leaf.hosts.is_empty()) {
+            return Err("the server has no serving pair that tells its names".to_owned());
+        }
+        Ok(Self::Server(Box::new(state)))
+    }
+
+    /// One out of a secret, or why it cannot sign.
+    pub(super) fn of_secret(secret: &Secret, now: OffsetDateTime) -> Result<Self, String> {
+        let value = |key: &str| {
+            let value = secret.data.as_ref().and_then(|data| data.get(key));
+            value.map(|value| value.0.clone()).unwrap_or_default()
+        };
+        let pair = StoredPair {
+            certificates: value("tls.crt"),
+            key: value("tls.key"),
+            ..StoredPair::default()
+        };
+        let own = OwnCa::read(&pair, &value("ca.crt"), now).map_err(|error| error.to_string())?;
+        Ok(Self::Own(Box::new(own)))
+    }
+
+    /// The names that a pattern in a policy does not cover: by its own CA, those that machines know the server by.
+    pub(super) fn reserved(&self) -> BTreeSet<Host> {
+        match self {
+            Self::Server(state) => state.served().map(|leaf| leaf.hosts).unwrap_or_default(),
+            Self::Own(_) => BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn issue(&self, grant: &Grant, now: OffsetDateTime) -> Result<Issued, IssueError> {
+        let duration = Duration::try_from(grant.duration).unwrap_or(Duration::MAX);
+        // The CA's own end comes before that of time.
+        let end = now.checked_add(duration).unwrap_or(FAR);
+        let requested = Requested {
+            request: &grant.request,
+            usages: &grant.usages,
+            is_ca: grant.is_ca,
+            validity: Validity { begin: now - BACKDATED, end },
+        };
+        match self {
+            Self::Server(state) => issue_requested(state, &requested, now),
+            Self::Own(own) => own.issue(&requested),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use rcgen::KeyPair;
+
+    use super::*;
+    use crate::pki::issue::{Signer, issue_authority, issue_serving};
+
+    const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);
+
+    fn secret(certificate: &str, key: &KeyPair) -> Secret {
+        let data = [("tls.crt", certificate.to_owned()), ("tls.key", key.serialize_pem())];
+        let data = data.map(|(name, text)| (name.to_owned(), ByteString(text.into())));
+        Secret { data: Some(data.into()), ..Secret::default() }
+    }
+
+    #[test]
+    fn the_server_s_ca_signs_once_the_server_s_names_are_known() {
+        let (ca_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let ca = issue_authority(&ca_key, Duration::days(10), NOW).unwrap();
+        let host: Host = "mcs.example.com".parse().unwrap();
+        let by = Signer { certificate: &ca, key: &ca_key };
+        let validity = Validity { begin: NOW, end: NOW + Duration::days(5) };
+        let leaf = issue_serving(&key, std::slice::from_ref(&host), by, validity).unwrap();
+        let fault = |cluster: &ClusterState, now| Authority::of_server(cluster, now).err();
+
+        let mut cluster = ClusterState::default();
+        assert_eq!(fault(&cluster, NOW).unwrap(), "the server has no CA yet");
+        cluster.authority = Some(secret(&ca.to_pem(), &ca_key));
+        let unknown = "the server has no serving pair that tells its names";
+        assert_eq!(fault(&cluster, NOW).unwrap(), unknown);
+        cluster.serving = Some(secret(&leaf.to_pem(), &key));
+        let authority = Authority::of_server(&cluster, NOW).unwrap();
+        assert_eq!(authority.reserved(), [host].into());
+        let late = NOW + Duration::days(11);
+        let over = "the server's CA cannot sign: no CA with a key at hand is valid now";
+        assert_eq!(fault(&cluster, late).unwrap(), over);
+        cluster.authority = Some(secret(&ca.to_pem(), &key));
+        let foreign = "the server's CA cannot sign: its key does not belong to its certificate";
+        assert_eq!(fault(&cluster, NOW).unwrap(), foreign);
+    }
+
+    #[test]
+    fn a_ca_out_of_a_secret_has_no_names_of_the_server() {
+        let key = KeyPair::generate().unwrap();
+        let ca = issue_authority(&key, Duration::days(10), NOW).unwrap();
+        let authority = Authority::of_secret(&secret(&ca.to_pem(), &key), NOW).unwrap();
+        assert!(authority.reserved().is_empty());
+        let fault = Authority::of_secret(&Secret::default(), NOW).err();
+        assert_eq!(fault.unwrap(), "it is empty");
+    }
+}

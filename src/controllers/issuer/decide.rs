@@ -1,0 +1,109 @@
+//! What becomes of a request. Nothing here does I/O.
+//!
+//! | request | issuer | what becomes of it |
+//! | --- | --- | --- |
+//! | answered, or not approved | any | nothing |
+//! | denied | any | told so |
+//! | approved | not there, not ready | waits, and says for what |
+//! | approved, broken or not covered by the policy | ready | failed, with all reasons |
+//! | approved and covered | ready | signed |
+
+use std::collections::BTreeSet;
+
+use super::objects::{IssuerName, RequestSeen, Standing};
+use super::policy::{Grant, Policy};
+use crate::pki::Host;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing.
+    Leave,
+    /// It waits for something.
+    Pending(String),
+    /// Somebody denied it.
+    Denied,
+    /// It cannot be signed.
+    Failed(String),
+    /// It is signed.
+    Sign(Box<Grant>),
+}
+
+/// What is known of an issuer: its policy with the names that have to be listed as they are, or why it cannot sign.
+pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a BTreeSet<Host>), &'a str>;
+
+/// Decides about a request by the issuer that it asks for, `None` if there is none of its name.
+pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
+    match seen.standing {
+        Standing::Answered | Standing::Unapproved => return Decision::Leave,
+        Standing::Denied => return Decision::Denied,
+        Standing::Approved => {}
+    }
+    let (policy, reserved) = match issuer {
+        None => return Decision::Pending(absent(&seen.issuer)),
+        Some(Err(reason)) => {
+            return Decision::Pending(format!("{} is not ready: {reason}", seen.issuer));
+        }
+        Some(Ok(known)) => known,
+    };
+    match seen.asked.and_then(|asked| policy.grant(asked, reserved).map_err(|all| all.join("; "))) {
+        Ok(grant) => Decision::Sign(Box::new(grant)),
+        Err(reason) => Decision::Failed(reason),
+    }
+}
+
+fn absent(issuer: &IssuerName) -> String {
+    format!("{issuer} is not there")
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::super::policy::Asked;
+    use super::*;
+    use crate::pki::SigningRequest;
+
+    fn seen(standing: Standing, dns_name: &str) -> RequestSeen {
+        let dns_names = vec![dns_name.to_owned()];
+        let asked = Asked {
+            request: SigningRequest { dns_names, ..SigningRequest::default() },
+            usages: BTreeSet::new(),
+            is_ca: false,
+            duration: Some(Duration::from_secs(60)),
+        };
+        let issuer = IssuerName { namespace: "ns".to_owned(), name: "a".to_owned() };
+        RequestSeen { issuer, standing, asked: Ok(asked) }
+    }
+
+    #[test]
+    fn only_what_is_approved_and_covered_is_signed() {
+        let policy = Policy { dns_names: vec!["good".to_owned()], ..Policy::default() };
+        let reserved = BTreeSet::new();
+        let ready = Some(Ok((&policy, &reserved)));
+        let broken = Some(Err("no secret"));
+        let pending = |reason: &str| Decision::Pending(reason.to_owned());
+        let failed = Decision::Failed("the issuer's dnsNames do not cover bad".to_owned());
+        let unready = pending("Issuer ns/a is not ready: no secret");
+        let absent = pending("Issuer ns/a is not there");
+        for (standing, issuer, name, expected) in [
+            (Standing::Answered, ready, "good", Decision::Leave),
+            (Standing::Answered, None, "good", Decision::Leave),
+            (Standing::Unapproved, ready, "good", Decision::Leave),
+            (Standing::Unapproved, broken, "bad", Decision::Leave),
+            (Standing::Denied, ready, "good", Decision::Denied),
+            (Standing::Denied, None, "bad", Decision::Denied),
+            (Standing::Approved, None, "good", absent),
+            (Standing::Approved, broken, "bad", unready),
+            (Standing::Approved, ready, "bad", failed),
+        ] {
+            assert_eq!(decide(seen(standing, name), issuer), expected, "{standing:?}, {name}");
+        }
+        let Decision::Sign(grant) = decide(seen(Standing::Approved, "good"), ready) else {
+            panic!("it is not signed")
+        };
+        assert_eq!((grant.duration, grant.is_ca), (Duration::from_secs(60), false));
+        let unread = RequestSeen { asked: Err("x".to_owned()), ..seen(Standing::Approved, "") };
+        assert_eq!(decide(unread, ready), Decision::Failed("x".to_owned()));
+    }
+}

@@ -1,0 +1,386 @@
+//! An external issuer for cert-manager, and a signer of Kubernetes' own requests.
+//!
+//! ```text
+//!  Issuer, ClusterIssuer ─> objects ─> policy ─┐
+//!  CertificateRequest ────> objects ───────────┼─> decide ─> authority signs ─> status of the request
+//!  CertificateSigningRequest                   │
+//!  secrets ─> authority ───────────────────────┘
+//! ```
+//!
+//! Only what somebody has approved is signed, and only what the issuer's policy lists. All that is written are
+//! statuses: each of the very object that was read, in the version that was read.
+
+mod authority;
+mod decide;
+mod kinds;
+mod objects;
+mod policy;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt as _};
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+
+use self::authority::Authority;
+use self::decide::{Decision, decide};
+use self::kinds::{
+    Kind, certificate_requests, cluster_issuers, namespaced_issuers, signing_requests,
+};
+use self::objects::{
+    IssuerName, IssuerSpec, RequestSeen, Said, SignerSpec, bytes, certificate_request,
+    conditions_with, signing_request, status, time_text,
+};
+use self::policy::{Grant, Policy};
+use super::apply::{Applied, read};
+use super::certificates::{AUTHORITY, ClusterState, SERVING};
+use super::error::api_reason;
+use super::runtime::{self, Health, Reconciler, Requeue, Watched};
+use super::write::ObjectName;
+use super::{ControlError, NAMESPACE};
+use crate::pki::{Certificate, Host, IssueError, Issued};
+
+/// An issuer whose secret is not in order is looked at again after this long: a controller that may read the
+/// secrets of others by name alone cannot watch them.
+const ANOTHER_LOOK: Duration = Duration::from_secs(10);
+
+/// Signs what is asked of the issuers of a cluster.
+pub struct IssuerController {
+    client: Client,
+    /// Where cluster issuers have their secrets.
+    namespace: String,
+    health: Health,
+}
+
+/// An issuer that can sign.
+struct Issuer {
+    policy: Policy,
+    reserved: BTreeSet<Host>,
+    authority: Authority,
+}
+
+/// All issuers by name, or why one cannot sign.
+type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
+
+/// What came of a look at everything, where not all went well.
+#[derive(Default)]
+struct Round {
+    is_superseded: bool,
+    waits_for_secret: bool,
+    failure: Option<ControlError>,
+}
+
+impl Round {
+    fn note(&mut self, object: &ObjectName, result: Result<Applied, ControlError>) -> bool {
+        match result {
+            Ok(Applied::Done) => return true,
+            Ok(Applied::Superseded) => self.is_superseded = true,
+            Err(error) => {
+                tracing::error!(%object, %error, "its status cannot be written");
+                self.failure.get_or_insert(error);
+            }
+        }
+        false
+    }
+}
+
+impl IssuerController {
+    /// A controller that has not looked yet. `namespace` is where cluster issuers have their secrets.
+    #[must_use]
+    pub fn new(client: Client, namespace: String, health: Health) -> Self {
+        Self { client, namespace, health }
+    }
+
+    /// Signs for ever. What it returns is why it could not.
+    pub async fn run(self) -> ControlError {
+        let (client, health) = (self.client.clone(), self.health.clone());
+        runtime::run(self, &client, &health).await
+    }
+
+    /// Reads all issuers, and says in each one's status whether it can sign.
+    async fn issuers(
+        &self,
+        now: OffsetDateTime,
+        round: &mut Round,
+    ) -> Result<Issuers, ControlError> {
+        let mut issuers = Issuers::new();
+        let mut server = None;
+        for kind in [cluster_issuers(), namespaced_issuers()] {
+            for object in kind.list(&self.client).await? {
+                let name = IssuerName {
+                    namespace: object.namespace().unwrap_or_default(),
+                    name: object.name_any(),
+                };
+                let issuer = self.issuer(&name, &object.data["spec"], now, &mut server, round);
+                let issuer = issuer.await?;
+                let said = Said {
+                    type_: "Ready",
+                    is_true: issuer.is_ok(),
+                    reason: if issuer.is_ok() { "CanSign" } else { "CannotSign" },
+                    message: match &issuer {
+                        Ok(_) => "it signs what is approved".to_owned(),
+                        Err(reason) => reason.clone(),
+                    },
+                };
+                let is_written = self.say(&kind, &object, &said, Map::new(), now, round).await;
+                match &issuer {
+                    Err(reason) if is_written => {
+                        tracing::warn!(issuer = %name, reason, "the issuer cannot sign");
+                    }
+                    Ok(_) if is_written => tracing::info!(issuer = %name, "the issuer can sign"),
+                    _ => {}
+                }
+                issuers.insert(name, issuer);
+            }
+        }
+        let faults = issuers
+            .iter()
+            .filter_map(|(name, issuer)| Some(format!("{name}: {}", issuer.as_ref().err()?)));
+        let _ = self.health.status.degraded.set_all("issuers", &faults.collect::<Vec<_>>());
+        Ok(issuers)
+    }
+
+    async fn issuer(
+        &self,
+        name: &IssuerName,
+        spec: &Value,
+        now: OffsetDateTime,
+        server: &mut Option<ClusterState>,
+        round: &mut Round,
+    ) -> Result<Result<Issuer, String>, ControlError> {
+        let spec = match IssuerSpec::read(spec, name) {
+            Ok(spec) => spec,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let authority = match spec.signer {
+            SignerSpec::MachineConfigServer => {
+                if server.is_none() {
+                    *server = Some(self.server().await?);
+                }
+                server.as_ref().map_or_else(
+                    || Err(IssueError::NoSigner.to_string()),
+                    |server| Authority::of_server(server, now),
+                )
+            }
+            SignerSpec::Secret(secret) => {
+                let namespace = match name.namespace.as_str() {
+                    "" => &self.namespace,
+                    namespace => namespace,
+                };
+                let object = ObjectName::secret(namespace, &secret);
+                let authority = self.own_ca(&object, now).await?;
+                round.waits_for_secret |= authority.is_err();
+                authority
+            }
+        };
+        Ok(authority.map(|authority| Issuer {
+            policy: spec.policy,
+            reserved: authority.reserved(),
+            authority,
+        }))
+    }
+
+    /// What the server's own CA is.
+    async fn server(&self) -> Result<ClusterState, ControlError> {
+        let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
+        let bundle = ObjectName::config_map(NAMESPACE, AUTHORITY);
+        Ok(ClusterState {
+            authority: secret(AUTHORITY).await?,
+            serving: secret(SERVING).await?,
+            bundle: read::<ConfigMap>(&self.client, &bundle).await?,
+            ..ClusterState::default()
+        })
+    }
+
+    /// A CA out of a secret. That this one may not be read holds up no other issuer.
+    async fn own_ca(
+        &self,
+        object: &ObjectName,
+        now: OffsetDateTime,
+    ) -> Result<Result<Authority, String>, ControlError> {
+        let secret = match read::<Secret>(&self.client, object).await {
+            Ok(Some(secret)) => secret,
+            Ok(None) => return Ok(Err(format!("{object} is not there"))),
+            Err(ControlError::Api { error: error @ kube::Error::Api(_), .. }) => {
+                return Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))));
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Authority::of_secret(&secret, now).map_err(|fault| format!("{object}: {fault}")))
+    }
+
+    async fn certificate_requests(
+        &self,
+        issuers: &Issuers,
+        now: OffsetDateTime,
+        round: &mut Round,
+    ) -> Result<(), ControlError> {
+        let kind = certificate_requests();
+        for object in kind.list(&self.client).await? {
+            let namespace = object.namespace().unwrap_or_default();
+            let seen = certificate_request(&namespace, &object.data);
+            let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
+                continue;
+            };
+            let (said, fields) = match outcome(seen, issuers, now) {
+                Outcome::Nothing => continue,
+                Outcome::Waits(message) => (said("Pending", message), Map::new()),
+                Outcome::Denied => {
+                    let message = "somebody denied it, so it is not signed".to_owned();
+                    (said("Denied", message), failed_at(now))
+                }
+                Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
+                Outcome::Issued(issued) => {
+                    let fields = status([
+                        ("certificate", bytes(&pem(&issued.chain))),
+                        ("ca", bytes(&pem(&issued.roots))),
+                    ]);
+                    let message = "it is signed".to_owned();
+                    (Said { is_true: true, ..said("Issued", message) }, fields)
+                }
+            };
+            self.say(&kind, &object, &said, fields, now, round).await;
+        }
+        Ok(())
+    }
+
+    /// Kubernetes' own: they have no condition for one that waits, and one that is denied has its answer.
+    async fn signing_requests(
+        &self,
+        issuers: &Issuers,
+        now: OffsetDateTime,
+        round: &mut Round,
+    ) -> Result<(), ControlError> {
+        let kind = signing_requests();
+        for object in kind.list(&self.client).await? {
+            let seen = signing_request(&object.data);
+            let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
+                continue;
+            };
+            match outcome(seen, issuers, now) {
+                Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
+                Outcome::Failed(message) => {
+                    let said = Said { type_: "Failed", is_true: true, reason: "Failed", message };
+                    self.say(&kind, &object, &said, Map::new(), now, round).await;
+                }
+                Outcome::Issued(issued) => {
+                    let fields = status([("certificate", bytes(&pem(&issued.chain)))]);
+                    self.write(&kind, &object, fields, "signed", round).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a condition and what goes with it, unless the object says so already. Tells whether it did.
+    async fn say(
+        &self,
+        kind: &Kind,
+        object: &DynamicObject,
+        said: &Said,
+        mut fields: Map<String, Value>,
+        now: OffsetDateTime,
+        round: &mut Round,
+    ) -> bool {
+        let name = kind.object(object);
+        match conditions_with(&object.data, said, now) {
+            Ok(Some(conditions)) => {
+                fields.insert("conditions".to_owned(), conditions);
+                self.write(kind, object, fields, &said.message, round).await
+            }
+            Ok(None) => false,
+            Err(reason) => round.note(&name, Err(name.malformed(reason).into())),
+        }
+    }
+
+    async fn write(
+        &self,
+        kind: &Kind,
+        object: &DynamicObject,
+        fields: Map<String, Value>,
+        because: &str,
+        round: &mut Round,
+    ) -> bool {
+        let name = kind.object(object);
+        let result = kind.write_status(&self.client, object, fields).await;
+        let is_written = round.note(&name, result);
+        if is_written {
+            tracing::info!(object = %name, "{because}");
+        }
+        is_written
+    }
+}
+
+impl Reconciler for IssuerController {
+    const KEEPS: &'static str = "requests";
+
+    fn watched(&self) -> Vec<Watched> {
+        let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
+        let kinds =
+            [cluster_issuers(), namespaced_issuers(), certificate_requests(), signing_requests()];
+        let kinds =
+            kinds.map(|kind| Watched::custom(ObjectName::new(kind.name, "", "*"), kind.resource));
+        let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, AUTHORITY));
+        kinds.into_iter().chain([secret(AUTHORITY), secret(SERVING), bundle]).collect()
+    }
+
+    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        let now = OffsetDateTime::now_utc();
+        let mut round = Round::default();
+        let issuers = self.issuers(now, &mut round).await?;
+        self.certificate_requests(&issuers, now, &mut round).await?;
+        self.signing_requests(&issuers, now, &mut round).await?;
+        match round {
+            Round { failure: Some(error), .. } => Err(error),
+            Round { is_superseded: true, .. } => Ok(Requeue::Now),
+            Round { waits_for_secret: true, .. } => Ok(Requeue::After(ANOTHER_LOOK)),
+            Round { .. } => Ok(Requeue::Resync),
+        }
+    }
+}
+
+/// What came of a request.
+enum Outcome {
+    Nothing,
+    Waits(String),
+    Denied,
+    Failed(String),
+    Issued(Issued),
+}
+
+fn outcome(seen: RequestSeen, issuers: &Issuers, now: OffsetDateTime) -> Outcome {
+    let issuer = issuers.get(&seen.issuer);
+    let known = issuer.map(|issuer| match issuer {
+        Ok(issuer) => Ok((&issuer.policy, &issuer.reserved)),
+        Err(reason) => Err(reason.as_str()),
+    });
+    let grant: Box<Grant> = match decide(seen, known) {
+        Decision::Leave => return Outcome::Nothing,
+        Decision::Pending(message) => return Outcome::Waits(message),
+        Decision::Denied => return Outcome::Denied,
+        Decision::Failed(message) => return Outcome::Failed(message),
+        Decision::Sign(grant) => grant,
+    };
+    let Some(Ok(issuer)) = issuer else { return Outcome::Nothing };
+    match issuer.authority.issue(&grant, now) {
+        Ok(signed) => Outcome::Issued(signed),
+        // Its time may have ended a moment ago; another one may come.
+        Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+fn said(reason: &'static str, message: String) -> Said {
+    Said { type_: "Ready", is_true: false, reason, message }
+}
+
+fn failed_at(now: OffsetDateTime) -> Map<String, Value> {
+    status([("failureTime", json!(time_text(now)))])
+}
+
+fn pem(certificates: &[Certificate]) -> String {
+    certificates.iter().map(Certificate::to_pem).collect()
+}

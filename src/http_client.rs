@@ -1,0 +1,45 @@
+//! Requests that this program makes itself, outside of the Kubernetes API.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::AbortOnDropHandle;
+
+/// A connection that requests go out on, driven for as long as this value lives.
+pub(crate) struct HttpConnection {
+    requests: SendRequest<Body>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+impl HttpConnection {
+    /// Speaks HTTP/1.1 on `stream`.
+    pub(crate) async fn new<S>(stream: S) -> anyhow::Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (requests, connection) = handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(async move {
+            // What went wrong is told by the request.
+            let _ = connection.await;
+        });
+        Ok(Self { requests, _driver: AbortOnDropHandle::new(driver) })
+    }
+
+    /// Sends a request, once the one before is answered.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Body>,
+    ) -> anyhow::Result<Response<Incoming>> {
+        self.requests.ready().await?;
+        Ok(self.requests.send_request(request).await?)
+    }
+}
+
+/// An answer's body, of at most so many bytes.
+pub(crate) async fn read(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
+    Ok(axum::body::to_bytes(Body::new(response.into_body()), most).await?)
+}

@@ -1,0 +1,276 @@
+//! What to do about the registry logins of a node's file. Nothing here does I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use data_encoding::HEXLOWER;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::registry_auth::{Entries, Login, LoginFile, MalformedLogins, Registry};
+
+/// The logins that were written here: their registries, each with the SHA-256 of what was written,
+/// and while the file is being replaced, of what is about to be.
+pub type Written = BTreeMap<Registry, BTreeSet<String>>;
+
+/// What there is about one registry in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// Nothing.
+    Absent,
+    /// The login that the secret has.
+    Same,
+    /// Another one, just as it was written here.
+    Ours,
+    /// Another one, which somebody else wrote or changed.
+    Theirs,
+}
+
+/// What to do about one registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginAction {
+    /// Nothing.
+    Leave,
+    /// Take over a login that is as it would be if it had been written here.
+    Adopt,
+    /// Write the secret's login.
+    Write,
+    /// Take out what was written here.
+    Remove,
+    /// Strike it off the list: what is there is not what was written here, if anything is.
+    Forget,
+    /// Nothing, and tell of it: somebody else's login is in the way.
+    Foreign,
+}
+
+/// Decides about a registry that the secret has a login for, or none.
+#[must_use]
+pub fn decide_login(is_wanted: bool, is_listed: bool, entry: Entry) -> LoginAction {
+    match (is_wanted, entry) {
+        (true, Entry::Absent | Entry::Ours) => LoginAction::Write,
+        (true, Entry::Same) if is_listed => LoginAction::Leave,
+        (true, Entry::Same) => LoginAction::Adopt,
+        (true, Entry::Theirs) => LoginAction::Foreign,
+        (false, _) if !is_listed => LoginAction::Leave,
+        (false, Entry::Ours) => LoginAction::Remove,
+        (false, Entry::Absent | Entry::Same | Entry::Theirs) => LoginAction::Forget,
+    }
+}
+
+/// What to do about a file.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct LoginPlan {
+    /// What the file is to hold, if it is to be another.
+    pub file: Option<Vec<u8>>,
+    /// The list as it has to be before the file is replaced: with what was written and what will be.
+    pub before: Written,
+    /// The list once it is.
+    pub after: Written,
+    /// Registries whose logins are new or changed.
+    pub written: Vec<Registry>,
+    /// Registries whose logins were there already.
+    pub adopted: Vec<Registry>,
+    /// Registries whose logins are taken out.
+    pub removed: Vec<Registry>,
+    /// Registries whose logins are somebody else's and not the secret's.
+    pub foreign: Vec<Registry>,
+}
+
+impl std::fmt::Debug for LoginPlan {
+    /// Leaves the file out: it holds logins.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoginPlan")
+            .field("file", &self.file.as_ref().map(|_| ".."))
+            .field("written", &self.written)
+            .field("adopted", &self.adopted)
+            .field("removed", &self.removed)
+            .field("foreign", &self.foreign)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Plans a file, which holds `present` now, from the secret's entries and the list. A registry whose
+/// entry is spoilt keeps what it has.
+pub fn plan_logins(
+    wanted: &Entries,
+    listed: &Written,
+    present: Option<&[u8]>,
+) -> Result<LoginPlan, MalformedLogins> {
+    let mut file = LoginFile::parse(present.unwrap_or_default())?;
+    let mut plan =
+        LoginPlan { before: listed.clone(), after: listed.clone(), ..LoginPlan::default() };
+    let is_unwanted = |registry: &&Registry| {
+        !wanted.good.contains_key(*registry) && !wanted.spoilt.contains(*registry)
+    };
+    let unwanted = listed.keys().filter(is_unwanted).map(|registry| (registry, None));
+    let wanted = wanted.good.iter().map(|(registry, login)| (registry, Some(login)));
+    for (registry, login) in wanted.chain(unwanted) {
+        let entry = entry(&file, registry, login, listed.get(registry));
+        let digest = login.map(|login| digest(login.as_json()));
+        match decide_login(login.is_some(), listed.contains_key(registry), entry) {
+            LoginAction::Leave => {
+                // What was written is what is wanted: no other is ours any more.
+                plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
+            }
+            LoginAction::Adopt => {
+                plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
+                plan.adopted.push(registry.clone());
+            }
+            LoginAction::Write => {
+                file.set(registry, login);
+                if let Some(digest) = digest {
+                    plan.before.entry(registry.clone()).or_default().insert(digest.clone());
+                    plan.after.insert(registry.clone(), [digest].into());
+                }
+                plan.written.push(registry.clone());
+            }
+            LoginAction::Remove => {
+                file.set(registry, None);
+                plan.after.remove(registry);
+                plan.removed.push(registry.clone());
+            }
+            LoginAction::Forget => {
+                plan.after.remove(registry);
+            }
+            LoginAction::Foreign => plan.foreign.push(registry.clone()),
+        }
+    }
+    if !plan.written.is_empty() || !plan.removed.is_empty() {
+        plan.file = Some(file.to_json());
+    }
+    Ok(plan)
+}
+
+fn entry(
+    file: &LoginFile,
+    registry: &Registry,
+    wanted: Option<&Login>,
+    listed: Option<&BTreeSet<String>>,
+) -> Entry {
+    let Some(present) = file.login(registry) else { return Entry::Absent };
+    if wanted.is_some_and(|wanted| wanted.as_json() == present) {
+        return Entry::Same;
+    }
+    let is_ours = listed.is_some_and(|digests| digests.contains(&digest(present)));
+    if is_ours { Entry::Ours } else { Entry::Theirs }
+}
+
+fn digest(login: &Value) -> String {
+    HEXLOWER.encode(&Sha256::digest(login.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_somebody_else_wrote_is_left_alone_or_taken_over_as_it_is() {
+        use LoginAction::{Adopt, Foreign, Forget, Leave, Remove, Write};
+        for (entry, wanted, listed, no_more) in [
+            (Entry::Absent, Write, Write, Forget),
+            (Entry::Same, Adopt, Leave, Forget),
+            (Entry::Ours, Write, Write, Remove),
+            (Entry::Theirs, Foreign, Foreign, Forget),
+        ] {
+            assert_eq!(decide_login(true, false, entry), wanted, "{entry:?}");
+            assert_eq!(decide_login(true, true, entry), listed, "{entry:?}");
+            assert_eq!(decide_login(false, true, entry), no_more, "{entry:?}");
+            assert_eq!(decide_login(false, false, entry), Leave, "{entry:?}");
+        }
+    }
+
+    fn entries(auths: &Value) -> Entries {
+        Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap()
+    }
+
+    fn login(user: &str) -> Value {
+        json!({"auth": data_encoding::BASE64.encode(format!("{user}:password").as_bytes())})
+    }
+
+    fn file(plan: &LoginPlan) -> Value {
+        serde_json::from_slice(plan.file.as_ref().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn only_what_was_written_here_is_changed_and_removed() {
+        let theirs = json!({"auths": {"their.example": login("them"), "same.example": login("a")}});
+        let wanted = json!({
+            "new.example": login("a"), "same.example": login("a"), "their.example": login("a"),
+        });
+        let present = theirs.to_string();
+        let first =
+            plan_logins(&entries(&wanted), &Written::new(), Some(present.as_bytes())).unwrap();
+        let names = |registries: &[Registry]| -> Vec<String> {
+            registries.iter().map(|it| it.as_str().to_owned()).collect()
+        };
+        assert_eq!(names(&first.written), ["new.example"]);
+        assert!(!format!("{first:?}").contains("auth"), "{first:?}");
+        assert_eq!(names(&first.adopted), ["same.example"]);
+        assert_eq!(names(&first.foreign), ["their.example"]);
+        let mut expected = theirs;
+        expected["auths"]["new.example"] = login("a");
+        assert_eq!(file(&first), expected);
+
+        // Nothing is left to do.
+        let again = plan_logins(&entries(&wanted), &first.after, first.file.as_deref()).unwrap();
+        assert_eq!((again.file, &again.after), (None, &first.after));
+
+        // All leave the secret: what is theirs stays.
+        let last = plan_logins(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
+        assert_eq!(file(&last), json!({"auths": {"their.example": login("them")}}));
+        assert_eq!(names(&last.removed), ["new.example", "same.example"]);
+        assert_eq!(last.after, Written::new());
+
+        // Somebody changed one: it is theirs from then on.
+        let mut changed = file(&first);
+        changed["auths"]["new.example"] = login("them");
+        let text = changed.to_string();
+        let plan = plan_logins(&entries(&json!({})), &first.after, Some(text.as_bytes())).unwrap();
+        assert_eq!(file(&plan)["auths"]["new.example"], login("them"));
+
+        // A slip of a hand takes nothing away.
+        let spoilt = entries(&json!({"new.example": {}, "same.example": login("a")}));
+        let plan = plan_logins(&spoilt, &first.after, first.file.as_deref()).unwrap();
+        assert_eq!((plan.file, plan.after), (None, first.after));
+    }
+
+    #[test]
+    fn whenever_it_dies_what_it_wrote_is_known_to_be_its_own() {
+        let users = ["a", "b", "c"];
+        let wanted = |user: &str| entries(&json!({"q": login(user)}));
+        // At each step the process dies before the list, before the file, before the second list or
+        // not at all; the next one sees the secret's next state.
+        for deaths in 0..4_u32.pow(3) {
+            let (mut list, mut present) = (Written::new(), None::<Vec<u8>>);
+            for (step, user) in users.iter().enumerate() {
+                let plan = plan_logins(&wanted(user), &list, present.as_deref()).unwrap();
+                assert_eq!(plan.foreign, [], "{deaths} {step}");
+                let death = deaths / 4_u32.pow(u32::try_from(step).unwrap()) % 4;
+                if death > 0 {
+                    list = plan.before;
+                }
+                if death > 1 {
+                    present = plan.file.or(present);
+                }
+                if death > 2 {
+                    list = plan.after;
+                }
+            }
+            let plan = plan_logins(&entries(&json!({})), &list, present.as_deref()).unwrap();
+            let left = plan.file.or(present).unwrap_or_default();
+            let left = LoginFile::parse(&left).unwrap();
+            assert_eq!(left.login(&Registry::parse("q").unwrap()), None, "{deaths}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_no_one_to_write_to() {
+        for text in ["SECRET", "[]", "{\"auths\": 1}"] {
+            let wanted = entries(&json!({"q": login("a")}));
+            assert!(plan_logins(&wanted, &Written::new(), Some(text.as_bytes())).is_err());
+        }
+        // An empty file is like none; where nothing is wanted, none is made.
+        let plan = plan_logins(&entries(&json!({})), &Written::new(), None).unwrap();
+        assert_eq!(plan, LoginPlan::default());
+    }
+}

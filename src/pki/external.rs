@@ -1,0 +1,68 @@
+//! A serving pair that somebody else makes, and what machines are to trust it by.
+//!
+//! Nothing is issued then. What its maker calls its roots goes into bundle and pointer configs, and the pair is served
+//! once every pointer config that is known boots from it; until then the one before stays. CAs whose keys are at hand
+//! vouch for its issuer, so that who trusts only them boots from it too.
+
+use super::certificate::key_of;
+use super::chain::Links;
+use super::view::View;
+use super::{Certificate, External, IssueError, Unusable};
+
+impl External {
+    /// Its certificates, the leaf first.
+    pub(super) fn certificates(&self) -> Vec<Certificate> {
+        self.pair.as_ref().map(|pair| Certificate::read_all(&pair.certificates)).unwrap_or_default()
+    }
+
+    /// Whom its maker has machines trust.
+    pub(super) fn trusted(&self) -> Vec<Certificate> {
+        let mut trusted = Vec::new();
+        for ca in Certificate::read_all(&self.trust) {
+            if ca.signing_fault().is_none() && !trusted.contains(&ca) {
+                trusted.push(ca);
+            }
+        }
+        trusted
+    }
+
+    /// Why it cannot be served, whoever trusts it.
+    pub(super) fn fault(&self) -> Option<Unusable> {
+        let Some(pair) = &self.pair else { return Some(Unusable::Missing) };
+        if let Some(reason) = &pair.unreadable {
+            return Some(Unusable::Unreadable(reason.clone()));
+        }
+        let certificates = self.certificates();
+        let Some(leaf) = certificates.first() else { return Some(Unusable::NoCertificate) };
+        if leaf.signing_fault().is_none() {
+            return Some(Unusable::Ca);
+        }
+        match key_of(&pair.key) {
+            Some(key) if leaf.matches(&key) => None,
+            Some(_) => Some(Unusable::ForeignKey),
+            None if pair.key.is_empty() => Some(Unusable::NoKey),
+            None => Some(Unusable::UnsupportedKey),
+        }
+    }
+
+    /// What would be sent: all that comes with the leaf but for roots, and what leads from there to the CAs that are
+    /// kept.
+    pub(super) fn chain(&self, view: &View<'_>) -> Result<Vec<Certificate>, IssueError> {
+        let given = self.certificates();
+        let Some((leaf, between)) = given.split_first() else { return Ok(Vec::new()) };
+        let trusted = self.trusted();
+        let issuer = between.iter().chain(&trusted).find(|ca| leaf.is_issued_by(ca));
+        let is_sent = |it: &Certificate| !it.is_issued_by(it);
+        let mut chain = match issuer {
+            Some(issuer) => {
+                let links = Links { known: [&view.chain, &view.bundle, &given], ..view.links() };
+                links.chain(leaf, issuer)?
+            }
+            None => vec![leaf.clone()],
+        };
+        let missing: Vec<_> =
+            between.iter().filter(|it| is_sent(it) && !chain.contains(it)).cloned().collect();
+        chain.splice(1..1, missing);
+        Ok(chain)
+    }
+}

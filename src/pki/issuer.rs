@@ -1,0 +1,139 @@
+//! A CA that is not its own issuer: what somebody else's CA is asked for, and what is taken of what it
+//! answers.
+//!
+//! The key never leaves this server. What comes back is judged before it is used, because whoever issues
+//! it decides how long it is valid, what it may sign and for whom; what does not fit is told, and the CA
+//! that is there goes on. Machines trust the roots that come with it, and the CA itself is sent.
+
+use time::{Duration, OffsetDateTime};
+
+use super::certificate::key_of;
+use super::holder::date;
+use super::kept::{Ca, CaKey};
+use super::{Answer, Certificate, Issuer, Request, Unusable};
+
+/// An answer that has not come after so long is told.
+const PATIENCE: Duration = Duration::minutes(10);
+/// So long after it was refused, or something came that cannot be used, it is asked for anew.
+const ASKED_AGAIN: Duration = Duration::hours(1);
+/// A CA of less is not taken: machines are installed from pointer configs that were handed out weeks ago.
+const LEAST_VALIDITY: Duration = Duration::days(30);
+
+/// What is to be done about the request while a CA is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestDuty {
+    /// To make one, or to make it anew.
+    Ask,
+    /// To wait for the answer.
+    Wait,
+    /// To take what came.
+    Take,
+}
+
+/// A CA that was issued, as it is kept.
+pub(super) struct Granted {
+    pub(super) ca: Ca,
+    /// What leads from it to the roots, and those: known by their certificates alone.
+    pub(super) above: Vec<Ca>,
+    /// Those that machines are to trust.
+    pub(super) roots: Vec<Certificate>,
+}
+
+/// Why what was issued is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It cannot be used as a CA.
+    #[error("{0}")]
+    Unusable(Unusable),
+    /// Its time has not come, or is over.
+    #[error("it is not valid now: from {} to {}", date(*.0), date(*.1))]
+    NotValid(OffsetDateTime, OffsetDateTime),
+    /// It does not last.
+    #[error("it ends in {0} days, and pointer configs have to hold for {least}", least = LEAST_VALIDITY.whole_days())]
+    TooShort(i64),
+    /// Nobody could trust it.
+    #[error("no root came with it for machines to trust")]
+    NoRoot,
+    /// Machines that trust its root could not boot by it.
+    #[error("who trusts its root could not boot: {0}")]
+    NoWay(String),
+}
+
+impl Issuer {
+    /// What is to be done while a CA is wanted, and when something more is due.
+    pub(super) fn duty(&self, now: OffsetDateTime) -> (RequestDuty, Option<OffsetDateTime>) {
+        let Some(request) = &self.request else { return (RequestDuty::Ask, None) };
+        let again = request.since + ASKED_AGAIN;
+        match request.answer {
+            Answer::Pending(_) => (RequestDuty::Wait, Some(request.since + PATIENCE)),
+            Answer::Refused(_) if again <= now => (RequestDuty::Ask, None),
+            Answer::Refused(_) => (RequestDuty::Wait, Some(again)),
+            Answer::Issued { .. } => (RequestDuty::Take, Some(again)),
+        }
+    }
+
+    /// Whether another CA is to be asked for in place of one that does not fit.
+    pub(super) fn asks_again(&self, now: OffsetDateTime) -> bool {
+        self.request.as_ref().is_some_and(|request| request.since + ASKED_AGAIN <= now)
+    }
+
+    /// What an administrator should know while a CA is wanted, if it is not about to come.
+    pub(super) fn delay(&self, now: OffsetDateTime) -> Option<String> {
+        let request = self.request.as_ref()?;
+        match &request.answer {
+            Answer::Pending(what) if request.since + PATIENCE <= now => {
+                let what = if what.is_empty() { String::new() } else { format!(": {what}") };
+                Some(format!("no answer since {}{what}", date(request.since)))
+            }
+            Answer::Refused(reason) => Some(reason.clone()),
+            Answer::Pending(_) | Answer::Issued { .. } => None,
+        }
+    }
+}
+
+impl Request {
+    /// The CA that was issued, `None` if there is none yet. Whether machines could boot by it is looked at
+    /// by whoever knows what is sent.
+    pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<Granted, Unfit>> {
+        let Answer::Issued { chain, roots } = &self.answer else { return None };
+        Some(granted(&self.key, Certificate::read_all(chain), Certificate::read_all(roots), now))
+    }
+}
+
+fn granted(
+    key: &[u8],
+    chain: Vec<Certificate>,
+    mut roots: Vec<Certificate>,
+    now: OffsetDateTime,
+) -> Result<Granted, Unfit> {
+    let mut chain = chain.into_iter();
+    let certificate = chain.next().ok_or(Unfit::Unusable(Unusable::NoCertificate))?;
+    let pair = key_of(key).ok_or(Unfit::Unusable(Unusable::NoKey))?;
+    if !certificate.matches(&pair) {
+        return Err(Unfit::Unusable(Unusable::ForeignKey));
+    }
+    if let Some(fault) = certificate.signing_fault() {
+        return Err(Unfit::Unusable(fault));
+    }
+    let is_root = |it: &Certificate| it.is_issued_by(it);
+    let (selves, between): (Vec<_>, Vec<_>) = chain.partition(is_root);
+    for root in selves {
+        if !roots.contains(&root) {
+            roots.push(root);
+        }
+    }
+    roots.retain(|root| *root != certificate && root.is_valid_at(now));
+    let last = roots.iter().map(|root| root.not_after).max().ok_or(Unfit::NoRoot)?;
+    let (begin, end) = (certificate.not_before, certificate.not_after.min(last));
+    if !certificate.is_valid_at(now) {
+        return Err(Unfit::NotValid(begin, end));
+    }
+    if end - now < LEAST_VALIDITY {
+        return Err(Unfit::TooShort((end - now).whole_days()));
+    }
+    let between = between.into_iter().filter(|it| *it != certificate && !roots.contains(it));
+    let known = |certificate| Ca { certificate, key: None };
+    let above = between.collect::<Vec<_>>().into_iter().chain(roots.clone()).map(known).collect();
+    let ca = Ca { certificate, key: Some(CaKey::new(pair).into()) };
+    Ok(Granted { ca, above, roots })
+}

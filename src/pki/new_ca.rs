@@ -1,0 +1,154 @@
+//! A new CA: made here or issued by somebody else, judged before it is kept by what would be sent of it.
+
+use std::sync::Arc;
+
+use super::chain::{Links, MOST_BYTES};
+use super::issue::{Validity, cross_sign, issue_authority, issue_serving};
+use super::issuer::Granted;
+use super::kept::{Ca, CaKey, Kept};
+use super::lockout::handshake_bytes;
+use super::plan::wanted_hosts;
+use super::serving::is_forced;
+use super::writes::{Maker, Write, Writes};
+use super::{
+    Certificate, Holder, Host, IssueError, Issuer, Lockout, LockoutReason, Made, Reason, Refusal,
+    Refused, Unfit, locked_out,
+};
+
+/// Room in a chain for those that renewal adds while older ones have not expired yet.
+const RENEWALS: usize = 2;
+
+/// A store with a new CA as its own, and with what leads from it to the others: their keys may be gone
+/// when that is needed again.
+fn kept_with(mut kept: Kept, new: &Ca, ways: Vec<Certificate>) -> Write {
+    for link in ways.into_iter().skip(1) {
+        let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
+        if !is_own && !kept.cross_certificates.contains(&link) {
+            kept.cross_certificates.push(link);
+        }
+    }
+    kept.cas.retain(|ca| ca.certificate != new.certificate);
+    kept.cas.insert(0, new.clone());
+    Write::Authority(kept.store(new))
+}
+
+impl Maker<'_> {
+    /// A new CA, beside all that are kept.
+    pub(super) fn authority(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
+        if let Some(issuer) = &self.view.state.issuer {
+            let granted = issuer.request.as_ref().and_then(|it| it.granted(self.view.now));
+            let taken = match granted {
+                None => return Ok(Ok(Vec::new())),
+                Some(granted) => self.take(issuer, reason, granted)?,
+            };
+            return Ok(taken.map_err(|refusal| Refused {
+                what: Made::Authority,
+                because: reason.clone(),
+                refusal,
+            }));
+        }
+        if *reason == Reason::Asked
+            && !self.view.state.asked.force
+            && let Some(refusal) = self.refusal()?
+        {
+            return Ok(Err(Refused { what: Made::Authority, because: reason.clone(), refusal }));
+        }
+        let new = self.new_ca()?;
+        let ways = self.ways_from(&new, &self.view.kept)?;
+        Ok(Ok(vec![kept_with(self.view.kept.clone(), &new, ways)]))
+    }
+
+    /// A CA that somebody else has issued, if machines can boot by it.
+    fn take(
+        &self,
+        issuer: &Issuer,
+        reason: &Reason,
+        granted: Result<Granted, Unfit>,
+    ) -> Result<Result<Vec<Write>, Refusal>, IssueError> {
+        let unfit = |unfit| Refusal::Unfit { issuer: issuer.name.clone(), unfit };
+        let Granted { ca, above, roots } = match granted {
+            Ok(granted) => granted,
+            Err(error) => return Ok(Err(unfit(error))),
+        };
+        let mut kept = self.view.kept.clone();
+        let is_new = |it: &Ca| !kept.cas.iter().any(|ca| ca.certificate == it.certificate);
+        let above: Vec<_> = above.into_iter().filter(is_new).collect();
+        kept.cas.extend(above);
+        kept.cas.insert(0, ca.clone());
+        let ways = self.ways_from(&ca, &kept)?;
+        let name = "its root".to_owned();
+        let holder = Holder { name, trusted: roots, hosts: self.hosts() };
+        if let Some(Lockout { reason, .. }) =
+            locked_out(&ways, &[holder], self.view.now).into_iter().next()
+        {
+            return Ok(Err(unfit(Unfit::NoWay(reason.to_string()))));
+        }
+        let lockouts = self.view.newly_locked_out(&ways);
+        if !lockouts.is_empty() && !is_forced(&self.view.state.asked, reason) {
+            return Ok(Err(Refusal::LocksOut(lockouts)));
+        }
+        Ok(Ok(vec![kept_with(kept, &ca, ways)]))
+    }
+
+    pub(super) fn new_ca(&mut self) -> Result<Ca, IssueError> {
+        let key = (self.generate)(Made::Authority)?;
+        let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
+        Ok(Ca { certificate, key: Some(Arc::new(CaKey::new(key))) })
+    }
+
+    /// What a new CA would have a server send, from any leaf on: what leads to the other CAs.
+    fn ways_from(&self, new: &Ca, kept: &Kept) -> Result<Vec<Certificate>, IssueError> {
+        let signer = new.signer().ok_or(IssueError::NoSigner)?;
+        let links = Links { kept, ..self.view.links() };
+        let begin = links.begin(&new.certificate);
+        let validity = Validity { begin, end: new.certificate.not_after };
+        let leaf = issue_serving(signer.key, &self.hosts(), signer, validity)?;
+        links.chain(&leaf, &new.certificate)
+    }
+
+    /// The names of a leaf by which something is tried.
+    fn hosts(&self) -> Vec<Host> {
+        let served = self.view.chain.first().map(|leaf| leaf.hosts.iter().cloned().collect());
+        served.filter(|hosts: &Vec<_>| !hosts.is_empty()).unwrap_or_else(|| {
+            let wanted = wanted_hosts(self.view);
+            if wanted.is_empty() { vec![Host::Name("localhost".to_owned())] } else { wanted }
+        })
+    }
+
+    /// Why a CA that is asked for is better not made: what it would sign locks somebody out. It is
+    /// tried with a key that is at hand: a request that stands refused is judged at every look, and a
+    /// new key takes long for some kinds.
+    fn refusal(&self) -> Result<Option<Refusal>, IssueError> {
+        let present = self.view.kept.signer_at(self.view.now);
+        let Some(key) = present.and_then(|ca| ca.key.clone()) else { return Ok(None) };
+        let certificate = issue_authority(&key.pair, self.policy.validity, self.view.now)?;
+        let trial = Ca { certificate, key: Some(key) };
+        let certificate = &trial.certificate;
+        let chain = self.ways_from(&trial, &self.view.kept)?;
+        let bytes = handshake_bytes(&chain);
+        let room = RENEWALS * (certificate.der().len() + 5);
+        if bytes + room > MOST_BYTES {
+            return Ok(Some(Refusal::TooLarge { bytes, most: MOST_BYTES - room }));
+        }
+        let mut lockouts = self.view.newly_locked_out(&chain);
+        // A way that could not be gone was not sent. What is wrong with it tells more than that there
+        // is none.
+        let begin = self.view.links().begin(certificate);
+        let ways = self.view.kept.signers().into_iter().filter_map(Ca::signer);
+        let ways = ways.filter_map(|signer| cross_sign(certificate, signer, begin).ok());
+        let with_ways: Vec<_> = chain.into_iter().chain(ways).collect();
+        let reasons = self.view.newly_locked_out(&with_ways);
+        for lockout in &mut lockouts {
+            if let Some(known) = reasons.iter().find(|it| it.holder == lockout.holder) {
+                lockout.reason = known.reason.clone();
+            }
+            // It is never made, and would have another name at the next look.
+            if let LockoutReason::IssuerMissing { issuer, .. } = &mut lockout.reason
+                && *issuer == certificate.title()
+            {
+                "the new CA".clone_into(issuer);
+            }
+        }
+        Ok((!lockouts.is_empty()).then_some(Refusal::LocksOut(lockouts)))
+    }
+}

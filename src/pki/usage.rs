@@ -1,0 +1,147 @@
+//! What a certificate's key may be used for, by the words that Kubernetes and cert-manager have for it.
+//!
+//! RFC 5280 has two lists of them: key usage (section 4.2.1.3) and extended key usage (section 4.2.1.12).
+
+use core::str::FromStr;
+
+use rcgen::{ExtendedKeyUsagePurpose, KeyUsagePurpose};
+use x509_parser::extensions::{ExtendedKeyUsage, KeyUsage};
+use x509_parser::oid_registry::Oid;
+
+/// A use of a key, by its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Usage(&'static str);
+
+/// No such use is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no use of a key that is known")]
+pub struct UnknownUsage(String);
+
+/// Key usage, in the order of its bits.
+const KEY: [(&str, KeyUsagePurpose); 9] = [
+    ("digital signature", KeyUsagePurpose::DigitalSignature),
+    ("content commitment", KeyUsagePurpose::ContentCommitment),
+    ("key encipherment", KeyUsagePurpose::KeyEncipherment),
+    ("data encipherment", KeyUsagePurpose::DataEncipherment),
+    ("key agreement", KeyUsagePurpose::KeyAgreement),
+    ("cert sign", KeyUsagePurpose::KeyCertSign),
+    ("crl sign", KeyUsagePurpose::CrlSign),
+    ("encipher only", KeyUsagePurpose::EncipherOnly),
+    ("decipher only", KeyUsagePurpose::DecipherOnly),
+];
+
+/// Extended key usage, with its object identifiers.
+const EXTENDED: [(&str, &[u64]); 12] = [
+    ("any", &[2, 5, 29, 37, 0]),
+    ("server auth", &[1, 3, 6, 1, 5, 5, 7, 3, 1]),
+    ("client auth", &[1, 3, 6, 1, 5, 5, 7, 3, 2]),
+    ("code signing", &[1, 3, 6, 1, 5, 5, 7, 3, 3]),
+    ("email protection", &[1, 3, 6, 1, 5, 5, 7, 3, 4]),
+    ("ipsec end system", &[1, 3, 6, 1, 5, 5, 7, 3, 5]),
+    ("ipsec tunnel", &[1, 3, 6, 1, 5, 5, 7, 3, 6]),
+    ("ipsec user", &[1, 3, 6, 1, 5, 5, 7, 3, 7]),
+    ("timestamping", &[1, 3, 6, 1, 5, 5, 7, 3, 8]),
+    ("ocsp signing", &[1, 3, 6, 1, 5, 5, 7, 3, 9]),
+    ("microsoft sgc", &[1, 3, 6, 1, 4, 1, 311, 10, 3, 3]),
+    ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
+];
+
+/// Words that mean the same as others.
+const SAME: [(&str, &str); 2] = [("signing", "digital signature"), ("s/mime", "email protection")];
+
+impl Usage {
+    /// Signing what is no certificate.
+    pub const DIGITAL_SIGNATURE: Self = Self("digital signature");
+    /// Taking keys in.
+    pub const KEY_ENCIPHERMENT: Self = Self("key encipherment");
+    /// Signing certificates.
+    pub const CERT_SIGN: Self = Self("cert sign");
+    /// Signing lists of revoked ones.
+    pub const CRL_SIGN: Self = Self("crl sign");
+    /// Serving TLS.
+    pub const SERVER_AUTH: Self = Self("server auth");
+    /// Showing a server who one is.
+    pub const CLIENT_AUTH: Self = Self("client auth");
+
+    /// Whether it is an extended key usage.
+    #[must_use]
+    pub fn is_extended(self) -> bool {
+        EXTENDED.iter().any(|(word, _)| *word == self.0)
+    }
+
+    /// What the library that issues certificates has for a key usage.
+    pub(super) fn key_usage(self) -> Option<KeyUsagePurpose> {
+        let mut known = KEY.iter();
+        known.find(|(word, _)| *word == self.0).map(|(_, purpose)| *purpose)
+    }
+
+    /// The same for an extended key usage.
+    pub(super) fn extended_key_usage(self) -> Option<ExtendedKeyUsagePurpose> {
+        let (_, identifier) = EXTENDED.iter().find(|(word, _)| *word == self.0)?;
+        Some(ExtendedKeyUsagePurpose::Other(identifier.to_vec()))
+    }
+
+    /// Those of a key usage extension.
+    pub(super) fn of_key_usage(usage: &KeyUsage) -> impl Iterator<Item = Self> {
+        let flags = usage.flags;
+        let bits = KEY.iter().enumerate().filter(move |(bit, _)| flags >> bit & 1 == 1);
+        bits.map(|(_, (word, _))| Self(word))
+    }
+
+    /// Those of an extended key usage extension, or the object identifier of one that is not known.
+    pub(super) fn of_extended(usage: &ExtendedKeyUsage<'_>) -> Result<Vec<Self>, String> {
+        let flags = [
+            ("any", usage.any),
+            ("server auth", usage.server_auth),
+            ("client auth", usage.client_auth),
+            ("code signing", usage.code_signing),
+            ("email protection", usage.email_protection),
+            ("timestamping", usage.time_stamping),
+            ("ocsp signing", usage.ocsp_signing),
+        ];
+        let mut found: Vec<Self> =
+            flags.iter().filter(|(_, is_set)| *is_set).map(|(word, _)| Self(word)).collect();
+        for identifier in &usage.other {
+            let is_it = |known: &[u64]| Oid::from(known).is_ok_and(|known| known == *identifier);
+            let known = EXTENDED.iter().find(|(_, known)| is_it(known));
+            found.push(Self(known.ok_or_else(|| identifier.to_id_string())?.0));
+        }
+        Ok(found)
+    }
+}
+
+impl FromStr for Usage {
+    type Err = UnknownUsage;
+
+    fn from_str(text: &str) -> Result<Self, UnknownUsage> {
+        let same = SAME.iter().find(|(word, _)| *word == text).map_or(text, |(_, same)| same);
+        let key = KEY.iter().map(|(word, _)| *word);
+        let mut known = key.chain(EXTENDED.iter().map(|(word, _)| *word));
+        known.find(|word| *word == same).map(Self).ok_or_else(|| UnknownUsage(text.to_owned()))
+    }
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_one_list_s_and_some_words_mean_the_same() {
+        let words = KEY.iter().map(|(word, _)| *word).chain(EXTENDED.iter().map(|(word, _)| *word));
+        for word in words {
+            let usage: Usage = word.parse().unwrap();
+            assert_eq!(usage.is_extended(), usage.key_usage().is_none(), "{word}");
+            assert_eq!(usage.is_extended(), usage.extended_key_usage().is_some(), "{word}");
+            assert_eq!(usage.to_string(), word);
+        }
+        assert_eq!("signing".parse(), Ok(Usage::DIGITAL_SIGNATURE));
+        assert_eq!("s/mime".parse::<Usage>().unwrap().to_string(), "email protection");
+        assert!("Server Auth".parse::<Usage>().is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! The file that a machine gets.
+
+use serde_json::{Map, Value, json};
+
+use super::logins::{Login, Logins, MalformedLogins, Registry, members};
+
+/// Why logins cannot be put into a machine config's own file. Nothing of the file is in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unmergeable {
+    /// It is not in the config: a machine fetches it when it boots, or appends to what it has.
+    #[error("its contents are not in the config")]
+    Elsewhere,
+    /// It is not what its compression or its data URL says.
+    #[error("its contents cannot be read")]
+    Unreadable,
+    /// It is no file of logins.
+    #[error(transparent)]
+    Malformed(#[from] MalformedLogins),
+}
+
+/// A file of logins, with all that is in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LoginFile(Map<String, Value>);
+
+impl LoginFile {
+    /// Reads a file. An empty one, and one without `auths`, has no logins.
+    pub fn parse(text: &[u8]) -> Result<Self, MalformedLogins> {
+        let mut members = if text.is_empty() { Map::new() } else { members(text)? };
+        let auths = members.entry("auths").or_insert_with(|| json!({}));
+        if auths.is_object() { Ok(Self(members)) } else { Err(MalformedLogins::NoAuths) }
+    }
+
+    /// The login for a registry.
+    #[must_use]
+    pub fn login(&self, registry: &Registry) -> Option<&Value> {
+        self.0.get("auths")?.get(registry.as_str())
+    }
+
+    /// Sets the login for a registry, or takes it out.
+    pub fn set(&mut self, registry: &Registry, login: Option<&Login>) {
+        let Some(Value::Object(auths)) = self.0.get_mut("auths") else { return };
+        match login {
+            Some(login) => auths.insert(registry.as_str().to_owned(), login.as_json().clone()),
+            None => auths.shift_remove(registry.as_str()),
+        };
+    }
+
+    /// The file as JSON, its members in the order that they had.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        Value::Object(self.0.clone()).to_string().into_bytes()
+    }
+}
+
+impl std::fmt::Debug for LoginFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LoginFile(..)")
+    }
+}
+
+/// What the file is to hold, JSON, when `present` is there already; `None` where it says so as it is.
+///
+/// `logins` win over what is there for the same registry, and all else in it stays, in its order.
+pub fn merged_file(
+    present: Option<&[u8]>,
+    logins: &Logins,
+) -> Result<Option<Vec<u8>>, Unmergeable> {
+    let mut file = LoginFile::parse(present.unwrap_or_default())?;
+    let mut is_changed = present.is_none_or(<[u8]>::is_empty);
+    for (registry, login) in logins {
+        if file.login(registry) != Some(login.as_json()) {
+            file.set(registry, Some(login));
+            is_changed = true;
+        }
+    }
+    Ok(is_changed.then(|| file.to_json()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Entries;
+    use super::*;
+
+    fn logins(auths: &Value) -> Logins {
+        Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap().good
+    }
+
+    fn merged(present: &Value, auths: &Value) -> Option<String> {
+        let text = present.to_string();
+        let merged = merged_file(Some(text.as_bytes()), &logins(auths)).unwrap();
+        merged.map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn the_secret_wins_for_a_registry_and_all_else_stays() {
+        let present = json!({
+            "credHelpers": {"ecr": "ecr-login"},
+            "auths": {"z": {"auth": "b2xkOnA="}, "a": {"auth": "b2xkOnA="}, "own": {}},
+        });
+        let secret = json!({"a": {"auth": "bmV3OnA="}, "b": {"auth": "bmV3OnA="}});
+        assert_eq!(
+            merged(&present, &secret).unwrap(),
+            "{\"credHelpers\":{\"ecr\":\"ecr-login\"},\"auths\":{\"z\":{\"auth\":\"b2xkOnA=\"},\
+             \"a\":{\"auth\":\"bmV3OnA=\"},\"own\":{},\"b\":{\"auth\":\"bmV3OnA=\"}}}"
+        );
+        assert_eq!(merged(&present, &json!({"z": {"auth": "b2xkOnA="}})), None);
+    }
+
+    #[test]
+    fn without_a_file_or_with_an_empty_one_there_is_a_new_one() {
+        let logins = logins(&json!({"b": {"auth": "dTpw"}, "a": {"auth": "dTpw"}}));
+        for present in [None, Some(&b""[..])] {
+            let file = merged_file(present, &logins).unwrap().unwrap();
+            assert_eq!(file, br#"{"auths":{"a":{"auth":"dTpw"},"b":{"auth":"dTpw"}}}"#);
+        }
+    }
+
+    #[test]
+    fn a_file_may_have_no_logins_yet() {
+        let file =
+            merged_file(Some(b"{\"credsStore\":\"x\"}"), &logins(&json!({"a": {"auth": "dTpw"}})));
+        assert_eq!(file.unwrap().unwrap(), br#"{"credsStore":"x","auths":{"a":{"auth":"dTpw"}}}"#);
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_not_written_over() {
+        let told = |text: &str| {
+            merged_file(Some(text.as_bytes()), &logins(&json!({}))).unwrap_err().to_string()
+        };
+        assert_eq!(told("SECRET"), "no JSON (line 1, column 1)");
+        assert_eq!(told("{\"auths\":[]}"), "no object `auths` in it");
+        assert_eq!(told("[]"), "no object `auths` in it");
+    }
+}

@@ -1,0 +1,244 @@
+//! What a file of registry logins says, as podman, kubelet and Docker write it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use serde_json::{Map, Value};
+
+/// The longest name of a registry, in bytes: a host, a port and a path.
+const LONGEST: usize = 512;
+/// Registries are hosts with a port, a path or both; Docker's own is a URL, and kubelet knows `*`.
+const PUNCTUATION: &str = "-._:/*[]";
+
+/// Go's decoder, by which container runtimes read, does not look at the bits that padding leaves over.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// A registry as a file of logins names it: a host with, perhaps, a port and a path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Registry(String);
+
+impl Registry {
+    /// `None` for a text that names none, which may be a password in a wrong place.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || PUNCTUATION.contains(c);
+        let is_name = !text.is_empty() && text.len() <= LONGEST && text.chars().all(is_part);
+        is_name.then(|| Self(text.to_owned()))
+    }
+
+    /// The name as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How one registry is logged in to: an object with `auth`, handed on as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login(Value);
+
+impl Login {
+    /// The login as JSON.
+    #[must_use]
+    pub fn as_json(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Login(..)")
+    }
+}
+
+/// Logins by the registry that they are for. `Debug` has the registries only.
+pub type Logins = BTreeMap<Registry, Login>;
+
+/// The entries of a file of logins, each on its own: a bad one takes nothing from the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Entries {
+    /// What can be used.
+    pub good: Logins,
+    /// The other entries, in the order of the file.
+    pub refused: Vec<Refused>,
+    /// Registries that have an entry which cannot be used. What was good for them before stays so.
+    pub spoilt: BTreeSet<Registry>,
+}
+
+impl Entries {
+    /// The good entries, and for a registry whose entry is spoilt what it had in `before`.
+    #[must_use]
+    pub fn or_last_good(&self, before: &Logins) -> Logins {
+        let kept = before.iter().filter(|(registry, _)| self.spoilt.contains(*registry));
+        let kept = kept.map(|(registry, login)| (registry.clone(), login.clone()));
+        kept.chain(self.good.clone()).collect()
+    }
+}
+
+/// An entry that is not used. One line, and nothing of the login in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The key names no registry. What it says instead is not told: it may be anything.
+    #[error(
+        "entry {0} of `auths` is for no registry: expected HOST, HOST:PORT or either with /PATH"
+    )]
+    NoRegistry(usize),
+    /// The entry is no object, or has no `auth`.
+    #[error("the entry for {} has no `auth`", .0.as_str())]
+    NoAuth(Registry),
+    /// Its `auth` is not what one is.
+    #[error("the entry for {} has an `auth` that is no base64 of USER:PASSWORD", .0.as_str())]
+    NoLogin(Registry),
+}
+
+/// Why a text is no file of logins. One line, and nothing of the text in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedLogins {
+    /// It does not parse.
+    #[error("no JSON (line {line}, column {column})")]
+    NoJson {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+    },
+    /// There is no object `auths` in it.
+    #[error("no object `auths` in it")]
+    NoAuths,
+}
+
+/// The members of a file.
+pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedLogins> {
+    let value: Value = serde_json::from_slice(text)
+        .map_err(|error| MalformedLogins::NoJson { line: error.line(), column: error.column() })?;
+    if let Value::Object(members) = value { Ok(members) } else { Err(MalformedLogins::NoAuths) }
+}
+
+impl Entries {
+    /// Reads a file of logins. Other members than `auths` are passed over: they name programs of the
+    /// machine that wrote it.
+    pub fn parse(text: &[u8]) -> Result<Self, MalformedLogins> {
+        let members = members(text)?;
+        let auths = members.get("auths").and_then(Value::as_object);
+        let auths = auths.ok_or(MalformedLogins::NoAuths)?;
+        let mut entries = Self::default();
+        for (number, (name, entry)) in auths.iter().enumerate() {
+            let Some(registry) = Registry::parse(name) else {
+                entries.refused.push(Refused::NoRegistry(number + 1));
+                continue;
+            };
+            let refused = match entry.get("auth").and_then(Value::as_str) {
+                None | Some("") => Refused::NoAuth(registry.clone()),
+                Some(auth) if is_login(auth) => {
+                    entries.good.insert(registry, Login(entry.clone()));
+                    continue;
+                }
+                Some(_) => Refused::NoLogin(registry.clone()),
+            };
+            entries.refused.push(refused);
+            entries.spoilt.insert(registry);
+        }
+        Ok(entries)
+    }
+}
+
+/// Whether it is base64 of `USER:PASSWORD`. The password may be empty, beside an identity token.
+fn is_login(auth: &str) -> bool {
+    let compact: Vec<u8> = auth.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
+    let decoded = BASE64.decode(compact).unwrap_or_default();
+    decoded.iter().position(|byte| *byte == b':').is_some_and(|at| at > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(auths: &Value) -> Entries {
+        Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap()
+    }
+
+    fn names(logins: &Logins) -> Vec<&str> {
+        logins.keys().map(Registry::as_str).collect()
+    }
+
+    #[test]
+    fn each_entry_stands_on_its_own() {
+        let entries = read(&json!({
+            "quay.io": {"auth": "dTpw", "email": "me@example.com"},
+            "registry.example.com:5000/team": {"auth": "dTpw"},
+            "https://index.docker.io/v1/": {"auth": "dTpw\n"},
+            "*.azurecr.io": {"auth": "dTo=", "identitytoken": "SECRET"},
+            "empty.example": {},
+            "blank.example": {"auth": ""},
+            "number.example": {"auth": 1},
+            "text.example": "SECRET",
+            "plain.example": {"auth": "SECRET"},
+            "nocolon.example": {"auth": "c2VjcmV0"},
+            "nobody.example": {"auth": "OnA="},
+            "user:SECRET@host": {"auth": "dTpw"},
+            "": {"auth": "dTpw"},
+        }));
+        let good = [
+            "*.azurecr.io",
+            "https://index.docker.io/v1/",
+            "quay.io",
+            "registry.example.com:5000/team",
+        ];
+        assert_eq!(names(&entries.good), good);
+        let quay = &entries.good[&Registry::parse("quay.io").unwrap()];
+        assert_eq!(*quay.as_json(), json!({"auth": "dTpw", "email": "me@example.com"}));
+        let told: Vec<_> = entries.refused.iter().map(Refused::to_string).collect();
+        let registry = "is for no registry: expected HOST, HOST:PORT or either with /PATH";
+        assert_eq!(
+            told,
+            [
+                "the entry for empty.example has no `auth`".to_owned(),
+                "the entry for blank.example has no `auth`".to_owned(),
+                "the entry for number.example has no `auth`".to_owned(),
+                "the entry for text.example has no `auth`".to_owned(),
+                "the entry for plain.example has an `auth` that is no base64 of USER:PASSWORD"
+                    .to_owned(),
+                "the entry for nocolon.example has an `auth` that is no base64 of USER:PASSWORD"
+                    .to_owned(),
+                "the entry for nobody.example has an `auth` that is no base64 of USER:PASSWORD"
+                    .to_owned(),
+                format!("entry 12 of `auths` {registry}"),
+                format!("entry 13 of `auths` {registry}"),
+            ]
+        );
+        assert_eq!(entries.spoilt.len(), 7);
+        let shown = format!("{entries:?}");
+        assert!(shown.contains("quay.io"), "{shown}");
+        for secret in ["SECRET", "dTpw", "c2VjcmV0", "OnA=", "dTo="] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_logins_is_told_by_its_place() {
+        for (text, told) in [
+            ("", "no JSON (line 1, column 0)"),
+            ("{\"auths\":\n SECRET}", "no JSON (line 2, column 2)"),
+            ("\"SECRET\"", "no object `auths` in it"),
+            ("{}", "no object `auths` in it"),
+            ("{\"auths\": \"SECRET\"}", "no object `auths` in it"),
+            ("{\"quay.io\": {\"auth\": \"SECRET\"}}", "no object `auths` in it"),
+        ] {
+            assert_eq!(Entries::parse(text.as_bytes()).unwrap_err().to_string(), told, "{text}");
+        }
+        assert_eq!(Entries::parse(br#"{"auths": {}}"#), Ok(Entries::default()));
+    }
+
+    #[test]
+    fn a_spoilt_entry_leaves_what_was_good_and_a_removed_one_does_not() {
+        let before = read(&json!({"a": {"auth": "dTpw"}, "b": {"auth": "dTpw"}})).good;
+        let after = read(&json!({"a": {}, "c": {"auth": "dTpw"}})).or_last_good(&before);
+        assert_eq!(names(&after), ["a", "c"]);
+    }
+}

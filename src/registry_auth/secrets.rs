@@ -1,0 +1,164 @@
+//! Which secrets are read, and what the machines of a pool get of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::logins::{Entries, Logins};
+use crate::objects::SecretName;
+use crate::objects::{MachineConfigPool, Secret};
+
+/// Names the secret with the logins of one pool's machines, as `NAMESPACE/NAME`.
+pub const POOL_ANNOTATION: &str = "machineconfiguration.openshift.io/registry-auth";
+
+/// The key of a secret of type `kubernetes.io/dockerconfigjson`.
+const KEY: &str = ".dockerconfigjson";
+
+/// Reads the logins of a secret. The reason that there are none has nothing of the secret in it.
+pub fn read(secret: &Secret) -> Result<Entries, String> {
+    let text = secret.value(KEY).ok_or_else(|| {
+        format!("has no key {KEY:?}: expected a secret of type kubernetes.io/dockerconfigjson")
+    })?;
+    Entries::parse(text).map_err(|error| format!("key {KEY:?}: {error}"))
+}
+
+/// The secrets that machines get registry logins of.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegistryAuth {
+    /// The one for all pools. Without it nobody gets any logins, and no pool's annotation counts.
+    pub secret: Option<SecretName>,
+    /// What is known of the secrets. `None` is a secret that is not there, or that may not be read:
+    /// machines do without. One that is not in here has not been read yet, or was never understood.
+    pub known: BTreeMap<SecretName, Option<Arc<Logins>>>,
+}
+
+/// Why it is not known which logins a pool's machines get.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// The pool's annotation names no secret.
+    #[error("its annotation {POOL_ANNOTATION} names no secret: expected NAMESPACE/NAME")]
+    Annotation,
+    /// The secret was not read yet, or cannot be understood.
+    #[error("its registry logins are not known: {0} has not been read")]
+    Unread(SecretName),
+}
+
+impl RegistryAuth {
+    /// The secrets that are needed for `pools`.
+    pub fn wanted<'a>(
+        &self,
+        pools: impl Iterator<Item = &'a MachineConfigPool>,
+    ) -> BTreeSet<SecretName> {
+        let Some(secret) = &self.secret else { return BTreeSet::new() };
+        let own = pools.filter_map(|pool| own(pool)?.ok());
+        own.chain([secret.clone()]).collect()
+    }
+
+    /// The logins that machines of `pool` get, once it is known that nobody else can read them;
+    /// `None` where there are none to be had.
+    pub fn logins(&self, pool: &MachineConfigPool) -> Result<Option<Arc<Logins>>, Unresolved> {
+        let Some(secret) = &self.secret else { return Ok(None) };
+        let known = |name: &SecretName| {
+            self.known.get(name).cloned().ok_or_else(|| Unresolved::Unread(name.clone()))
+        };
+        let own = match own(pool) {
+            Some(name) => known(&name?)?,
+            None => None,
+        };
+        Ok(match (known(secret)?, own) {
+            (Some(all), Some(own)) => {
+                let all = all.iter().chain(&*own);
+                let merged = all.map(|(registry, login)| (registry.clone(), login.clone()));
+                Some(Arc::new(merged.collect()))
+            }
+            (all, own) => own.or(all),
+        })
+    }
+}
+
+/// The secret of the pool's own.
+fn own(pool: &MachineConfigPool) -> Option<Result<SecretName, Unresolved>> {
+    let name = pool.annotation(POOL_ANNOTATION)?;
+    Some(name.parse().map_err(|_| Unresolved::Annotation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry_auth::Registry;
+    use serde_json::{Value, json};
+
+    fn secret(value: &Value) -> Secret {
+        serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": value})).unwrap()
+    }
+
+    fn logins(auths: &Value) -> Arc<Logins> {
+        let text = json!({"auths": auths}).to_string();
+        Arc::new(read(&secret(&json!({KEY: text}))).unwrap().good)
+    }
+
+    fn pool(annotation: Option<&str>) -> MachineConfigPool {
+        let annotations = annotation.map(|name| json!({POOL_ANNOTATION: name}));
+        let metadata = json!({"name": "worker", "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    fn name(text: &str) -> SecretName {
+        text.parse().unwrap()
+    }
+
+    fn auth(known: &[(&str, Option<Arc<Logins>>)]) -> RegistryAuth {
+        let known = known.iter().map(|(text, logins)| (name(text), logins.clone()));
+        RegistryAuth { secret: Some(name("a/all")), known: known.collect() }
+    }
+
+    #[test]
+    fn a_pools_own_login_wins_for_its_registry() {
+        let all = Some(logins(&json!({"q": {"auth": "YWxsOnA="}, "r": {"auth": "YWxsOnA="}})));
+        let own = Some(logins(&json!({"r": {"auth": "b3duOnA="}, "s": {"auth": "b3duOnA="}})));
+        let auth = auth(&[("a/all", all.clone()), ("b/own", own.clone()), ("c/gone", None)]);
+        let merged = auth.logins(&pool(Some("b/own"))).unwrap().unwrap();
+        let merged: Vec<_> = merged
+            .iter()
+            .map(|(registry, login)| (registry.as_str(), login.as_json()["auth"].as_str().unwrap()))
+            .collect();
+        assert_eq!(merged, [("q", "YWxsOnA="), ("r", "b3duOnA="), ("s", "b3duOnA=")]);
+        assert_eq!(auth.logins(&pool(None)), Ok(all.clone()));
+        assert_eq!(auth.logins(&pool(Some("c/gone"))), Ok(all));
+        let pools = [pool(None), pool(Some("b/own")), pool(Some("oops"))];
+        assert_eq!(auth.wanted(pools.iter()), [name("a/all"), name("b/own")].into());
+        let nobody = RegistryAuth { secret: None, ..auth };
+        assert_eq!(nobody.logins(&pool(Some("b/own"))), Ok(None));
+        assert_eq!(nobody.wanted(pools.iter()), BTreeSet::new());
+    }
+
+    #[test]
+    fn what_is_not_known_is_no_reason_to_go_without() {
+        let auth = auth(&[("a/all", None)]);
+        assert_eq!(auth.logins(&pool(None)), Ok(None));
+        let unread = auth.logins(&pool(Some("b/own"))).unwrap_err();
+        assert_eq!(
+            unread.to_string(),
+            "its registry logins are not known: Secret b/own has not been read"
+        );
+        assert_eq!(auth.logins(&pool(Some("oops"))), Err(Unresolved::Annotation));
+        let auth = RegistryAuth { known: BTreeMap::new(), ..auth };
+        assert_eq!(auth.logins(&pool(None)), Err(Unresolved::Unread(name("a/all"))));
+    }
+
+    #[test]
+    fn a_secret_of_another_kind_is_refused_without_a_word_of_what_is_in_it() {
+        for (value, told) in [
+            (
+                json!({"password": "SECRET"}),
+                "has no key \".dockerconfigjson\": expected a secret of type \
+                 kubernetes.io/dockerconfigjson",
+            ),
+            (json!({KEY: "SECRET"}), "key \".dockerconfigjson\": no JSON (line 1, column 1)"),
+            (json!({KEY: "{}"}), "key \".dockerconfigjson\": no object `auths` in it"),
+        ] {
+            assert_eq!(read(&secret(&value)).unwrap_err(), told);
+        }
+        let entries = read(&secret(&json!({KEY: r#"{"auths": {"q": {"auth": "dTpw"}}}"#})));
+        assert!(entries.unwrap().good.contains_key(&Registry::parse("q").unwrap()));
+    }
+}

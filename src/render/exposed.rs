@@ -1,0 +1,99 @@
+//! What is secret in a rendered config: whoever may ask for the config reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::steps::MACHINE_CONFIG;
+use crate::escape::{NAME, cut, escaped};
+use crate::ignition::contents::Room;
+use crate::ignition::secrets::{Secret, SecretKind, SecretPlace, secrets};
+use crate::ignition::{self, Config};
+
+/// So many places are named in a line.
+const NAMED: usize = 5;
+
+/// Everything in a rendered config that is found to be secret, the bootstrap kubeconfig with its
+/// token included. The copy of the machine config that is in there says the same once more, and is
+/// left out.
+pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
+    let mut config = Config::parse(&String::from_utf8_lossy(rendered))?;
+    config.remove_file(MACHINE_CONFIG);
+    Ok(secrets(&config, &mut Room::default()))
+}
+
+/// What administrators are told of a pool's config: the places in one line, the first few by name, and how
+/// many more there are; `None` where there are none. No value is in it.
+#[must_use]
+pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
+    let mut places: BTreeMap<&SecretPlace, BTreeSet<SecretKind>> = BTreeMap::new();
+    for Secret { place, kind } in secrets {
+        places.entry(place).or_default().insert(*kind);
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    // What opens most comes first.
+    places.sort_by(|(a, a_kinds), (b, b_kinds)| (a_kinds.first(), a).cmp(&(b_kinds.first(), b)));
+    let named: Vec<String> = places.iter().take(NAMED).map(named).collect();
+    let more = match places.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (pool, named) = (escaped(pool), (!named.is_empty()).then(|| named.join(", "))?);
+    Some(format!("pool {pool}: whoever reaches the server can read {named}{more}"))
+}
+
+fn named((place, kinds): &(&SecretPlace, BTreeSet<SecretKind>)) -> String {
+    let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+    let place = place.to_string();
+    format!("{} ({})", escaped(&cut(&place, NAME)), kinds.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn line(config: &Value) -> Option<String> {
+        let line = exposed_line("worker", &exposed(config.to_string().as_bytes()).unwrap())?;
+        let places = line.strip_prefix("pool worker: whoever reaches the server can read ");
+        Some(places.unwrap().to_owned())
+    }
+
+    fn file(path: &str, text: &str) -> Value {
+        let text = ignition::data_url::encode(text.as_bytes());
+        json!({"path": path, "contents": {"source": text}})
+    }
+
+    #[test]
+    fn places_are_named_with_their_kinds_and_without_values() {
+        let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
+        let token = "token: abcdef.0123456789abcdef\n";
+        let kubeconfig = format!("kind: Config\nusers:\n- user:\n    {token}");
+        let config = json!({
+            "ignition": {"version": "3.4.0"},
+            "passwd": {"users": [{"name": "core", "passwordHash": format!("$6$salt${}", "a".repeat(86))}]},
+            "storage": {"files": [
+                file("/a", "PASSWORD=sesame\n"),
+                file("/both", &format!("{key}PASSWORD=sesame\n")),
+                file("/etc/kubernetes/kubeconfig", &kubeconfig),
+                file(MACHINE_CONFIG, key),
+                file("/x\n", "PASSWORD=sesame\n"),
+                file("/y", "PASSWORD=sesame\n"),
+            ]},
+            "systemd": {"units": [{"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"}]},
+        });
+        assert_eq!(
+            line(&config).unwrap(),
+            "/both (private key, password), /etc/kubernetes/kubeconfig (kubeconfig with credentials), \
+             user core (password hash), /a (password), /x\\n (password) and 2 more"
+        );
+    }
+
+    #[test]
+    fn a_config_without_secrets_has_no_line() {
+        assert_eq!(line(&json!({"ignition": {"version": "3.4.0"}})), None);
+        let copy = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
+            file(MACHINE_CONFIG, "PASSWORD=sesame\n"),
+        ]}});
+        assert_eq!(line(&copy), None);
+    }
+}

@@ -1,0 +1,246 @@
+//! Who gets a config: asked before anything of it is looked at.
+//!
+//! In `enforce`, what is refused for good gets one and the same 401, whatever the reason, which is in
+//! the log, the metrics and the boot ledger. What another server may have been told of a moment ago gets
+//! 503, so that Ignition asks again; and so does a source that has failed too often: until it has waited,
+//! only a token that is known by its hash opens anything for it. A signed one costs too much to verify.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use lru::LruCache;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use super::answer;
+use super::connection::Peer;
+use super::outcome::{Decided, Outcome};
+use super::places::{Door, Source};
+use super::pool_name::PoolName;
+use crate::access::{self, Credential, Policy, Refusal, Verdict, decide};
+use crate::answers::Answers;
+use crate::telemetry::Metrics;
+
+/// What a client that may have a config later should present.
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
+/// What everybody is told who is refused for good.
+const REFUSED: &str =
+    "this config is not for everyone, and nothing that came with the request opens it";
+const UNKNOWN: &str = "this token is not known here, or not yet";
+const NO_ADDRESS: &str = "it is not known who asks\n";
+const TOO_MANY: &str = "too many failed attempts from this address";
+
+/// The rules in force, swapped when they change, and who has failed to meet them.
+#[derive(Debug, Default)]
+pub struct Guard {
+    /// The rules.
+    pub policy: ArcSwap<Policy>,
+    attempts: FailedAttempts,
+}
+
+/// What a request is judged by, and where that is counted.
+#[derive(Debug, Clone)]
+pub(super) struct Guarded {
+    pub(super) guard: Arc<Guard>,
+    pub(super) answers: Arc<Answers>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// Lets through who may have a config.
+pub(super) async fn guard(
+    State(guarded): State<Guarded>,
+    PoolName(pool): PoolName,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let Guarded { guard, answers, metrics } = &guarded;
+    let peer = request.extensions().get::<Peer>().copied();
+    let Some(Peer { address, door }) = peer else { return answer::soon(NO_ADDRESS.to_owned()) };
+    let verdict = guard.judge(&pool, address.into(), address.ip(), door, &request);
+    let label = answers.label(&pool);
+    let decided = Decided(verdict);
+    let Decided(Verdict { mode, judged }) = &decided;
+    if *mode != access::Mode::Off || judged.is_err() {
+        let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
+        metrics.access(label.clone(), mode.label(), word);
+    }
+    let mut response = if let Some(refusal) = decided.0.refusal() {
+        let (mut response, reason) = refused(refusal);
+        let status = response.status();
+        let requests = metrics.requests(label, None, status.as_u16());
+        let given = Err((status, reason.to_owned()));
+        response.extensions_mut().insert(Outcome { pool, version: None, given, requests });
+        response
+    } else {
+        request.extensions_mut().insert(decided.clone());
+        next.run(request).await
+    };
+    response.extensions_mut().insert(decided);
+    response
+}
+
+impl Guard {
+    fn judge(
+        &self,
+        pool: &str,
+        source: Source,
+        address: std::net::IpAddr,
+        door: Door,
+        request: &Request,
+    ) -> Verdict {
+        let now = Instant::now();
+        let values = request.headers().get_all(AUTHORIZATION);
+        let asked = access::Request {
+            pool,
+            address,
+            is_private: door == Door::Tls,
+            credential: Credential::of(values.iter().map(HeaderValue::as_bytes)),
+            has_failed_often: self.attempts.are_used_up(source, now),
+        };
+        let verdict = decide(&asked, &self.policy.load(), OffsetDateTime::now_utc());
+        if verdict.refusal().is_some() {
+            self.attempts.count(source, now);
+        }
+        verdict
+    }
+}
+
+fn refused(refusal: Refusal) -> (Response, &'static str) {
+    let reason = match refusal {
+        Refusal::Unknown => UNKNOWN,
+        Refusal::TooMany => TOO_MANY,
+        _ => REFUSED,
+    };
+    let text = format!("{reason}\n");
+    let mut response = if refusal.may_heal() {
+        answer::soon(text)
+    } else {
+        answer::text(StatusCode::UNAUTHORIZED, text)
+    };
+    if refusal == Refusal::TooMany {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    } else if !refusal.may_heal() {
+        response.headers_mut().insert(WWW_AUTHENTICATE, CHALLENGE);
+    }
+    (response, reason)
+}
+
+/// Failed attempts that a source has at once,
+const BURST: u32 = 100;
+/// and how long until it has another one.
+const REFILL: Duration = Duration::from_secs(1);
+/// Sources that are remembered; who has failed longest ago goes.
+const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+
+/// How often each source has failed lately: a bucket that fills again.
+#[derive(Debug)]
+struct FailedAttempts(Mutex<LruCache<Source, Bucket>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    used: u32,
+    since: Instant,
+}
+
+impl Default for FailedAttempts {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(SOURCES)))
+    }
+}
+
+impl FailedAttempts {
+    fn are_used_up(&self, source: Source, now: Instant) -> bool {
+        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.peek(&source).is_some_and(|bucket| bucket.refilled(now).used >= BURST)
+    }
+
+    fn count(&self, source: Source, now: Instant) {
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket = buckets.get_or_insert_mut(source, || Bucket { used: 0, since: now });
+        *bucket = bucket.refilled(now);
+        bucket.used = (bucket.used + 1).min(BURST);
+    }
+}
+
+impl Bucket {
+    fn refilled(self, now: Instant) -> Self {
+        let passed = now.saturating_duration_since(self.since);
+        let refills = u32::try_from(passed.as_nanos() / REFILL.as_nanos()).unwrap_or(u32::MAX);
+        Self {
+            used: self.used.saturating_sub(refills),
+            since: if refills >= self.used { now } else { self.since + REFILL * refills },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_from_nowhere_is_let_in_nowhere() {
+        let metrics = Arc::new(Metrics::new());
+        let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
+        let guarded = Guarded { guard: Arc::default(), answers, metrics };
+        let router = Router::new()
+            .route("/config/{pool}", get(async || "a config"))
+            .route_layer(from_fn_with_state(guarded, guard));
+        let request = Request::get("/config/worker").body(Body::empty()).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[test]
+    fn a_source_has_so_many_failed_attempts_and_gets_them_back() {
+        let attempts = FailedAttempts::default();
+        let source = |text: &str| Source::from(text.parse::<SocketAddr>().unwrap());
+        let (bad, good) = (source("192.0.2.1:1"), source("192.0.2.2:1"));
+        let start = Instant::now();
+        for _ in 0..BURST {
+            assert!(!attempts.are_used_up(bad, start));
+            attempts.count(bad, start);
+        }
+        assert!(attempts.are_used_up(bad, start) && !attempts.are_used_up(good, start));
+        let later = start + REFILL;
+        assert!(!attempts.are_used_up(bad, later));
+        attempts.count(bad, later);
+        assert!(attempts.are_used_up(bad, later));
+        // Whoever goes on while it is used up does not wait any longer.
+        for _ in 0..1_000 {
+            attempts.count(bad, later);
+        }
+        assert!(!attempts.are_used_up(bad, later + REFILL));
+        assert!(attempts.are_used_up(source("192.0.2.1:2"), later), "a port is no other source");
+        let long_after = later + REFILL * (BURST + 1);
+        for _ in 0..BURST {
+            assert!(!attempts.are_used_up(bad, long_after));
+            attempts.count(bad, long_after);
+        }
+        assert!(attempts.are_used_up(bad, long_after));
+    }
+
+    #[test]
+    fn sources_that_are_remembered_have_a_number() {
+        let attempts = FailedAttempts::default();
+        let now = Instant::now();
+        for number in 0..20_000_u32 {
+            attempts.count(Source::V4(number.into()), now);
+        }
+        assert_eq!(attempts.0.lock().unwrap().len(), SOURCES.get());
+    }
+}

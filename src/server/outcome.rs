@@ -1,0 +1,38 @@
+//! What came of a request, in the extensions of its answer: for the log, the metrics and the boot ledger.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use prometheus_client::metrics::counter::Counter;
+
+use crate::access::{Mode, Verdict};
+use crate::answers::Answer;
+use crate::ignition::SpecVersion;
+
+/// What a handler tells of the answer to a request for a config, in the response's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct Outcome {
+    pub(super) pool: String,
+    pub(super) version: Option<SpecVersion>,
+    /// The answer, or the status and the reason that there is none.
+    pub(super) given: Result<Arc<Answer>, (StatusCode, String)>,
+    /// Counts requests of this outcome.
+    pub(super) requests: Counter,
+}
+
+/// What was decided about a request, in its and its answer's extensions.
+#[derive(Debug, Clone)]
+pub(super) struct Decided(pub(super) Verdict);
+
+impl Decided {
+    /// One word or two for the log; nothing where nothing is restricted.
+    pub(super) fn words(&self) -> Option<String> {
+        let Verdict { mode, judged } = &self.0;
+        match (mode, judged) {
+            (Mode::Off, Ok(_)) => None,
+            (_, Ok(proof)) => Some(proof.to_string()),
+            (Mode::Audit, Err(refusal)) => Some(format!("would be refused: {refusal}")),
+            (_, Err(refusal)) => Some(format!("refused: {refusal}")),
+        }
+    }
+}

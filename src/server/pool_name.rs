@@ -1,0 +1,23 @@
+//! Which pool a request is about.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequestParts, Path};
+use http::StatusCode;
+use http::request::Parts;
+
+/// The name of a pool: one segment of the path, which an encoded slash does not lengthen. What is no
+/// text names nothing.
+pub(super) struct PoolName(pub(super) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PoolName {
+    type Rejection = StatusCode;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, StatusCode> {
+        let name: Result<Path<String>, PathRejection> =
+            Path::from_request_parts(parts, state).await;
+        match name {
+            Ok(Path(name)) if !name.is_empty() && !name.contains('/') => Ok(Self(name)),
+            _ => Err(StatusCode::NOT_FOUND),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the cluster's controller tells servers of tokens.
+//!
+//! Apart from what is served: a server whose pools are open does not ask for it.
+
+use kube::Client;
+
+use super::named_secret::NamedSecret;
+use crate::access::Records;
+use crate::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
+use crate::source::reporting::Reporting;
+use crate::source::secret_seen::SecretSeen;
+
+/// Hands every state of it to `take`, for ever; what keeps it from that is told and counted.
+///
+/// What cannot be read leaves the state before, and so does a secret that is gone: that there are no
+/// tokens is said by an empty list, and nothing else opens a pool. `are_known` says whether there is a
+/// state before.
+pub(super) async fn follow(
+    client: Client,
+    mut are_known: bool,
+    mut take: impl FnMut(Records),
+    reporting: Reporting,
+) {
+    let name =
+        SecretName { namespace: OPERATOR_NAMESPACE.to_owned(), name: Records::SECRET.to_owned() };
+    let thing = name.to_string();
+    let mut secret = NamedSecret::new(client, name);
+    loop {
+        let failure = match secret.changed().await {
+            SecretSeen::Present(secret) => match read(&secret) {
+                Ok(records) => {
+                    are_known = records != Records::default();
+                    take(records);
+                    None
+                }
+                Err(reason) => Some(reason),
+            },
+            SecretSeen::Absent if are_known => {
+                Some("it is gone; what it held last holds".to_owned())
+            }
+            SecretSeen::Absent => {
+                take(Records::default());
+                None
+            }
+            SecretSeen::Unwatched { reason, .. } => {
+                reporting.metrics.watch_failed("secrets/machine-config-server-access");
+                Some(format!("cannot be watched: {reason}"))
+            }
+        };
+        if reporting.status.degraded.set(thing.clone(), failure.clone())
+            && let Some(reason) = failure
+        {
+            tracing::error!(reason, "{thing}");
+        }
+    }
+}
+
+fn read(secret: &Secret) -> Result<Records, String> {
+    let key = Records::FILE;
+    let json = secret.value(key).ok_or_else(|| format!("it has no key {key}"))?;
+    Records::read(json).map_err(|error| format!("{key}: {error}"))
+}

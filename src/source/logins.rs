@@ -1,0 +1,197 @@
+//! What was seen of the secrets with registry logins. Nothing here does I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::secret_seen::SecretSeen;
+use crate::inputs::Problem;
+use crate::objects::MachineConfigPool;
+use crate::objects::SecretName;
+use crate::registry_auth::{self, Logins, RegistryAuth};
+
+/// The secrets as they were last seen.
+#[derive(Debug, Default)]
+pub(super) struct RegistryLogins {
+    auth: RegistryAuth,
+    problems: BTreeMap<SecretName, Vec<Problem>>,
+}
+
+impl RegistryLogins {
+    /// One for all pools is `secret`, if any is to be read.
+    pub(super) fn new(secret: Option<SecretName>) -> Self {
+        let auth = RegistryAuth { secret, ..RegistryAuth::default() };
+        Self { auth, problems: BTreeMap::new() }
+    }
+
+    /// The secrets to watch for `pools`. What was seen of others is forgotten.
+    pub(super) fn wanted<'a>(
+        &mut self,
+        pools: impl Iterator<Item = &'a MachineConfigPool>,
+    ) -> BTreeSet<SecretName> {
+        let wanted = self.auth.wanted(pools);
+        self.auth.known.retain(|name, _| wanted.contains(name));
+        self.problems.retain(|name, _| wanted.contains(name));
+        wanted
+    }
+
+    /// Takes in what a watch saw, and tells why machines do without the secret, if they do.
+    ///
+    /// What was good last stays, also when the secret is gone: that it holds no login is said by an
+    /// empty one. A server that may not read it does without, as one that is not told of it.
+    pub(super) fn seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
+        let before = self.auth.known.get(&name).cloned().flatten();
+        let place = name.to_string();
+        match seen {
+            SecretSeen::Present(secret) => {
+                let problems = match registry_auth::read(&secret) {
+                    Ok(entries) => {
+                        let logins = entries.or_last_good(&before.unwrap_or_default());
+                        self.keep(name.clone(), Some(logins));
+                        let refused = entries.refused.iter();
+                        refused.map(|it| Problem::part(&place, &it.to_string())).collect()
+                    }
+                    Err(reason) => {
+                        // One that was not there, and is there now, is none to do without.
+                        if before.is_none() {
+                            self.auth.known.remove(&name);
+                        }
+                        vec![Problem::whole(&place, reason)]
+                    }
+                };
+                self.problems.insert(name, problems);
+                None
+            }
+            SecretSeen::Absent if before.is_some() => {
+                let reason = "is gone; the registry logins that it held last are served";
+                self.problems.insert(name, vec![Problem::whole(&place, reason)]);
+                None
+            }
+            SecretSeen::Absent => {
+                self.problems.remove(&name);
+                self.keep(name, None);
+                Some("is not there; machines get no registry logins of it".to_owned())
+            }
+            SecretSeen::Unwatched { reason, is_forbidden } => {
+                if is_forbidden && !self.auth.known.contains_key(&name) {
+                    self.keep(name, None);
+                }
+                Some(format!("cannot be watched: {reason}"))
+            }
+        }
+    }
+
+    fn keep(&mut self, name: SecretName, logins: Option<Logins>) {
+        self.auth.known.insert(name, logins.map(Arc::new));
+    }
+
+    /// What inputs have of them.
+    pub(super) fn auth(&self) -> RegistryAuth {
+        self.auth.clone()
+    }
+
+    pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {
+        self.problems.values().flatten().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Secret;
+    use serde_json::json;
+
+    fn secret(text: &str) -> SecretSeen {
+        let secret = json!({"metadata": {"name": "b"}, "stringData": {".dockerconfigjson": text}});
+        SecretSeen::Present(serde_json::from_value::<Secret>(secret).unwrap())
+    }
+
+    fn failed(is_forbidden: bool) -> SecretSeen {
+        SecretSeen::Unwatched { reason: "why".to_owned(), is_forbidden }
+    }
+
+    /// What machines get of the secret.
+    #[derive(Debug, PartialEq)]
+    enum Machines {
+        Wait,
+        DoWithout,
+        LogInTo(Vec<String>),
+    }
+
+    fn machines(logins: &RegistryLogins) -> Machines {
+        let name = logins.auth.secret.as_ref().unwrap();
+        match logins.auth.known.get(name) {
+            None => Machines::Wait,
+            Some(None) => Machines::DoWithout,
+            Some(Some(logins)) => {
+                Machines::LogInTo(logins.keys().map(|it| it.as_str().to_owned()).collect())
+            }
+        }
+    }
+
+    fn told(logins: &RegistryLogins) -> Vec<String> {
+        logins.problems().map(|problem| problem.to_string()).collect()
+    }
+
+    const GOOD: &str = r#"{"auths": {"q": {"auth": "dTpw"}}}"#;
+
+    #[test]
+    fn what_was_good_last_stays_whatever_becomes_of_the_secret() {
+        let name: SecretName = "a/b".parse().unwrap();
+        let mut logins = RegistryLogins::new(Some(name.clone()));
+        let good = Machines::LogInTo(vec!["q".to_owned()]);
+        assert_eq!(machines(&logins), Machines::Wait);
+        assert_eq!(logins.seen(name.clone(), secret(GOOD)), None);
+        assert_eq!(machines(&logins), good);
+        for (seen, problem) in [
+            (secret("SECRET"), "Secret a/b: key \".dockerconfigjson\": no JSON (line 1, column 1)"),
+            (secret(r#"{"auths": {"q": {}}}"#), "Secret a/b: the entry for q has no `auth`"),
+            (
+                SecretSeen::Absent,
+                "Secret a/b: is gone; the registry logins that it held last are served",
+            ),
+        ] {
+            assert_eq!(logins.seen(name.clone(), seen), None);
+            assert_eq!(machines(&logins), good, "{problem}");
+            assert_eq!(told(&logins), [problem]);
+        }
+        for is_forbidden in [false, true] {
+            assert!(logins.seen(name.clone(), failed(is_forbidden)).is_some());
+            assert_eq!(machines(&logins), good);
+        }
+        assert_eq!(logins.seen(name, secret(r#"{"auths": {}}"#)), None);
+        assert_eq!(machines(&logins), Machines::LogInTo(vec![]));
+        assert_eq!(told(&logins), [""; 0]);
+    }
+
+    #[test]
+    fn machines_do_without_a_secret_that_is_not_there_or_forbidden_and_wait_for_others() {
+        let name: SecretName = "a/b".parse().unwrap();
+        let first = |seen| {
+            let mut logins = RegistryLogins::new(Some(name.clone()));
+            let told = logins.seen(name.clone(), seen);
+            (machines(&logins), told)
+        };
+        let without = "is not there; machines get no registry logins of it";
+        assert_eq!(first(SecretSeen::Absent), (Machines::DoWithout, Some(without.to_owned())));
+        let unwatched = Some("cannot be watched: why".to_owned());
+        assert_eq!(first(failed(true)), (Machines::DoWithout, unwatched.clone()));
+        assert_eq!(first(failed(false)), (Machines::Wait, unwatched));
+        assert_eq!(first(secret("SECRET")), (Machines::Wait, None));
+
+        // It comes, and cannot be understood.
+        let mut logins = RegistryLogins::new(Some(name.clone()));
+        logins.seen(name.clone(), SecretSeen::Absent);
+        logins.seen(name, secret("SECRET"));
+        assert_eq!(machines(&logins), Machines::Wait);
+    }
+
+    #[test]
+    fn a_secret_that_no_pool_names_any_more_is_forgotten() {
+        let mut logins = RegistryLogins::new(Some("a/b".parse().unwrap()));
+        let own: SecretName = "c/d".parse().unwrap();
+        logins.seen(own.clone(), secret("SECRET"));
+        logins.seen(own, SecretSeen::Absent);
+        assert_eq!(logins.wanted(std::iter::empty()), ["a/b".parse().unwrap()].into());
+        assert_eq!((logins.auth.known.len(), logins.problems.len()), (0, 0));
+    }
+}

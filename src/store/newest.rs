@@ -1,0 +1,85 @@
+//! What changes while a process runs, kept on disk in its newest state.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::files::WriteError;
+use crate::backoff::Backoff;
+use crate::conditions::Conditions;
+use crate::telemetry::Metrics;
+
+/// The least time from one write to the next.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait after a write that failed: a disk has room again by itself.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Has each change saved, or what follows it meanwhile, until there are no more. A save that fails is
+/// told as a fault of `thing` and tried again.
+pub async fn keep<T>(
+    thing: &'static str,
+    mut changes: watch::Receiver<T>,
+    metrics: &Metrics,
+    degraded: &Conditions,
+    mut save: impl FnMut(&T) -> Result<(), WriteError>,
+) {
+    let mut backoff = Backoff::new(PAUSE, LONGEST_WAIT);
+    while changes.changed().await.is_ok() {
+        loop {
+            let saved = tokio::task::block_in_place(|| save(&changes.borrow_and_update()));
+            let reason = saved.err().map(|error| error.to_string());
+            let is_saved = reason.is_none();
+            let is_news = degraded.set(thing, reason.clone());
+            if let Some(reason) = reason {
+                metrics.cache_failures.inc();
+                if is_news {
+                    tracing::error!(reason, "the {thing} cannot be written");
+                }
+            }
+            if is_saved {
+                break;
+            }
+            tokio::time::sleep(backoff.next()).await;
+        }
+        backoff.reset();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::files::{self, PRIVATE};
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_could_not_be_written_is_told_and_written_once_it_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("taken/state");
+        let (metrics, degraded) = (Metrics::new(), Conditions::default());
+        let (changes, seen) = watch::channel(0);
+        let save = |state: &i32| {
+            files::create_folder(path.parent().unwrap_or(Path::new("/")))?;
+            files::replace(&path, state.to_string().as_bytes(), PRIVATE)
+        };
+        std::fs::write(folder.path().join("taken"), "a file where the folder should be").unwrap();
+        changes.send_replace(1);
+        let follow = async {
+            while degraded.lines().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let told = degraded.lines();
+            assert!(told[0].starts_with("state: "), "{told:?}");
+            assert_eq!(metrics.cache_failures.get(), 1);
+            std::fs::remove_file(folder.path().join("taken")).unwrap();
+            changes.send_replace(2);
+            while !std::fs::read(&path).is_ok_and(|state| state == b"2") {
+                tokio::task::yield_now().await;
+            }
+            drop(changes);
+        };
+        tokio::join!(keep("state", seen, &metrics, &degraded, save), follow);
+        assert!(degraded.lines().is_empty());
+    }
+}

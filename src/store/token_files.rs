@@ -1,0 +1,180 @@
+//! The tokens of `serve`, in the same folder.
+//!
+//! ```text
+//! tokens.json       the tokens that pointer configs carry, for whoever writes those
+//! access.json       what is known of all tokens: hashes, pools, times
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use time::OffsetDateTime;
+
+use super::files::{self, PRIVATE};
+use super::state_folder::{PointerFile, StateError, StateFolder, pointer_name, read_if_there};
+use crate::access::rotation::{
+    Because, Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, TokenState, Write, next,
+};
+use crate::access::{Mode, Records, Token, generate};
+use crate::file_stamp::{CLOCK_STEP, FileStamp};
+use crate::pki::{Certificate, StoredPair};
+use crate::user_data::{carriers, carrying};
+
+/// What was done, and when to look again.
+#[derive(Debug)]
+pub struct TokensReconciled {
+    /// Why something was written, in this order.
+    pub done: Vec<Because>,
+    /// What an administrator should know, one line each.
+    pub attention: Vec<String>,
+    /// When something will be due by itself, if anything will.
+    pub requeue_at: Option<OffsetDateTime>,
+    /// What is known of tokens now.
+    pub records: Records,
+}
+
+impl StateFolder {
+    fn issued_path(&self) -> PathBuf {
+        self.path().join(Issued::FILE)
+    }
+
+    fn records_path(&self) -> PathBuf {
+        self.path().join(Records::FILE)
+    }
+
+    /// What is known of tokens, nothing where there are none.
+    pub fn records(&self) -> Result<Records, StateError> {
+        read_json(&self.records_path(), Records::read)
+    }
+
+    /// The tokens that pointer configs carry.
+    pub fn issued(&self) -> Result<Issued, StateError> {
+        read_json(&self.issued_path(), Issued::read)
+    }
+
+    /// The stamps of the files that tokens depend on. `None` while one may change without another stamp,
+    /// because that was a moment ago.
+    #[must_use]
+    pub(crate) fn token_stamps(&self, now: SystemTime) -> Option<Vec<(PathBuf, FileStamp)>> {
+        let own = [self.issued_path(), self.records_path(), self.bundle_path()];
+        let pointers = self.pointer_paths().unwrap_or_default();
+        let stamp = |path: PathBuf| {
+            let stamp = FileStamp::of(&std::fs::metadata(&path).ok()?);
+            Some((path, stamp))
+        };
+        let stamps: Vec<_> = own.into_iter().chain(pointers).filter_map(stamp).collect();
+        let is_old = |(_, stamp): &(PathBuf, FileStamp)| {
+            now.duration_since(stamp.changed_at()).is_ok_and(|age| age >= CLOCK_STEP)
+        };
+        stamps.iter().all(is_old).then_some(stamps)
+    }
+
+    /// A new token.
+    pub fn fresh_token(&self) -> Result<Token, StateError> {
+        generate::token().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
+    }
+
+    /// Changes what is known of tokens, by a rule that sees what there is. Another process that is at it
+    /// is waited for.
+    pub fn change_tokens<E: From<StateError>>(
+        &self,
+        change: impl FnOnce(&mut Issued, &mut Records) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _lock = self.lock()?;
+        let (mut issued, mut records) = (self.issued()?, self.records()?);
+        change(&mut issued, &mut records)?;
+        self.write_records(&records)?;
+        self.write_issued(&issued)?;
+        Ok(())
+    }
+
+    /// Does what is due about the tokens of `pools`, of which it is known how much each is restricted.
+    /// `accept` is given the tokens that pointer configs are about to carry.
+    pub fn reconcile_tokens(
+        &self,
+        pools: &BTreeMap<String, Mode>,
+        policy: &RotationPolicy,
+        now: OffsetDateTime,
+        accept: &mut dyn FnMut(&Records),
+    ) -> Result<TokensReconciled, StateError> {
+        let _lock = self.lock()?;
+        let mut done = Vec::new();
+        let most = MOST_STEPS + pools.len();
+        for _ in 0..most {
+            let state = self.observe_tokens(pools)?;
+            match next(&state, policy, now, &self.fresh_token()?) {
+                Next::Settled { until, attention } => {
+                    let records = state.records;
+                    return Ok(TokensReconciled { done, attention, requeue_at: until, records });
+                }
+                Next::Write(because, write) => {
+                    match write {
+                        Write::Issued(issued) => self.write_issued(&issued)?,
+                        Write::Records(records) => self.write_records(&records)?,
+                        Write::Pointers(writes) => {
+                            accept(&state.records);
+                            self.write_tokens(&writes)?;
+                        }
+                    }
+                    done.push(because);
+                }
+            }
+        }
+        Err(StateError::Endless { path: self.path().to_owned(), steps: most })
+    }
+
+    fn observe_tokens(&self, pools: &BTreeMap<String, Mode>) -> Result<TokenState, StateError> {
+        let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
+        let trusted = Certificate::read_all(&bundle);
+        let known = self.read_authority(&trusted);
+        let known = known.as_ref().map(StoredPair::authorities).unwrap_or_default();
+        let mut pointers = Vec::new();
+        for PointerFile { path, text } in self.pointers()? {
+            pointers.extend(carriers(pointer_name(&path)?, &text, &trusted, &known, true));
+        }
+        let (issued, records) = (self.issued()?, self.records()?);
+        Ok(TokenState { issued, records, pointers, pools: pools.clone() })
+    }
+
+    /// One that cannot be written holds up no other.
+    fn write_tokens(&self, writes: &[PointerWrite]) -> Result<(), StateError> {
+        writes.iter().map(|write| self.write_token(write)).fold(Ok(()), Result::and)
+    }
+
+    fn write_token(&self, write: &PointerWrite) -> Result<(), StateError> {
+        let path = self.pointers_path().join(&write.name);
+        let present = read_if_there(&path)?.unwrap_or_default();
+        // One that was changed meanwhile is looked at again.
+        if let Some(text) = carrying(&present, write) {
+            files::replace(&path, &text, PRIVATE)?;
+        }
+        Ok(())
+    }
+
+    fn write_issued(&self, issued: &Issued) -> Result<(), StateError> {
+        write_json(&self.issued_path(), issued)
+    }
+
+    fn write_records(&self, records: &Records) -> Result<(), StateError> {
+        write_json(&self.records_path(), records)
+    }
+}
+
+fn read_json<T: Default>(
+    path: &Path,
+    read: impl Fn(&[u8]) -> Result<T, serde_json::Error>,
+) -> Result<T, StateError> {
+    let Some(json) = read_if_there(path)? else { return Ok(T::default()) };
+    read(&json)
+        .map_err(|error| StateError::Malformed { path: path.to_owned(), reason: error.to_string() })
+}
+
+fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(), StateError> {
+    let json = serde_json::to_vec_pretty(value).map_err(|error| StateError::Malformed {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    files::replace(path, &[&json[..], b"\n"].concat(), PRIVATE)?;
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Pointer configs as carriers of tokens, as a rotation of tokens sees and writes them.
+
+use super::bearer::{Brings, fetches_of_pools, no_header, with_bearer};
+use super::plain::lifted;
+use super::{Assessment, LeftAlone, assess};
+use crate::access::Token;
+use crate::access::rotation::{Carried, Pointer, PointerWrite};
+use crate::pki::Certificate;
+
+/// What the pointer config `name` carries for each pool that it fetches from. Judged by its authorities
+/// as [`assess`] does: what fetches from somebody else's server carries nothing of ours. With
+/// `may_be_lifted`, a plain one of an old spec can carry a token as well.
+#[must_use]
+pub fn carriers(
+    name: &str,
+    user_data: &[u8],
+    bundle: &[Certificate],
+    known: &[Certificate],
+    may_be_lifted: bool,
+) -> Vec<Pointer> {
+    let by_name_only = match assess(user_data, bundle, known) {
+        Assessment::Current | Assessment::Stale(_) => None,
+        Assessment::LeftAlone(reason @ LeftAlone::NameOnly) => {
+            Some(Carried::Cannot(format!("left alone: {reason}")))
+        }
+        Assessment::LeftAlone(_) => return Vec::new(),
+    };
+    let can_be_lifted = may_be_lifted && lifted(user_data).is_some();
+    let carries = |pool: &str, brings| match brings {
+        Brings::Other => Carried::Other,
+        Brings::Bearer(credential) => {
+            Token::read(&credential).map_or(Carried::Other, Carried::Token)
+        }
+        Brings::Nothing if can_be_lifted => Carried::Nothing,
+        Brings::Nothing => no_header(user_data, pool)
+            .map_or(Carried::Nothing, |reason| Carried::Cannot(reason.to_string())),
+    };
+    let pointer = |fetch: super::Fetch| Pointer {
+        name: name.to_owned(),
+        carries: by_name_only.clone().unwrap_or_else(|| carries(&fetch.pool, fetch.brings)),
+        pool: fetch.pool,
+        waits: false,
+    };
+    fetches_of_pools(user_data).into_iter().map(pointer).collect()
+}
+
+/// The pointer config with the token that it is to carry, lifted if need be. `None` where it is not the
+/// one that was looked at any more.
+#[must_use]
+pub fn carrying(user_data: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
+    let lifted = lifted(user_data);
+    let text = lifted.as_deref().unwrap_or(user_data);
+    with_bearer(text, &write.pool, write.token.as_str()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::ignition::{SpecVersion, pointer};
+    use crate::pki::issue::issue_authority;
+    use crate::pki::{KeyAlgorithm, VALIDITY};
+
+    const URL: &str = "https://api-int.example.com:22623/config/worker";
+
+    fn authority() -> Certificate {
+        let key = KeyAlgorithm::P256.generate().unwrap();
+        issue_authority(&key, VALIDITY, datetime!(2026-11-21 0:00 UTC)).unwrap()
+    }
+
+    fn text(url: &str, trusts: &Certificate, version: SpecVersion) -> Vec<u8> {
+        pointer(url, trusts.to_pem().as_bytes(), version).to_string().into_bytes()
+    }
+
+    #[test]
+    fn what_is_ours_carries_or_says_why_it_cannot() {
+        let (ours, stranger) = (authority(), authority());
+        let bundle = std::slice::from_ref(&ours);
+        let token = Token::new([7; 32]);
+        let current = text(URL, &ours, SpecVersion::V3_1);
+        let old = text(URL, &ours, SpecVersion::V3_0);
+        let write =
+            PointerWrite { name: "a".to_owned(), pool: "worker".to_owned(), token: token.clone() };
+        let with = carrying(&current, &write).unwrap();
+        let foreign = with_bearer(&current, "worker", "somebody's").unwrap();
+        let spec =
+            "its Ignition spec 3.0.0 has no headers; a pointer config of spec 3.1.0 or newer has";
+        let cannot = |reason: &str| Carried::Cannot(reason.to_owned());
+        for (user_data, may_be_lifted, expected) in [
+            (&current, false, Some(Carried::Nothing)),
+            (&with, false, Some(Carried::Token(token))),
+            (&foreign, false, Some(Carried::Other)),
+            (&old, false, Some(cannot(spec))),
+            (&old, true, Some(Carried::Nothing)),
+            (
+                &text(URL, &stranger, SpecVersion::V3_1),
+                true,
+                Some(cannot(&format!("left alone: {}", LeftAlone::NameOnly))),
+            ),
+            (&text("https://h/other", &ours, SpecVersion::V3_1), true, None),
+            (&b"#cloud-config".to_vec(), true, None),
+        ] {
+            let seen = carriers("a", user_data, bundle, &[], may_be_lifted);
+            assert!(seen.iter().all(|pointer| pointer.name == "a" && pointer.pool == "worker"));
+            assert_eq!(seen.into_iter().next().map(|pointer| pointer.carries), expected);
+        }
+        assert_eq!(carrying(&old, &write).unwrap(), with, "lifted, it is the same");
+        assert_eq!(carrying(b"#cloud-config", &write), None);
+    }
+}
