@@ -38,6 +38,16 @@ fuzz:
 package:
     .ci/run package
 
+# the container image, made without a container engine
+[group('checks')]
+image:
+    .ci/run image
+
+# virtual machines that boot by the server: minutes
+[group('checks')]
+machine:
+    .ci/run machine
+
 # every test
 [group('checks')]
 test:
