@@ -148,6 +148,12 @@ fn a_slip_on_the_command_line_is_named_with_what_is_nearest() {
             &["serve", "x", "--tls-cipher-suites", "TLS_RSA_WITH_AES_128_CBC_SHA"],
             "none of the cipher suites",
         ),
+        (
+            &["start", "--allow-from", "worker=192.0.2.7/24"],
+            "--allow-from <[POOL=]CIDR>: \"worker=192.0.2.7/24\": expected 192.0.2.0/24",
+        ),
+        (&["serve", "x", "--allow-from", "everybody"], "expected an address, or a network"),
+        (&["bootstrap", "--proxy-from", "192.0.2.8/8"], "expected 192.0.0.0/8"),
         (&["--bogus"], "unknown flag --bogus"),
     ] {
         let line = error_line(arguments);
@@ -184,4 +190,21 @@ fn the_reference_servers_logging_flags_are_accepted_wherever_they_stand() {
         "--bootstrap-kubeconfig=/no/such",
     ]);
     assert!(line.contains("/no/such"), "{line}");
+}
+
+#[test]
+fn an_external_pair_and_its_bundle_go_together() {
+    let trust = "--trust-bundle=ns/trust";
+    for (flags, fault) in [
+        (&["--serving-pair=external"][..], "--serving-pair external needs --trust-bundle"),
+        (&[trust][..], "--trust-bundle goes with --serving-pair external"),
+    ] {
+        let line = error_line(&[&["controller", "--metrics-address=off"], flags].concat());
+        assert!(line.contains(fault), "{line}");
+    }
+    let both = ["controller", "--ca-from-issuer=Issuer/a", "--serving-pair=external", trust];
+    let output = run(&both);
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("cannot be used with"), "{said}");
 }

@@ -257,6 +257,31 @@ fn sigterm_under_load_finishes_what_is_under_way_and_exits_with_0() {
 }
 
 #[test]
+fn a_server_that_is_told_to_stop_serves_on_while_machines_may_still_be_sent_here() {
+    let mut server = sample_cluster(&["--shutdown-delay", "1h"]);
+    let in_service = |server: &Server| server.plain().get("/readyz/serving");
+    assert_eq!(in_service(&server).status, 200);
+    server.terminate();
+    wait_for("nobody to be sent here", || (in_service(&server).status == 503).then_some(()));
+    assert_eq!(in_service(&server).body, b"server: not in order\n");
+    let told = server.metrics().get("/readyz");
+    assert_eq!(told.status, 503);
+    assert!(told.body.starts_with(b"server: it is stopping\n"));
+    for client in [server.tls(), server.plain()] {
+        assert_eq!(contract::config(&client, "master", "3.4.0").status, 200);
+        assert_eq!(client.get("/healthz").status, 200);
+    }
+    // Who asks again does not want to wait.
+    server.terminate();
+    assert_eq!(server.ended().code(), Some(0), "{}", server.log());
+
+    let mut server = sample_cluster(&["--shutdown-delay", "50ms"]);
+    server.terminate();
+    assert_eq!(server.ended().code(), Some(0), "{}", server.log());
+    assert!(server.log().contains("serving on"), "{}", server.log());
+}
+
+#[test]
 fn sigterm_does_not_wait_for_clients_that_have_asked_for_nothing() {
     let flags = ["--handshake-timeout", "600s", "--head-timeout", "600s", "--drain-timeout", "2s"];
     let mut server = sample_cluster(&flags);

@@ -84,6 +84,15 @@ fn the_pools_name_machine_configs_that_are_there() {
 }
 
 #[test]
+fn nothing_names_an_owner() {
+    // Its UID would be made up, and a cluster removes what belongs to nobody.
+    for manifest in manifests::fixtures() {
+        let metadata = &manifest.document["metadata"];
+        assert_eq!(metadata.get("ownerReferences"), None, "{}", metadata["name"]);
+    }
+}
+
+#[test]
 fn the_configs_hold_every_kind_of_file_link_and_unit() {
     let manifests = manifests::fixtures();
     let configs: Vec<&Value> = manifests

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::support::in_repository;
 use crate::support::server::{Server, binary, free_ports};
+use crate::support::wait_for;
 
 /// By when a cause has to be named.
 const SOON: Duration = Duration::from_secs(5);
@@ -402,6 +403,20 @@ fn access_that_is_refused_is_named() {
     let (address, _heads) = answering(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
     let words = "refused by access rules: 401";
     assert_cause(&[&format!("http://{address}"), "worker"], "access-refused", words);
+
+    let server = Server::serve(&in_repository("ignition-fixtures"), &["--access", "enforce"]);
+    let ca = server.state().join("ca.crt").display().to_string();
+    assert_cause(&[&url(server.secure()), "worker", "--ca", &ca], "access-refused", words);
+    // The page says so too.
+    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    assert!(page.contains("401: this config is not for everyone"), "{page}");
+    // By the pointer config that a machine has, it is not.
+    let pointer = server.state().join("user-data/worker.ign").display().to_string();
+    let said = wait_for("a token in the pointer config", || {
+        let said = inspect(&["--pointer", &pointer]);
+        (said.status == 0).then_some(said)
+    });
+    assert!(!said.text.contains("Bearer"), "{}", said.text);
 }
 
 #[test]

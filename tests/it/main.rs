@@ -3,34 +3,52 @@
 //!
 //! Each module is about one thing that a user sees. Those in [`cluster`] need a kube-apiserver and
 //! etcd, which `tests/run` provides: `--skip cluster::` leaves them out, `cluster::` takes only them.
-//! Those in [`go_verifier`] need a program that it builds with Go, those in [`alert_rules`] promtool.
+//! Those in [`node`] need a kubelet and what goes with it besides, where a machine can run one. Those in
+//! [`go_verifier`] need a program that it builds with Go, those in [`alert_rules`] promtool, those in [`chart`]
+//! helm, those in [`cert_manager`] cert-manager's controllers.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod access;
+mod access_faults;
+mod access_proofs;
+mod access_storm;
 mod alert_rules;
 mod bad_input;
 mod boot_ledger;
+mod cert_manager;
 mod certificates;
 mod changes;
+mod chart;
 mod check_pointer;
 mod cluster;
+mod cmp;
 mod command_line;
 mod compact;
 mod conformance;
+mod exposed;
 mod faults;
 mod first_boot;
 mod fixtures_index;
 mod go_verifier;
+mod host_firewall;
 mod hostile;
 mod hostile_files;
 mod http_contract;
 mod ignition_properties;
+mod image;
 mod inspect;
 mod layers;
 mod lockout_cases;
 mod monitoring;
+mod node;
 mod node_ca;
+mod node_logins;
 mod page;
+mod proxy_protocol;
+mod registry_auth;
 mod registry_ca;
 mod render;
 mod rotation;
+mod rotation_of_tokens;
 mod support;
+mod virtual_machine;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
-use crate::support::in_repository;
 use crate::support::server::Server;
 use crate::support::stopwatch::{HURRY, Stopwatch};
+use crate::support::{in_repository, wait_for};
 
 const IGNITION: (&str, &str) = ("User-Agent", "Ignition/2.14.0");
 
@@ -67,12 +67,17 @@ const CONTRAST: &str = "selector => {
 #[test]
 fn it_is_read_by_keyboard_and_by_screen_readers() {
     let server = sample_cluster();
+    // These pools are not enforced: each has a line of what strangers can read.
+    wait_for("what strangers can read", || {
+        let told = String::from_utf8(server.metrics().get("/readyz").body).expect("text");
+        (told.lines().count() == 3).then_some(())
+    });
     let mut browser = open(&server);
     let told = browser.read_aloud();
     let has = |role: &str, name: &str| told.iter().any(|it| it.0 == role && it.1 == name);
     for (role, name) in [
         ("heading", "machine-config-server"),
-        ("heading", "Everything is in order"),
+        ("heading", "Ready, with something to look at"),
         ("navigation", "On this page"),
         ("region", "Machines"),
         ("columnheader", "Why"),

@@ -1,8 +1,12 @@
 //! The controller in a cluster: a real kube-apiserver and etcd, the controller as its own service
 //! account with the rights that `deploy/` gives it, and machines that boot by what it makes.
 
+mod access;
 mod duties;
+mod external;
+mod issued;
 mod lockouts;
+mod secret_types;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -63,6 +67,12 @@ fn value(secret: &Value, key: &str) -> Vec<u8> {
     BASE64.decode(secret["data"][key].as_str().unwrap_or_default()).expect("base64")
 }
 
+/// A controller by its own account.
+pub(super) fn started(cluster: &Cluster, folder: &Path, flags: &[&str]) -> Controller {
+    let kubeconfig = cluster.kubeconfig_of(ACCOUNT, NAMESPACE, cluster.address());
+    Controller::start(&kubeconfig, folder, flags)
+}
+
 /// A cluster for a controller.
 struct Site {
     cluster: Cluster,
@@ -96,8 +106,7 @@ impl Site {
 
     /// Starts the controller. The server's name is `localhost`, besides what the cluster says.
     fn start(&self, flags: &[&str]) -> Controller {
-        let kubeconfig = self.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, self.cluster.address());
-        Controller::start(&kubeconfig, self.folder.path(), flags)
+        started(&self.cluster, self.folder.path(), flags)
     }
 
     fn object(&self, path: &str) -> Value {
@@ -134,20 +143,9 @@ impl Site {
         command.output().expect("the built binary")
     }
 
-    /// Whether the controller's account may do something: to `GROUP/RESOURCE`, or `…/NAME`.
+    /// Whether the controller's account may do something: see [`Cluster::may`].
     fn may(&self, verb: &str, object: &str, namespace: &str) -> bool {
-        let parts: Vec<&str> = object.split('/').collect();
-        let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": account, "groups": ["system:authenticated"], "resourceAttributes": {
-                "verb": verb, "group": parts[0], "resource": parts[1],
-                "name": parts.get(2).copied().unwrap_or_default(), "namespace": namespace,
-            }},
-        });
-        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let response = self.cluster.request("POST", path, "application/json", &review);
-        response.json()["status"]["allowed"] == true
+        self.cluster.may(ACCOUNT, verb, object, namespace)
     }
 
     /// Has a new authority made by a value that was not there before, and waits for it. Without
@@ -174,7 +172,7 @@ impl Site {
 }
 
 /// A running controller. It ends with this value.
-struct Controller {
+pub(super) struct Controller {
     child: Child,
     log: PathBuf,
     metrics: SocketAddr,
@@ -204,7 +202,7 @@ impl Controller {
         Self { child, log, metrics }
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         fs::read_to_string(&self.log).expect("the log")
     }
 
@@ -215,7 +213,7 @@ impl Controller {
     }
 
     /// The status and the lines of readiness. Nobody answers at first.
-    fn readiness(&self) -> (u16, String) {
+    pub(super) fn readiness(&self) -> (u16, String) {
         let Ok(answer) = Client::plain(self.metrics).try_request("GET", "/readyz", &[]) else {
             return (0, String::new());
         };
@@ -277,16 +275,21 @@ fn mount(site: &Site, pair: &Pair) {
 
 /// A server in the cluster with the pair that the controller made, and where that is mounted.
 fn server(site: &Site) -> (Server, Pair) {
-    let folder = site.folder.path().join("pair");
-    fs::create_dir(&folder).expect("a new folder");
+    let (server, pair) = server_at(site, site.cluster.address(), &[]);
+    (server.until_ready(), pair)
+}
+
+/// The same with flags, reaching the API server at an address. Returns once it answers.
+fn server_at(site: &Site, address: SocketAddr, flags: &[&str]) -> (Server, Pair) {
+    let folder = tempfile::tempdir_in(site.folder.path()).expect("a new folder").keep();
     let pair = Pair::make(&folder, "localhost");
     mount(site, &pair);
-    let token = site.folder.path().join("token");
+    let token = folder.join("token");
     fs::create_dir(&token).expect("a new folder");
     fs::write(token.join("token"), "abcdef.0123456789abcdef").expect("a write");
     fs::write(token.join("ca.crt"), "CA").expect("a write");
-    let kubeconfig = site.cluster.account_kubeconfig(site.cluster.address());
-    (Server::in_cluster(&kubeconfig, &token, &pair, &[]).until_ready(), pair)
+    let kubeconfig = site.cluster.account_kubeconfig(address);
+    (Server::in_cluster(&kubeconfig, &token, &pair, flags), pair)
 }
 
 /// A managed pointer config, with the port of the server under test.
@@ -788,7 +791,7 @@ fn an_authority_that_is_due_is_renewed() {
 fn the_controllers_account_may_do_its_work_and_nothing_else() {
     let site = Site::new();
     let own = "/secrets/machine-config-server-tls";
-    let objects: [(&str, &str, &[&str]); 19] = [
+    let objects: [(&str, &str, &[&str]); 21] = [
         (own, NAMESPACE, &["get", "list", "watch", "create", "patch", "delete"]),
         (
             "/secrets/machine-config-server-ca",
@@ -797,6 +800,16 @@ fn the_controllers_account_may_do_its_work_and_nothing_else() {
         ),
         (
             "/secrets/internal-release-image-tls",
+            NAMESPACE,
+            &["get", "list", "watch", "create", "patch"],
+        ),
+        (
+            "/secrets/machine-config-server-access",
+            NAMESPACE,
+            &["get", "list", "watch", "create", "patch"],
+        ),
+        (
+            "/secrets/machine-config-server-tokens",
             NAMESPACE,
             &["get", "list", "watch", "create", "patch"],
         ),

@@ -1,8 +1,12 @@
 //! Each command that talks to a cluster, with a real kube-apiserver and etcd.
 
 mod check_pointer;
+mod components;
 mod controller;
+mod in_service;
 mod monitoring;
 mod node_ca;
+mod node_logins;
+mod registry_auth;
 mod registry_ca;
 mod server;

@@ -28,7 +28,7 @@ fn each_component_has_prometheus_find_the_pods_that_it_fits() {
         ("node-ca", "node-ca-monitoring", "DaemonSet", "PodMonitor", 9625),
     ] {
         let objects =
-            kustomized(&format!("deploy/{base}"), &format!("deploy/components/{component}"));
+            kustomized(&format!("deploy/{base}"), &[&format!("deploy/components/{component}")]);
         let workload = one(&objects, workload);
         assert_eq!(*metrics_port(workload), port, "{base}");
         let pod = &workload["spec"]["template"]["metadata"]["labels"];
@@ -53,5 +53,28 @@ fn each_component_has_prometheus_find_the_pods_that_it_fits() {
         assert!(
             rules.to_string().contains(&format!("job=\\\"{}\\\"", job.as_str().expect("a job")))
         );
+    }
+}
+
+#[test]
+fn servers_with_one_ledger_find_each_other_by_a_name() {
+    for (base, workload) in [("openshift", "DaemonSet"), ("kubernetes", "Deployment")] {
+        let components = ["deploy/components/monitoring", "deploy/components/one-ledger"];
+        let objects = kustomized(&format!("deploy/{base}"), &components);
+        let is_peers = |it: &&Value| it["metadata"]["name"] == "machine-config-server-peers";
+        let service = objects.iter().find(is_peers).expect("a name");
+        assert_eq!(service["spec"]["clusterIP"], "None", "each server has an address of its own");
+        let workload = one(&objects, workload);
+        let container = &workload["spec"]["template"]["spec"]["containers"][0];
+        let port = metrics_port(workload);
+        assert_eq!(service["spec"]["ports"][0]["port"], *port);
+        let namespace = service["metadata"]["namespace"].as_str().expect("a namespace");
+        let flag = format!("--peers=machine-config-server-peers.{namespace}.svc:{port}");
+        let arguments = container["args"].as_array().expect("arguments");
+        assert!(arguments.contains(&flag.as_str().into()), "{arguments:?}");
+        let labels = &workload["spec"]["template"]["metadata"]["labels"];
+        for (label, value) in service["spec"]["selector"].as_object().expect("labels") {
+            assert_eq!(labels[label], *value, "{base}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::cluster::{Cluster, MANAGED};
+use crate::support::cluster::{Cluster, MANAGED, overlay};
 use crate::support::events::{Event, Events};
 use crate::support::http::Client;
 use crate::support::proxy::{Proxy, Way};
@@ -356,19 +356,7 @@ fn fifty_nodes_are_in_step_within_two_seconds() {
 #[test]
 fn the_component_for_containerd_is_taken_by_the_api_server() {
     let cluster = deployed("deploy/node-ca");
-    let mine = tempfile::tempdir().expect("a temporary folder");
-    // Kustomize takes folders by relative paths only.
-    let up = "../".repeat(mine.path().components().count() - 1);
-    let path =
-        |folder: &str| format!("{up}{}", &in_repository(folder).to_str().expect("text")[1..]);
-    let kustomization = json!({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [path("deploy/node-ca")],
-        "components": [path("deploy/components/containerd")],
-    });
-    let file = mine.path().join("kustomization.yaml");
-    fs::write(file, kustomization.to_string()).expect("a writable folder");
+    let mine = overlay("deploy/node-ca", &["deploy/components/containerd"]);
     cluster.apply(&["-k", mine.path().to_str().expect("text")]);
     let spec = &daemon_set(&cluster)["spec"]["template"]["spec"];
     let folder = "/etc/containerd/certs.d";

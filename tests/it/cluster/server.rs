@@ -32,18 +32,18 @@ const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpoo
 const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
 
 /// A cluster, and what a server in it is given.
-struct Site {
-    cluster: Cluster,
-    pair: Pair,
-    folder: TempDir,
+pub(super) struct Site {
+    pub(super) cluster: Cluster,
+    pub(super) pair: Pair,
+    pub(super) folder: TempDir,
 }
 
 impl Site {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::of(Cluster::openshift())
     }
 
-    fn of(cluster: Cluster) -> Self {
+    pub(super) fn of(cluster: Cluster) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let pair = Pair::make(folder.path(), "localhost");
         let site = Self { cluster, pair, folder };
@@ -61,11 +61,11 @@ impl Site {
         fs::write(self.token().join("token"), token).expect("a writable folder");
     }
 
-    fn start(&self, flags: &[&str]) -> Server {
+    pub(super) fn start(&self, flags: &[&str]) -> Server {
         self.start_through(self.cluster.address(), flags)
     }
 
-    fn start_through(&self, address: std::net::SocketAddr, flags: &[&str]) -> Server {
+    pub(super) fn start_through(&self, address: std::net::SocketAddr, flags: &[&str]) -> Server {
         let kubeconfig = self.cluster.account_kubeconfig(address);
         self.start_with(&kubeconfig, flags)
     }
@@ -74,7 +74,7 @@ impl Site {
         Server::in_cluster(kubeconfig, &self.token(), &self.pair, flags)
     }
 
-    fn pool(&self, name: &str, configuration: &str) {
+    pub(super) fn pool(&self, name: &str, configuration: &str) {
         let pool = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1",
             "kind": "MachineConfigPool",
@@ -92,7 +92,7 @@ impl Site {
         self.cluster.patch(&format!("{POOLS}/{pool}/status"), &status);
     }
 
-    fn machine_config(&self, name: &str, marker: &str) {
+    pub(super) fn machine_config(&self, name: &str, marker: &str) {
         self.cluster.create(CONFIGS, &machine_config(name, marker, 0));
     }
 }
@@ -133,7 +133,7 @@ fn served(server: &Server, pool: &str, path: &str) -> Result<String, u16> {
     Ok(text.into_owned())
 }
 
-fn marker(server: &Server, pool: &str) -> Result<String, u16> {
+pub(super) fn marker(server: &Server, pool: &str) -> Result<String, u16> {
     served(server, pool, "/etc/marker")
 }
 
@@ -167,9 +167,20 @@ fn told(server: &Server, what: &str) -> String {
     wait_for(&format!("readiness to tell of {what}"), || line(&readiness(server).1))
 }
 
-/// Waits until nothing is told any more.
+/// Waits until nothing is told any more, but that strangers can read the token that machines join
+/// with: these pools are not enforced.
 fn in_order(server: &Server) {
-    wait_for_readiness(server, |status, text| status == 200 && text.is_empty());
+    let is_exposed = |line: &str| {
+        line.contains(": whoever reaches the server can read /etc/kubernetes/kubeconfig ")
+    };
+    wait_for_readiness(server, |status, text| status == 200 && text.lines().all(is_exposed));
+}
+
+/// What an overview tells that is not in order, but for what strangers can read.
+fn degraded(overview: &Value) -> Vec<String> {
+    let lines = overview["degraded"].as_array().expect("a list").iter();
+    let lines = lines.map(|line| line.as_str().expect("words").to_owned());
+    lines.filter(|line| !line.contains(": whoever reaches the server can read ")).collect()
 }
 
 #[test]
@@ -886,23 +897,46 @@ fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
     let silent = overview["silent_servers"][0].as_str().expect("words");
     assert!(silent.starts_with(&peers), "{silent}");
     assert_eq!(overview["machines"].as_array().expect("a list").len(), 1);
-    assert!(overview["degraded"].as_array().expect("a list").is_empty(), "{overview}");
+    let of_it = degraded(&overview).into_iter().find(|line| line.contains(&peers));
+    assert_eq!(of_it, None, "a silent server keeps this one from nothing");
+}
+
+#[test]
+fn a_server_that_may_not_see_nodes_serves_and_says_so() {
+    let site = Site::new();
+    site.machine_config("rendered-worker-1", "one");
+    site.pool("worker", "rendered-worker-1");
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
+    let rules = site.cluster.get(role).expect("the role")["rules"].clone();
+    let rules: Vec<&Value> = rules.as_array().expect("rules").iter().collect();
+    let is_of_nodes = |rule: &&&Value| rule["resources"] != json!(["nodes"]);
+    let less: Vec<_> = rules.iter().filter(is_of_nodes).collect();
+    assert_eq!(less.len() + 1, rules.len());
+    site.cluster.patch(role, &json!({"rules": less}));
+    // The API server goes by a role's change some time after it has taken it.
+    wait_for("the role to count", || {
+        (!site.cluster.may(ACCOUNT, "list", "/nodes", "")).then_some(())
+    });
+    let server = site.start(&[]).until_ready();
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
+    let of_nodes = || {
+        let overview = server.metrics().get("/api/v1/overview").json();
+        degraded(&overview).into_iter().find(|line| line.starts_with("nodes: "))
+    };
+    let line = wait_for("it to say so", of_nodes);
+    assert!(line.starts_with("nodes: cannot be watched: ") && line.contains("forbidden"), "{line}");
+    assert!(server.metric("mcs_watch_failures_total{kind=\"nodes\"}") >= 1.0);
+    let machine = server.metrics().get("/api/v1/machines/127.0.0.1").json();
+    assert_eq!(machine["why"], "fetched its config");
+
+    site.cluster.patch(role, &json!({"rules": rules}));
+    wait_for("it to see them", || of_nodes().is_none().then_some(()));
 }
 
 #[test]
 fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
     let site = Site::new();
-    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
-    let may = |verb: &str, object: &str, namespace: &str| {
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-            "spec": {"user": account, "groups": ["system:authenticated"],
-                     "resourceAttributes": attributes(verb, object, namespace)},
-        });
-        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let response = site.cluster.request("POST", path, "application/json", &review);
-        response.json()["status"]["allowed"] == true
-    };
     let group = "machineconfiguration.openshift.io";
     let registry = "openshift-image-registry";
     let objects = [
@@ -926,6 +960,11 @@ fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
         ("route.openshift.io/routes".to_owned(), registry, &["list", "watch"]),
         ("route.openshift.io/routes".to_owned(), "default", &[]),
         ("/secrets".to_owned(), NAMESPACE, &[]),
+        ("/secrets/machine-config-server-access".to_owned(), NAMESPACE, &["list", "watch"]),
+        ("/secrets/machine-config-server-tls".to_owned(), NAMESPACE, &["list", "watch"]),
+        ("/secrets/machine-config-server-tokens".to_owned(), NAMESPACE, &[]),
+        ("/secrets/machine-config-server-ca".to_owned(), NAMESPACE, &[]),
+        ("/secrets/pull-secret".to_owned(), "openshift-config", &[]),
         ("/secrets".to_owned(), "kube-system", &[]),
         ("/pods".to_owned(), NAMESPACE, &[]),
         ("/nodes".to_owned(), "", &["list", "watch"]),
@@ -950,7 +989,8 @@ fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
     for (object, namespace, allowed) in &objects {
         for verb in verbs {
             let expected = allowed.contains(&verb);
-            assert_eq!(may(verb, object, namespace), expected, "{verb} {object} in {namespace:?}");
+            let may = site.cluster.may(ACCOUNT, verb, object, namespace);
+            assert_eq!(may, expected, "{verb} {object} in {namespace:?}");
         }
     }
 
@@ -973,26 +1013,14 @@ fn the_service_account_may_do_what_the_server_does_and_nothing_else() {
     assert_eq!(roles, [ACCOUNT, "machine-config-server-host-network"].into());
 }
 
-/// `GROUP/RESOURCE` or `GROUP/RESOURCE/NAME`, in the words of an access review.
-fn attributes(verb: &str, object: &str, namespace: &str) -> Value {
-    let parts: Vec<&str> = object.split('/').collect();
-    let name = parts.get(2).copied().unwrap_or_default();
-    json!({
-        "verb": verb, "group": parts[0], "resource": parts[1], "name": name, "namespace": namespace,
-    })
-}
-
 #[test]
 fn what_is_to_be_deployed_is_taken_by_the_api_server() {
     // OpenShift's: with its own definitions, as part of every other test here.
     let openshift = Cluster::openshift();
     openshift.kubectl(&["get", "daemonset", ACCOUNT, "--namespace", NAMESPACE]);
 
-    let cluster = Cluster::empty();
-    cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
+    let cluster = Cluster::kubernetes();
     cluster.kubectl(&["get", "deployment", ACCOUNT, "--namespace", NAMESPACE]);
-    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-    cluster.create(&format!("{GROUP}/controllerconfigs"), &controller_config("kubelet CA"));
     let site = Site::of(cluster);
     site.machine_config("rendered-1", "one");
     site.pool("worker", "rendered-1");

@@ -1,37 +1,10 @@
 //! A state directory on a disk that takes no more.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use super::{Place, boot, identity, wait_until_logged, wait_until_told};
-
-/// A small file system of its own, unmounted with this value.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(at: &Path, kibibytes: u32) -> Self {
-        let size = format!("size={kibibytes}k,mode=700");
-        run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at));
-        Self(at.to_owned())
-    }
-
-    fn remount(&self, options: &str) {
-        run(Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0));
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // A server that is about to end may still have it open.
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
-
-fn run(command: &mut Command) {
-    let output = command.output().expect("a command");
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
+use crate::support::disk::Disk;
 
 /// All files of a state directory as they are.
 fn all(place: &Place) -> Vec<(PathBuf, (u64, Vec<u8>))> {

@@ -1,6 +1,8 @@
 //! Rotations, decided on in memory and stored by nobody: what every place that keeps certificates
 //! does.
 
+mod external;
+mod issued;
 pub(crate) mod model;
 mod rules;
 pub(crate) mod world;

@@ -8,27 +8,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::rules::openssl_verifies;
 use super::world::{HOST, OwnCa, START, World, YEAR, host, pointer_config};
-
-/// Random numbers that are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        // Marsaglia's xorshift64.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn days(&mut self, most: u64) -> Duration {
-        Duration::days(i64::try_from(self.below(most)).expect("some days"))
-    }
-
-    fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.below(length as u64)).expect("an index")
-    }
-}
+use crate::support::random::Random;
 
 /// What happens to a world beside the passing of time.
 type Happening = fn(&mut World, &mut Random);

@@ -189,7 +189,7 @@ impl World {
     /// Returns the step, `None` when all is in order.
     pub(super) fn advance(&mut self, most: usize) -> Option<Step> {
         match self.next() {
-            Next::Settled { until, attention } => {
+            Next::Settled { until, attention, .. } => {
                 assert!(until > self.now, "a look that is due at once, with nothing to do");
                 self.attention = attention;
                 None
@@ -220,6 +220,11 @@ impl World {
                 *pointer = text;
             }
             Write::Serving(pair) => self.stored.serving = Some(pair),
+        }
+        if let (Write::Authority(pair) | Write::Store(pair), Some(issuer)) =
+            (write, &mut self.stored.issuer)
+        {
+            issuer.has_issued = pair.is_issued_by_another();
         }
         self.stored.asked = write.leaves(&self.stored.asked);
         self.states += 1;

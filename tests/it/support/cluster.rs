@@ -69,6 +69,16 @@ impl Cluster {
         cluster
     }
 
+    /// One with the objects of `deploy/kubernetes`, and no other kinds.
+    pub(crate) fn kubernetes() -> Self {
+        let cluster = Self::empty();
+        cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
+        cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
+        cluster.create(configs, &controller_config("kubelet CA"));
+        cluster
+    }
+
     /// One with the kinds that the server reads, OpenShift's own definitions of them where those
     /// are at hand, and the objects of `deploy/openshift`.
     pub(crate) fn openshift() -> Self {
@@ -109,6 +119,26 @@ impl Cluster {
         text
     }
 
+    /// The same by whoever `kubeconfig` stands for, with an object to read; what it says if it fails.
+    pub(crate) fn kubectl_by(
+        &self,
+        kubeconfig: &Path,
+        arguments: &[&str],
+        object: &Value,
+    ) -> Result<String, String> {
+        let file = tempfile::NamedTempFile::new_in(&self.folder).expect("a file");
+        fs::write(file.path(), object.to_string()).expect("a writable folder");
+        let output = Command::new(binary("kubectl"))
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(arguments)
+            .stdin(File::open(file.path()).expect("the file"))
+            .output()
+            .expect("kubectl");
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
     /// Makes an object in the collection at `path`.
     pub(crate) fn create(&self, path: &str, object: &Value) {
         self.expect("POST", path, "application/json", object);
@@ -117,6 +147,26 @@ impl Cluster {
     /// Changes the fields that `change` names.
     pub(crate) fn patch(&self, path: &str, change: &Value) {
         self.expect("PATCH", path, "application/merge-patch+json", change);
+    }
+
+    /// Whether a service account of the operator's namespace may do something: to `GROUP/RESOURCE`, or
+    /// `GROUP/RESOURCE/NAME`.
+    pub(crate) fn may(&self, account: &str, verb: &str, object: &str, namespace: &str) -> bool {
+        let parts: Vec<&str> = object.split('/').collect();
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {
+                "user": format!("system:serviceaccount:openshift-machine-config-operator:{account}"),
+                "groups": ["system:authenticated"],
+                "resourceAttributes": {
+                    "verb": verb, "group": parts[0], "resource": parts[1],
+                    "name": parts.get(2).copied().unwrap_or_default(), "namespace": namespace,
+                },
+            },
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let response = self.request("POST", path, "application/json", &review);
+        response.json()["status"]["allowed"] == true
     }
 
     pub(crate) fn delete(&self, path: &str) {
@@ -274,8 +324,8 @@ fn binary(name: &str) -> PathBuf {
     Path::new(&folder).join(name)
 }
 
-/// What `kubectl apply -k` would send for a folder of `deploy/` with a component of it.
-pub(crate) fn kustomized(base: &str, component: &str) -> Vec<Value> {
+/// A folder of an administrator's own, with a folder of `deploy/` and components of it.
+pub(crate) fn overlay(base: &str, components: &[&str]) -> TempDir {
     let mine = tempfile::tempdir().expect("a temporary folder");
     // Kustomize takes folders by relative paths only.
     let up = "../".repeat(mine.path().components().count() - 1);
@@ -285,15 +335,25 @@ pub(crate) fn kustomized(base: &str, component: &str) -> Vec<Value> {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [path(base)],
-        "components": [path(component)],
+        "components": components.iter().map(|component| path(component)).collect::<Vec<_>>(),
     });
     let file = mine.path().join("kustomization.yaml");
     fs::write(file, kustomization.to_string()).expect("a writable folder");
-    let output = Command::new(binary("kubectl")).arg("kustomize").arg(mine.path()).output();
+    mine
+}
+
+/// What `kubectl apply -k` would send for it.
+pub(crate) fn kustomized(base: &str, components: &[&str]) -> Vec<Value> {
+    yaml_documents(&kustomize(overlay(base, components).path()))
+}
+
+/// What `kubectl kustomize` prints for a folder.
+pub(crate) fn kustomize(folder: &Path) -> String {
+    let output = Command::new(binary("kubectl")).arg("kustomize").arg(folder).output();
     let output = output.expect("kubectl");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{base} with {component}: {errors}");
-    yaml_documents(&String::from_utf8_lossy(&output.stdout))
+    assert!(output.status.success(), "{}: {errors}", folder.display());
+    String::from_utf8(output.stdout).expect("text")
 }
 
 fn start(name: &str, folder: &Path, flags: &[&str]) -> Child {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,9 +18,24 @@ use super::DEADLINE;
 pub(crate) struct Client {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
+    /// What the server's certificate has to be for.
+    name: ServerName<'static>,
     /// The address of this machine that it comes from, the usual one without.
     from: Option<IpAddr>,
+    timeouts: Timeouts,
 }
+
+/// How long a client waits.
+#[derive(Clone, Copy)]
+struct Timeouts {
+    connect: Duration,
+    read: Duration,
+}
+
+const OF_TESTS: Timeouts = Timeouts { connect: DEADLINE, read: DEADLINE };
+/// It waits so long for a connection, and then for the handshake and for an answer's head.
+const OF_IGNITION: Timeouts =
+    Timeouts { connect: Duration::from_secs(30), read: Duration::from_secs(10) };
 
 /// An answer, read to the end of its connection.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +61,7 @@ pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream
 
 impl Client {
     pub(crate) fn plain(address: SocketAddr) -> Self {
-        Self { address, tls: None, from: None }
+        Self { address, tls: None, name: localhost(), from: None, timeouts: OF_TESTS }
     }
 
     /// Trusts the certificates of `ca_pem` and none else. Every connection is a full handshake.
@@ -65,7 +81,13 @@ impl Client {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
-        Self { address, tls: Some(Arc::new(config)), from: None }
+        Self {
+            address,
+            tls: Some(Arc::new(config)),
+            name: localhost(),
+            from: None,
+            timeouts: OF_TESTS,
+        }
     }
 
     /// Where requests go.
@@ -73,24 +95,34 @@ impl Client {
         self.address
     }
 
+    /// The same, of a server with this name.
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { name: ServerName::try_from(name.to_owned()).expect("a host name"), ..self }
+    }
+
     /// The same, from another address of this machine.
     pub(crate) fn from(self, address: IpAddr) -> Self {
         Self { from: Some(address), ..self }
+    }
+
+    /// The same, waiting as long as Ignition does.
+    pub(crate) fn patient_as_ignition(self) -> Self {
+        Self { timeouts: OF_IGNITION, ..self }
     }
 
     /// A connection, with the handshake done when it is one over TLS.
     pub(crate) fn connect(&self) -> io::Result<Box<dyn Stream>> {
         let mut socket = match self.from {
             Some(address) => connect_from(address, self.address)?,
-            None => TcpStream::connect_timeout(&self.address, DEADLINE)?,
+            None => TcpStream::connect_timeout(&self.address, self.timeouts.connect)?,
         };
-        socket.set_read_timeout(Some(DEADLINE))?;
-        socket.set_write_timeout(Some(DEADLINE))?;
+        socket.set_read_timeout(Some(self.timeouts.read))?;
+        socket.set_write_timeout(Some(self.timeouts.read))?;
         socket.set_nodelay(true)?;
         let Some(config) = &self.tls else {
             return Ok(Box::new(socket));
         };
-        let connection = handshake(config, &mut socket)?;
+        let connection = handshake(config, &self.name, &mut socket)?;
         Ok(Box::new(StreamOwned::new(connection, socket)))
     }
 
@@ -110,7 +142,7 @@ impl Client {
         let config = self.tls.as_ref().expect("a client over TLS");
         let mut socket = TcpStream::connect_timeout(&self.address, DEADLINE)?;
         socket.set_read_timeout(Some(DEADLINE))?;
-        handshake(config, &mut socket)
+        handshake(config, &self.name, &mut socket)
     }
 
     pub(crate) fn get(&self, target: &str) -> Response {
@@ -157,10 +189,17 @@ impl Client {
     }
 }
 
-fn handshake(config: &Arc<ClientConfig>, socket: &mut TcpStream) -> io::Result<ClientConnection> {
-    let name = ServerName::try_from("localhost").expect("a host name");
+fn localhost() -> ServerName<'static> {
+    ServerName::try_from("localhost").expect("a host name")
+}
+
+fn handshake(
+    config: &Arc<ClientConfig>,
+    name: &ServerName<'static>,
+    socket: &mut TcpStream,
+) -> io::Result<ClientConnection> {
     let mut connection =
-        ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+        ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
     while connection.is_handshaking() {
         connection.complete_io(socket)?;
     }

@@ -3,18 +3,27 @@
 //! Ignition.
 
 pub(crate) mod browser;
+pub(crate) mod cert_manager;
 pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod cmp_ca;
 pub(crate) mod contract;
+pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod go;
 pub(crate) mod http;
 pub(crate) mod ignition_equal;
+pub(crate) mod image;
+pub(crate) mod logged;
 pub(crate) mod machine;
 pub(crate) mod manifests;
+pub(crate) mod node;
 pub(crate) mod openssl;
 pub(crate) mod pair;
 pub(crate) mod proxy;
+pub(crate) mod random;
+pub(crate) mod readme;
+pub(crate) mod registry;
 pub(crate) mod resource;
 pub(crate) mod rest;
 pub(crate) mod server;

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::http::Client;
 use super::pair::Pair;
 use super::stopwatch::processor_ticks;
-use super::wait_for;
+use super::{in_repository, wait_for};
 
 /// A running server. It ends with this value, and its log is shown when the test has failed.
 pub(crate) struct Server {
@@ -73,10 +73,37 @@ impl Server {
 
     /// Returns once it answers.
     fn start(mut command: Command, folder: TempDir) -> Self {
-        let [secure, insecure, metrics] = free_ports();
+        command.args(["--listen-address", "127.0.0.1"]);
+        Self::start_as_told(command, folder)
+    }
+
+    /// `serve` on the sample cluster and another address than usual, which takes connections to
+    /// 127.0.0.1 too.
+    pub(crate) fn serve_on(address: &str, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut command = binary();
+        command.arg("serve").arg(in_repository("ignition-fixtures"));
+        command.arg("--state-dir").arg(folder.path().join("state"));
+        command.args(["--host", "localhost", "--listen-address", address]).args(flags);
+        Self::start_as_told(command, folder).until_ready()
+    }
+
+    /// The same, with its port for TLS at one that clients know already.
+    pub(crate) fn prepared_at(mut command: Command, secure: SocketAddr) -> Self {
+        let [insecure, metrics] = free_ports();
+        command.args(["--listen-address", "127.0.0.1"]);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::start_at([secure, insecure, metrics], command, folder)
+    }
+
+    fn start_as_told(command: Command, folder: TempDir) -> Self {
+        Self::start_at(free_ports(), command, folder)
+    }
+
+    fn start_at(ports: [SocketAddr; 3], mut command: Command, folder: TempDir) -> Self {
+        let [secure, insecure, metrics] = ports;
         let log = File::create(folder.path().join("log")).expect("a log file");
         let child = command
-            .args(["--listen-address", "127.0.0.1"])
             .args(["--secure-port", &secure.port().to_string()])
             .args(["--insecure-port", &insecure.port().to_string()])
             .args(["--metrics-address", &metrics.to_string()])
@@ -145,6 +172,15 @@ impl Server {
         let mut values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = values.next().unwrap_or_else(|| panic!("no metric {name}:\n{text}"));
         value.parse().expect("a number")
+    }
+
+    /// What a counter says of one of its reasons: nothing before the first time.
+    pub(crate) fn counted(&self, name: &str, reason: &str) -> u64 {
+        let page = self.metrics().get("/metrics");
+        let text = String::from_utf8(page.body).expect("metrics in UTF-8");
+        let series = format!("{name}{{reason=\"{reason}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&series));
+        value.map_or(0, |value| value.parse().expect("a number"))
     }
 
     /// All that it has written to standard output and standard error.

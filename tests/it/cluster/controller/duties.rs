@@ -247,3 +247,61 @@ fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
     let expected = beside.replace(&format!("data:;base64,{}", BASE64.encode(&own)), &written);
     assert_eq!(after, expected, "every other byte stays");
 }
+
+#[test]
+fn the_controllers_page_shows_who_trusts_the_certificates() {
+    let site = Site::new();
+    let controller = site.start(&[]);
+    site.settled();
+    let client = Client::plain(controller.metrics);
+    // One of an older installation, which trusts a CA that is no more.
+    let stranger = Pair::make(site.folder.path(), "localhost");
+    let ca = BASE64.encode(fs::read(&stranger.certificate).expect("a certificate"));
+    let source = json!({"source": format!("data:;base64,{ca}")});
+    let text = user_data_config("3.1.0", &source).to_string();
+    let text = text.replace("api-int.example.com", "localhost");
+    site.make_user_data("old-user-data", text.as_bytes());
+    let overview = wait_for("both to be told", || {
+        let overview = client.get("/api/v1/overview").json();
+        (overview["pointers"].as_array()?.len() == 2).then_some(overview)
+    });
+    let problem = |part: &str| {
+        let pointers = overview["pointers"].as_array().expect("a list");
+        let found =
+            pointers.iter().find(|it| it["name"].as_str().is_some_and(|it| it.contains(part)));
+        found.expect("a pointer")["problem"].clone()
+    };
+    assert_eq!(problem("worker-user-data-managed"), Value::Null);
+    assert!(problem("old-user-data").is_string(), "{overview}");
+    assert_eq!(overview["certificates"][0]["subject"], "localhost");
+    let page = String::from_utf8(client.get("/").body).expect("text");
+    for part in ["locked out", "old-user-data", "<svg class=\"time-line\"", "controller"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("PRIVATE KEY"));
+    assert_eq!(client.get("/style.css").status, 200);
+}
+
+#[test]
+fn a_pointer_config_is_rendered_from_a_cluster() {
+    let site = Site::new();
+    let _controller = site.start(&["--access", "audit"]);
+    site.settled();
+    let made = wait_for("a token in it", || {
+        let text = site.user_data("worker-user-data-managed");
+        String::from_utf8_lossy(&text).contains("httpHeaders").then_some(text)
+    });
+    let render = |flags: &[&str]| {
+        let mut command = binary();
+        command.args(["render", "worker", "--pointer", "--kubeconfig"]).arg(site.cluster.admin());
+        command.args(flags).output().expect("the built binary")
+    };
+    let rendered = render(&[]);
+    assert!(rendered.status.success(), "{}", String::from_utf8_lossy(&rendered.stderr));
+    let json = |bytes: &[u8]| -> Value { serde_json::from_slice(bytes).expect("JSON") };
+    assert_eq!(json(&rendered.stdout), json(&made));
+    let old = render(&["--spec", "2.2"]);
+    assert!(json(&old.stdout)["ignition"]["config"]["append"][0]["source"].is_string());
+    let warning = String::from_utf8_lossy(&old.stderr);
+    assert!(warning.contains("carry a token, and this one does not"), "{warning}");
+}

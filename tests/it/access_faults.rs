@@ -1,0 +1,278 @@
+//! Tokens where the state directory is in a bad way, and the clock.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::access::{assert_refused, credential, enforcing, get, unknown, with_annotated_pool};
+use crate::support::clock::follow_clock;
+use crate::support::disk::Disk;
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// A server on a state directory that stays, which enforces.
+fn serve(state: &Path) -> Server {
+    Server::prepared(command(state))
+}
+
+fn command(state: &Path) -> Command {
+    let mut command = binary();
+    command.arg("serve").arg(in_repository("ignition-fixtures")).arg("--state-dir").arg(state);
+    command.args(["--host", "localhost", "--access", "enforce"]);
+    command
+}
+
+fn tls(server: &Server, state: &Path) -> Client {
+    Client::tls(server.secure(), &fs::read(state.join("ca.crt")).expect("the CA"))
+}
+
+/// What the pointer config of workers brings along.
+fn carried(state: &Path) -> Option<String> {
+    let text = fs::read_to_string(state.join("user-data/worker.ign")).ok()?;
+    let pointer: Value = serde_json::from_str(&text).ok()?;
+    let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0];
+    header["value"].as_str().map(str::to_owned)
+}
+
+fn tokens(state: &Path, arguments: &[&str]) -> std::process::Output {
+    let mut command = binary();
+    command.arg("tokens").args(arguments).arg("--state-dir").arg(state);
+    command.output().expect("the built binary")
+}
+
+fn status(client: &Client, credential: Option<&str>) -> u16 {
+    get(client, "worker", credential).status
+}
+
+fn degraded(server: &Server) -> Vec<String> {
+    let overview = server.metrics().get("/api/v1/overview").json();
+    let lines = overview["degraded"].as_array().expect("a list");
+    lines.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Strangers get nothing on either port, whatever they bring.
+fn assert_closed(server: &Server, state: &Path) {
+    for client in [tls(server, state), server.plain()] {
+        for credential in [None, Some(&*unknown()), Some("Bearer x")] {
+            let answer = get(&client, "worker", credential);
+            assert!(matches!(answer.status, 401 | 503), "{credential:?}: {answer:?}");
+            assert!(answer.body.len() < 200, "{answer:?}");
+        }
+    }
+}
+
+/// A state directory from which a server has run, and what workers bring along.
+fn used() -> (TempDir, String) {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let server = serve(state.path()).until_ready();
+    let good = wait_for("a token", || carried(state.path()));
+    drop(server);
+    (state, good)
+}
+
+#[test]
+fn a_read_only_state_directory_has_tokens_that_count() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let disk = Disk::mount(state.path(), 1024);
+    drop(serve(state.path()).until_ready());
+    let good = wait_for("a token", || carried(state.path()));
+    disk.remount("ro");
+    let server = serve(state.path()).until_ready();
+    assert_eq!(status(&tls(&server, state.path()), Some(&good)), 200);
+    assert_closed(&server, state.path());
+    assert_refused(&get(&tls(&server, state.path()), "worker", None));
+    let output = tokens(state.path(), &["rotate"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success());
+    assert!(error.contains(".json: Read-only file system"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert_eq!(status(&tls(&server, state.path()), Some(&good)), 200);
+}
+
+#[test]
+fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let _disk = Disk::mount(folder.path(), 1024);
+    let state = folder.path().join("state");
+    drop(serve(&state).until_ready());
+    let good = wait_for("a token", || carried(&state));
+    assert!(tokens(&state, &["rotate"]).status.success());
+    // Beside the state directory, where nothing tells that it is gone.
+    let filler = folder.path().join("filler");
+    // It ends when the disk is full.
+    let _ = fs::write(&filler, vec![0_u8; 2 << 20]);
+    let server = serve(&state);
+    assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
+    assert_closed(&server, &state);
+    let told = wait_for("it to be told", || {
+        degraded(&server).into_iter().find(|line| line.contains("access.json"))
+    });
+    assert!(told.contains("No space left on device") && told.lines().count() == 1, "{told}");
+    let output = tokens(&state, &["add", "rack-7", "--pool", "worker", "--until", "never"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && output.stdout.is_empty(), "it is not shown: {error}");
+    assert!(error.contains("access.json: No space left") && error.lines().count() == 1, "{error}");
+    assert_eq!(carried(&state).as_ref(), Some(&good), "it carries what is accepted");
+    fs::remove_file(&filler).expect("a file");
+    let new = wait_for("the rotation to end", || carried(&state).filter(|now| *now != good));
+    for credential in [&good, &new] {
+        assert_eq!(status(&tls(&server, &state), Some(credential)), 200);
+    }
+    assert_closed(&server, &state);
+}
+
+/// What is wrong with a file, put in its place.
+type Fault = (&'static str, fn(&Path));
+
+const FAULTS: [Fault; 5] = [
+    ("cut short", |path| {
+        let text = fs::read(path).expect("a file");
+        fs::write(path, &text[..text.len() / 2]).expect("a writable folder");
+    }),
+    ("empty", |path| fs::write(path, "").expect("a writable folder")),
+    ("a folder", |path| {
+        fs::remove_file(path).expect("a file");
+        fs::create_dir(path).expect("a writable folder");
+    }),
+    ("a list", |path| fs::write(path, "[]").expect("a writable folder")),
+    ("no text", |path| fs::write(path, [0xff, 0, 0xfe]).expect("a writable folder")),
+];
+
+#[test]
+fn a_broken_file_opens_nothing_and_its_name_is_told() {
+    let (folder, good) = used();
+    let state = folder.path();
+    for file in ["tokens.json", "access.json"] {
+        let path = state.join(file);
+        let whole = fs::read(&path).expect("a file");
+        for (name, fault) in FAULTS {
+            let told = |server: &Server| {
+                let lines = wait_for(name, || {
+                    let lines = degraded(server);
+                    let lines: Vec<_> = lines.into_iter().filter(|it| it.contains(file)).collect();
+                    (!lines.is_empty()).then_some(lines)
+                });
+                assert!(lines.len() == 1 && lines[0].lines().count() == 1, "{name}: {lines:?}");
+                assert!(!lines[0].contains("mcs-"), "{lines:?}");
+            };
+            // While a server runs, it goes by what it knows.
+            let server = serve(state).until_ready();
+            assert_eq!(status(&tls(&server, state), Some(&good)), 200);
+            fault(&path);
+            told(&server);
+            assert_eq!(status(&tls(&server, state), Some(&good)), 200, "{file} is {name}");
+            assert_closed(&server, state);
+            drop(server);
+            // One that starts refuses nobody for good.
+            let server = serve(state);
+            told(&server);
+            let expected = if file == "tokens.json" { 200 } else { 503 };
+            let answer = status(&tls(&server, state), Some(&good));
+            assert_eq!(answer, expected, "{file} is {name}");
+            assert_closed(&server, state);
+            let output = tokens(state, &["rotate"]);
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(error.contains(file) && error.lines().count() == 1, "{name}: {error}");
+            // As it was, it is as it was.
+            if path.is_dir() {
+                fs::remove_dir(&path).expect("a folder");
+            }
+            fs::write(&path, &whole).expect("a writable folder");
+            wait_for("it to be mended", || {
+                (status(&tls(&server, state), Some(&good)) == 200).then_some(())
+            });
+            wait_for("it to be told no more", || {
+                degraded(&server).iter().all(|line| !line.contains(file)).then_some(())
+            });
+        }
+    }
+    assert_eq!(carried(state), Some(good), "nothing was made anew");
+}
+
+#[test]
+fn what_somebody_else_has_put_where_a_pointer_config_belongs_stays_and_opens_nothing() {
+    let (folder, good) = used();
+    let state = folder.path();
+    let path = state.join("user-data/worker.ign");
+    for text in [
+        r#"{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://else.example/config/worker"}]}}}"#,
+        r#"{"ignition":{"version":"2.2.0","config":{"append":[{"source":"https://else.example/config/worker"}]}}}"#,
+        r#"{"ignition":{"version":"3.0.0"}}"#,
+        "#!/bin/sh\n",
+        "\u{0}\u{ff}",
+    ] {
+        fs::write(&path, text).expect("a writable folder");
+        let server = serve(state).until_ready();
+        assert_eq!(status(&tls(&server, state), Some(&good)), 200, "{text}");
+        assert_closed(&server, state);
+        assert_refused(&get(&tls(&server, state), "worker", None));
+        assert_eq!(fs::read_to_string(&path).expect("text"), text, "it is left as it is");
+    }
+}
+
+#[test]
+fn a_pool_that_cannot_be_made_ready_is_told_and_not_opened_by_its_neighbours() {
+    let manifests = with_annotated_pool("worker", "\"off\"");
+    let server = Server::serve(manifests.path(), &["--access", "enforce"]);
+    let open = get(&server.plain(), "worker", None);
+    assert_eq!(open.status, 200);
+    assert_refused(&get(&server.plain(), "master", None));
+    assert_refused(&get(&server.plain(), "nowhere", None));
+}
+
+#[test]
+fn a_clock_that_is_wrong_refuses_nobody_and_opens_nothing() {
+    let (folder, good) = used();
+    let state = folder.path();
+    let clocks = tempfile::tempdir().expect("a temporary folder");
+    let clock = clocks.path().join("clock");
+    let set = |by: &str| {
+        fs::write(clocks.path().join("new"), by).expect("a writable folder");
+        fs::rename(clocks.path().join("new"), &clock).expect("a rename");
+    };
+    let mut handed_out = vec![good];
+    for (by, is_due) in [("+8d", true), ("-8d", false), ("+0", false), ("-20y", false)] {
+        set(by);
+        let mut command = command(state);
+        follow_clock(&mut command, &clock);
+        let server = Server::prepared(command).until_ready();
+        if is_due {
+            let new =
+                wait_for("a new token", || carried(state).filter(|now| !handed_out.contains(now)));
+            handed_out.push(new);
+        }
+        for credential in &handed_out {
+            let answer = get(&tls(&server, state), "worker", Some(credential));
+            assert_eq!(answer.status, 200, "{by}: {answer:?}");
+        }
+        assert_closed(&server, state);
+        // The same while it runs.
+        for by in ["-3d", "+3d"] {
+            set(by);
+            for credential in &handed_out {
+                assert_eq!(status(&tls(&server, state), Some(credential)), 200, "{by}");
+            }
+            assert_closed(&server, state);
+        }
+    }
+}
+
+#[test]
+fn a_token_of_the_last_day_that_there_is_ends_no_server() {
+    let mut server = enforcing(&[]);
+    let good = credential(&server, "worker");
+    let until = ["add", "never", "--pool", "worker", "--until", "9999-12-31"];
+    let output = tokens(&server.state(), &until);
+    let token = format!("Bearer {}", String::from_utf8_lossy(&output.stdout).trim());
+    for credential in [&token, &good] {
+        wait_for("the server to know it", || {
+            (status(&server.tls(), Some(credential)) == 200).then_some(())
+        });
+    }
+    assert!(server.is_running());
+}

@@ -1,0 +1,67 @@
+//! Kubernetes' own requests, for a signer's name of ours.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use machine_config_server::pki::Certificate;
+use serde_json::{Value, json};
+
+use super::site::{Site, request};
+use crate::support::cert_manager::{Approver, condition, until};
+use crate::support::wait_for;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn ask(site: &Site, name: &str, signer: &str, dns_name: &str) -> String {
+    let object = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "signerName": signer, "request": request(&[dns_name]), "expirationSeconds": 3600,
+            "usages": ["digital signature", "client auth"],
+        },
+    });
+    site.cluster.create(REQUESTS, &object);
+    format!("{REQUESTS}/{name}")
+}
+
+fn approve(site: &Site, name: &str) {
+    site.cluster.kubectl(&["certificate", "approve", name]);
+}
+
+#[test]
+fn approved_requests_of_kubernetes_are_signed_by_a_cluster_issuer() {
+    let site = Site::new(Approver::Off);
+    let _controller = site.controller();
+    let policy = json!({"dnsNames": ["*.apps.example.com"]});
+    let spec = json!({"signer": {"machineConfigServer": {}}, "policy": policy});
+    let issuer = site.issuer("", "mcs", &spec);
+    until(&site.cluster, &issuer, "Ready", "True", "CanSign");
+    let signer = "clusterissuers.pki.machine-config-server.io/mcs";
+    let unapproved = ask(&site, "a-unapproved", signer, "a.apps.example.com");
+    let others = ask(&site, "b-others", "example.com/other", "a.apps.example.com");
+    approve(&site, "b-others");
+    let denied = ask(&site, "c-denied", signer, "a.apps.example.com");
+    site.cluster.kubectl(&["certificate", "deny", "c-denied"]);
+    let refused = ask(&site, "d-refused", signer, "a.example.com");
+    approve(&site, "d-refused");
+    let told = until(&site.cluster, &refused, "Failed", "True", "Failed");
+    let message = &condition(&told, "Failed").expect("a condition")["message"];
+    assert_eq!(*message, "the issuer's dnsNames do not cover a.example.com");
+
+    let good = ask(&site, "e-signed", signer, "a.apps.example.com");
+    approve(&site, "e-signed");
+    let answer: Value = wait_for("a certificate", || {
+        let object = site.cluster.get(&good)?;
+        object["status"]["certificate"].is_string().then_some(object)
+    });
+    let text = BASE64.decode(answer["status"]["certificate"].as_str().expect("text"));
+    let chain = Certificate::read_all(&text.expect("base64"));
+    assert_eq!(chain[0].hosts, ["a.apps.example.com".parse().expect("a host")].into());
+    let length = chain[0].not_after - chain[0].not_before;
+    assert!(length < time::Duration::hours(2), "{length}");
+    assert!(condition(&answer, "Approved").is_some(), "what was said before stays: {answer}");
+    for path in [unapproved, others, denied, refused] {
+        let object = site.object(&path);
+        assert!(object["status"]["certificate"].is_null(), "{object}");
+    }
+}

@@ -1,0 +1,93 @@
+//! The components that restrict who gets configs, put together as an administrator does.
+
+use serde_json::{Value, json};
+
+use crate::support::cluster::{Cluster, NAMESPACE, kustomized, overlay};
+use crate::support::server::binary;
+
+const ACCESS: &str = "deploy/components/access";
+const ENFORCED: &str = "deploy/components/access-enforced";
+const NETWORK_POLICY: &str = "deploy/components/network-policy";
+const MONITORING: &str = "deploy/components/monitoring";
+
+fn workload(objects: &[Value]) -> &Value {
+    let is_workload = |it: &&Value| it["kind"] == "DaemonSet" || it["kind"] == "Deployment";
+    objects.iter().find(is_workload).expect("a workload")
+}
+
+fn container(objects: &[Value]) -> &Value {
+    &workload(objects)["spec"]["template"]["spec"]["containers"][0]
+}
+
+#[test]
+fn access_is_restricted_by_servers_and_controller_alike() {
+    for base in ["openshift", "kubernetes", "controller"] {
+        for (component, flag) in [(ACCESS, "--access=audit"), (ENFORCED, "--access=enforce")] {
+            let objects = kustomized(&format!("deploy/{base}"), &[component]);
+            let arguments = container(&objects)["args"].as_array().expect("arguments");
+            let arguments: Vec<&str> = arguments.iter().filter_map(Value::as_str).collect();
+            assert!(arguments.contains(&flag), "{base}: {arguments:?}");
+            // The command has such a flag, and takes this value: it goes on to what comes after.
+            let arguments = arguments.iter().map(|it| {
+                it.replace("$(APISERVER_URL)", "https://api:6443")
+                    .replace("$(METRICS_ADDRESS)", "off")
+            });
+            let output = binary().args(arguments).arg("--no-such-flag").output();
+            let said = output.expect("the built binary").stderr;
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains("unknown flag --no-such-flag"), "{base}: {said}");
+        }
+    }
+}
+
+#[test]
+fn who_reaches_which_port_is_said_for_each_port_of_the_pods() {
+    let mut servers = kustomized("deploy/kubernetes", &[MONITORING, NETWORK_POLICY]);
+    let service = |objects: &[Value]| {
+        let is_it = |it: &&Value| it["kind"] == "Service" && it["spec"]["type"] == "LoadBalancer";
+        objects.iter().find(is_it).expect("the service")["spec"].clone()
+    };
+    assert_eq!(service(&servers)["externalTrafficPolicy"], "Local");
+    let controllers = kustomized("deploy/controller", &[]);
+    let policies: Vec<Value> = servers.extract_if(.., |it| it["kind"] == "NetworkPolicy").collect();
+    assert_eq!(policies.len(), 2);
+    for objects in [&servers, &controllers] {
+        let labels = &workload(objects)["spec"]["template"]["metadata"]["labels"];
+        let selects = |policy: &&Value| {
+            let selector =
+                policy["spec"]["podSelector"]["matchLabels"].as_object().expect("labels");
+            selector.iter().all(|(label, value)| labels[label] == *value)
+        };
+        let policies: Vec<&Value> = policies.iter().filter(selects).collect();
+        let [policy] = policies[..] else { panic!("{policies:?}") };
+        assert_eq!(policy["metadata"]["namespace"], workload(objects)["metadata"]["namespace"]);
+        let ports = container(objects)["ports"].as_array().expect("ports").iter();
+        let mut ports: Vec<&Value> = ports.map(|port| &port["containerPort"]).collect();
+        let rules = policy["spec"]["ingress"].as_array().expect("rules");
+        for rule in rules {
+            let port = &rule["ports"][0]["port"];
+            ports.retain(|it| *it != port);
+            // Nobody's port is for everybody.
+            let from = rule["from"].as_array().expect("somebody");
+            assert!(!from.is_empty());
+            for from in from {
+                let has_exception = from["ipBlock"]["except"].is_array();
+                assert!(has_exception || from["ipBlock"].is_null(), "{port}: {from}");
+                assert_eq!(from["ipBlock"].is_object(), *port == json!(22623), "{port}: {from}");
+            }
+        }
+        assert!(ports.is_empty(), "nothing is said of {ports:?}");
+    }
+}
+
+#[test]
+fn the_api_server_takes_the_policies() {
+    let cluster = Cluster::openshift();
+    let mine = overlay("deploy/openshift", &[NETWORK_POLICY, ACCESS]);
+    cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+    for name in ["machine-config-server", "machine-config-server-controller"] {
+        let path =
+            format!("/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies/{name}");
+        assert!(cluster.get(&path).is_some(), "{name}");
+    }
+}

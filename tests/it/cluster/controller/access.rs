@@ -1,0 +1,316 @@
+//! Tokens on a cluster: what the controller writes, what servers make of it, and what is left alone.
+
+use super::*;
+
+const ACCESS: &str = "machineconfiguration.openshift.io/access";
+
+fn tokens() -> String {
+    format!("{}/machine-config-server-tokens", secrets(NAMESPACE))
+}
+
+fn hashes() -> String {
+    format!("{}/machine-config-server-access", secrets(NAMESPACE))
+}
+
+impl Site {
+    /// What the user data carries, once it carries something.
+    fn credential(&self, name: &str) -> String {
+        wait_for("a token in the user data", || {
+            let text = self.user_data(name);
+            let pointer: Value = serde_json::from_slice(&text).expect("JSON");
+            let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
+            header.as_str().map(str::to_owned)
+        })
+    }
+
+    fn known(&self) -> Value {
+        serde_json::from_slice(&value(&self.object(&hashes()), "access.json")).expect("JSON")
+    }
+
+    fn status(&self, server: &Server, pool: &str, credential: Option<&str>) -> u16 {
+        let client = Client::tls(server.secure(), self.bundle().as_bytes());
+        let authorization = credential.map(|credential| ("Authorization", credential));
+        let headers: Vec<_> = authorization.into_iter().collect();
+        client.request("GET", &format!("/config/{pool}"), &headers).status
+    }
+
+    fn enforced(&self, server: &Server) {
+        wait_for("the pool to be enforced", || {
+            (self.status(server, "worker", None) == 401).then_some(())
+        });
+    }
+
+    fn run_tokens(&self, arguments: &[&str]) -> String {
+        let mut command = binary();
+        command.arg("tokens").args(arguments).arg("--kubeconfig").arg(self.cluster.admin());
+        let output = command.output().expect("the built binary");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+}
+
+fn degraded(server: &Server) -> String {
+    server.metrics().get("/api/v1/overview").json()["degraded"].to_string()
+}
+
+#[test]
+fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
+    let site = Site::new();
+    let _controller = site.start(&["--access", "enforce", "--token-overlap", "4s"]);
+    site.settled();
+    let first = site.credential("worker-user-data-managed");
+    let servers = [(); 2].map(|()| {
+        let flags = ["--access", "enforce"];
+        server_at(&site, site.cluster.address(), &flags).0.until_ready()
+    });
+    for server in &servers {
+        site.enforced(server);
+        assert_eq!(site.status(server, "worker", Some(&first)), 200);
+        assert_eq!(site.status(server, "nowhere", Some(&first)), 401);
+        let unknown = format!("Bearer mcs-{}", "A".repeat(43));
+        assert_eq!(site.status(server, "worker", Some(&unknown)), 503);
+        let plain = server.plain().request("GET", "/config/worker", &[("Authorization", &first)]);
+        assert_eq!(plain.status, 401);
+    }
+    let machine = Machine::new();
+    machine.boot(&pointer(&site, &servers[0]));
+
+    // Of tokens, servers get hashes.
+    let known = site.known().to_string();
+    assert!(!known.contains("mcs-") && known.contains("sha256"), "{known}");
+    assert_eq!(site.object(&tokens())["type"], "Opaque");
+
+    let mut carried = first;
+    for _ in 0..5 {
+        site.run_tokens(&["rotate"]);
+        let next = wait_for("another token", || {
+            // What a machine was given a moment ago opens its config all the time.
+            for server in &servers {
+                let status = site.status(server, "worker", Some(&carried));
+                assert!(matches!(status, 200 | 503), "{status}");
+            }
+            let now = site.credential("worker-user-data-managed");
+            (now != carried).then_some(now)
+        });
+        for server in &servers {
+            wait_for("the new one to be known", || {
+                let status = site.status(server, "worker", Some(&next));
+                assert!(matches!(status, 200 | 503), "{status}");
+                (status == 200).then_some(())
+            });
+            assert_eq!(site.status(server, "worker", Some(&carried)), 200);
+        }
+        carried = next;
+    }
+    let named = site.run_tokens(&["add", "rack-7", "--pool", "worker", "--until", "never"]);
+    let named = format!("Bearer {}", named.trim());
+    for server in &servers {
+        wait_for("it to be known", || {
+            (site.status(server, "worker", Some(&named)) == 200).then_some(())
+        });
+    }
+    site.run_tokens(&["revoke", "rack-7"]);
+    for server in &servers {
+        wait_for("it to be refused", || {
+            (site.status(server, "worker", Some(&named)) == 401).then_some(())
+        });
+    }
+    let list = site.run_tokens(&["list"]);
+    assert!(list.contains("rack-7") && list.contains("revoked"), "{list}");
+    assert!(list.contains("pool worker: all its pointer configs carry tokens"), "{list}");
+}
+
+#[test]
+fn what_strangers_can_read_is_told_by_the_check_of_a_cluster() {
+    let site = Site::new();
+    let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
+    let source = format!("data:;base64,{}", BASE64.encode(key));
+    let files = json!([{"path": "/etc/key.pem", "contents": {"source": source}}]);
+    let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}});
+    site.cluster.patch(&format!("{CONFIGS}/rendered"), &json!({"spec": {"config": config}}));
+    let _controller = site.start(&["--access", "enforce"]);
+    let told = || String::from_utf8(site.certs(&["check"]).stdout).expect("text");
+    site.credential("worker-user-data-managed");
+    wait_for("the pool to be enforced", || {
+        (site.known()["enforced"] == json!(["worker"])).then_some(())
+    });
+    assert!(!told().contains("/etc/key.pem"), "{}", told());
+    let open = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &open);
+    let line = "pool worker: whoever reaches the server can read /etc/key.pem (private key)";
+    wait_for("it to be told", || told().contains(line).then_some(()));
+}
+
+#[test]
+fn where_access_is_off_the_controller_writes_nothing_for_it() {
+    let site = Site::new();
+    let _controller = site.start(&[]);
+    site.settled();
+    let text = String::from_utf8(site.user_data("worker-user-data-managed")).expect("text");
+    assert!(!text.contains("httpHeaders"), "{text}");
+    // A pool may say so itself.
+    let annotated = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
+    assert_eq!((site.cluster.get(&tokens()), site.cluster.get(&hashes())), (None, None));
+    site.cluster.patch(&format!("{POOLS}/worker"), &annotated);
+    site.credential("worker-user-data-managed");
+    assert!(site.known()["enforced"].as_array().expect("a list").is_empty());
+}
+
+#[test]
+fn what_openshifts_operator_renders_is_left_to_it_and_told() {
+    let site = Site::new();
+    let mut controller = site.start(&[]);
+    site.settled();
+    let name = "worker-user-data-managed";
+    let rendered = format!("{}\n", String::from_utf8(site.user_data(name)).expect("text"));
+    controller.terminate();
+    let change = json!({"data": {"userData": BASE64.encode(&rendered)}});
+    site.cluster
+        .patch(&format!("{}?fieldManager=machine-config-operator", user_data(name)), &change);
+
+    let controller = site.start(&["--access", "enforce"]);
+    let told = wait_for("it to be told", || {
+        let (_, lines) = controller.readiness();
+        lines.lines().find(|line| line.contains("machine-config-operator")).map(str::to_owned)
+    });
+    for part in ["pool worker: not to be enforced: ", name, "user data of your own"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(site.user_data(name), rendered.as_bytes());
+    let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
+    let server = server.until_ready();
+    wait_for("the reason on the server", || degraded(&server).contains(name).then_some(()));
+    assert_eq!(site.status(&server, "worker", None), 200, "it is audited");
+
+    // The way out: user data of one's own, and word that no machine is made from the other.
+    site.make_user_data("rack-user-data", rendered.as_bytes());
+    let unused = json!({"metadata": {"annotations": {ACCESS: "off"}}});
+    site.cluster.patch(&user_data(name), &unused);
+    site.enforced(&server);
+    let credential = site.credential("rack-user-data");
+    assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
+    assert_eq!(value(&site.object(&user_data("rack-user-data")), "other"), b"stays");
+    assert_eq!(site.user_data(name), rendered.as_bytes());
+}
+
+#[test]
+fn a_server_that_starts_while_the_api_server_is_away_knows_who_may_have_a_config() {
+    let site = Site::new();
+    let _controller = site.start(&["--access", "enforce"]);
+    site.settled();
+    let credential = site.credential("worker-user-data-managed");
+    let cache = site.folder.path().join("cache");
+    let cache = cache.to_str().expect("text");
+    let flags = ["--access", "enforce", "--cache-dir", cache];
+    let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
+    site.enforced(&server);
+    let kept = Path::new(cache).join("access.json");
+    wait_for("the tokens to be kept", || {
+        fs::read_to_string(&kept).ok()?.contains("\"enforced\":[\"worker\"]").then_some(())
+    });
+    server.terminate();
+    server.ended();
+    let [nowhere] = free_ports();
+    let (server, _) = server_at(&site, nowhere, &flags);
+    wait_for("an answer by the token", || {
+        assert!(site.status(&server, "worker", None) >= 400);
+        (site.status(&server, "worker", Some(&credential)) == 200).then_some(())
+    });
+    assert_eq!(site.status(&server, "worker", None), 401);
+    // Without what was kept, nobody is let in, and nobody is refused for good.
+    fs::remove_file(kept).expect("a file");
+    let (server, _) = server_at(&site, nowhere, &flags);
+    let status = |credential| site.status(&server, "worker", credential);
+    assert_eq!([status(None), status(Some(&credential))], [503, 503]);
+}
+
+#[test]
+fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
+    let site = Site::new();
+    let mut controller = site.start(&["--access", "enforce"]);
+    site.settled();
+    let credential = site.credential("worker-user-data-managed");
+    let cache = site.folder.path().join("cache");
+    let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
+    let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
+    site.enforced(&server);
+    wait_for("the tokens to be kept", || {
+        let kept = fs::read_to_string(cache.join("access.json")).ok()?;
+        kept.contains("\"enforced\":[\"worker\"]").then_some(())
+    });
+    controller.terminate();
+    site.cluster.delete(&hashes());
+    let gone = "machine-config-server-access: it is gone; what it held last holds";
+    let holds = |server: &Server| {
+        wait_for("the server to say so", || degraded(server).contains(gone).then_some(()));
+        assert_eq!(site.status(server, "worker", Some(&credential)), 200);
+        assert_eq!(site.status(server, "worker", None), 401);
+    };
+    holds(&server);
+    server.terminate();
+    server.ended();
+    let (server, _) = server_at(&site, site.cluster.address(), &flags);
+    holds(&server);
+}
+
+#[test]
+fn without_a_controller_that_keeps_tokens_nothing_is_enforced() {
+    let site = Site::new();
+    let _controller = site.start(&[]);
+    site.settled();
+    site.object(&serving());
+    let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
+    let server = server.until_ready();
+    wait_for("the reason", || {
+        degraded(&server)
+            .contains("nothing says that its pointer configs carry tokens")
+            .then_some(())
+    });
+    assert_eq!(site.status(&server, "worker", None), 200);
+}
+
+#[test]
+fn broken_lists_of_tokens_are_named_and_not_written_over() {
+    let site = Site::new();
+    let mut controller = site.start(&["--access", "enforce"]);
+    site.settled();
+    let credential = site.credential("worker-user-data-managed");
+    let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
+    site.enforced(&server);
+    let sound = site.known();
+    let broken = BASE64.encode("{\"tokens\": [");
+    site.cluster.patch(&hashes(), &json!({"data": {"access.json": broken}}));
+    let told = wait_for("the controller to say so", || {
+        let (_, lines) = controller.readiness();
+        lines.lines().find(|line| line.contains("machine-config-server-access")).map(str::to_owned)
+    });
+    assert!(told.contains("access.json: EOF"), "{told}");
+    wait_for("the server to say so", || {
+        degraded(&server).contains("machine-config-server-access: access.json: EOF").then_some(())
+    });
+    assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
+    assert_eq!(site.status(&server, "worker", None), 401);
+    assert_eq!(site.object(&hashes())["data"]["access.json"], broken);
+    let mended = json!({"data": {"access.json": BASE64.encode(sound.to_string())}});
+    site.cluster.patch(&hashes(), &mended);
+    // A slip in what a pool says opens nothing.
+    let slip = json!({"metadata": {"annotations": {ACCESS: "enforcing"}}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &slip);
+    wait_for("both to say so", || {
+        let is_told = controller.readiness().1.contains("expected off, audit or enforce");
+        (is_told && degraded(&server).contains("expected off, audit or enforce")).then_some(())
+    });
+    assert_eq!(site.known()["enforced"], json!(["worker"]));
+    assert_eq!(site.status(&server, "worker", None), 401);
+    let right = json!({"metadata": {"annotations": {ACCESS: null}}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &right);
+    // Deleted, it is made anew from what is there; nobody is let in nor locked out meanwhile.
+    site.cluster.delete(&hashes());
+    wait_for("it to be made anew", || {
+        assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
+        assert_eq!(site.status(&server, "worker", None), 401);
+        let secret = site.cluster.get(&hashes())?;
+        String::from_utf8_lossy(&value(&secret, "access.json")).contains("worker").then_some(())
+    });
+    controller.terminate();
+}

@@ -1,0 +1,91 @@
+//! A serving pair that the real cert-manager makes, served in place of the controller's own while machines with every
+//! pointer config that there was boot all the time.
+
+use std::sync::Mutex;
+
+use super::issued::storm;
+use super::*;
+use crate::support::cert_manager::{Approver, CertManager, collection, make, until};
+use crate::support::readme::{example, with};
+
+const EXTERNAL: [&str; 4] = [
+    "--serving-pair",
+    "external",
+    "--trust-bundle",
+    "openshift-machine-config-operator/machine-config-server-trust",
+];
+
+fn certificate() -> String {
+    format!("{}/machine-config-server", collection(NAMESPACE, "certificates"))
+}
+
+impl Site {
+    /// Has cert-manager make a pair as the README shows, for this name.
+    fn certificate(&self, host: &str) {
+        let text = example("README.md", "secretName: machine-config-server-external-tls");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), with(&text, "api-int.example.com", host)).expect("a write");
+        self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+        until(&self.cluster, &certificate(), "Ready", "True", "Ready");
+    }
+
+    /// What trust-manager makes of a Bundle.
+    fn trusts(&self, roots: &str) {
+        let map = json!({
+            "metadata": {"name": "machine-config-server-trust"}, "data": {"ca-bundle.crt": roots},
+        });
+        self.cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map);
+    }
+
+    /// Waits until what is served is what is in the external secret.
+    fn serves_theirs(&self) {
+        let secret = format!("{}/machine-config-server-external-tls", secrets(NAMESPACE));
+        wait_for("the external pair to be served", || {
+            let [theirs, served] = [&secret, &serving()].map(|path| self.cluster.get(path));
+            let [theirs, served] = [theirs?, served?].map(|secret| value(&secret, "tls.key"));
+            (theirs == served).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_machines_boot() {
+    let site = Site::with_issuers();
+    site.applies(&["external-pair"]);
+    let _cert_manager = CertManager::start(&site.cluster, Approver::On);
+    let mut controller = site.start(&[]);
+    site.settled();
+    let bundles = Mutex::new(vec![site.bundle()]);
+    controller.terminate();
+    let root = site.root("root-1");
+    make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"ca": {"secretName": "root-1"}}));
+    let own = value(&site.object(&serving()), "tls.key");
+
+    storm(&site, &bundles, || {
+        let controller = site.start(&EXTERNAL);
+        let told = || controller.readiness().1;
+        wait_for("what is missing to be told", || told().contains("serving pair").then_some(()));
+        site.certificate("other.example.com");
+        site.trusts(&root);
+        let because = "machine-config-server-external-tls has another one";
+        wait_for("the reason", || controller.log().contains(because).then_some(()));
+        assert_eq!(value(&site.object(&serving()), "tls.key"), own);
+        wait_for("the root to be trusted", || site.bundle().contains(&root).then_some(()));
+        bundles.lock().expect("no panic").push(site.bundle());
+
+        let named = json!({"spec": {"dnsNames": ["localhost"]}});
+        site.cluster.patch(&certificate(), &named);
+        wait_for("the external pair to be served", || {
+            (value(&site.object(&serving()), "tls.key") != own).then_some(())
+        });
+        site.serves_theirs();
+        bundles.lock().expect("no panic").push(root.clone());
+
+        let before = value(&site.object(&serving()), "tls.key");
+        site.cluster.delete(&format!("{}/machine-config-server-external-tls", secrets(NAMESPACE)));
+        wait_for("the next pair to be served", || {
+            (value(&site.object(&serving()), "tls.key") != before).then_some(())
+        });
+        site.serves_theirs();
+    });
+}

@@ -1,0 +1,203 @@
+//! A CA that the real cert-manager issues: taken over from one that issued itself, renewed, and issued by a second
+//! root, while machines with every pointer config that there was boot all the time.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::support::cert_manager::{
+    Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
+};
+use crate::support::cluster::overlay;
+
+const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
+const ISSUED_BY: &str = "machineconfiguration.openshift.io/ca-issuer";
+
+impl Site {
+    /// One whose controller may ask cert-manager's issuers.
+    pub(super) fn with_issuers() -> Self {
+        let site = Self::new();
+        CertManager::define(&site.cluster);
+        site.applies(&["ca-from-issuer"]);
+        make(&site.cluster, "", "ClusterIssuer", "self", &json!({"selfSigned": {}}));
+        site
+    }
+
+    /// Gives the controller's account what these components do.
+    pub(super) fn applies(&self, components: &[&str]) {
+        let components: Vec<_> =
+            components.iter().map(|name| format!("deploy/components/{name}")).collect();
+        let components: Vec<_> = components.iter().map(String::as_str).collect();
+        let overlay = overlay("deploy/controller", &components);
+        self.cluster.apply(&["-k", overlay.path().to_str().expect("text")]);
+    }
+
+    /// An organisation's root.
+    pub(super) fn root(&self, name: &str) -> String {
+        let spec = json!({
+            "isCA": true, "commonName": name, "secretName": name, "duration": "175200h",
+            "privateKey": {"algorithm": "ECDSA", "size": 256},
+            "issuerRef": {"name": "self", "kind": "ClusterIssuer", "group": "cert-manager.io"},
+        });
+        make(&self.cluster, CLUSTER_RESOURCES, "Certificate", name, &spec);
+        let path = format!("{}/{name}", collection(CLUSTER_RESOURCES, "certificates"));
+        until(&self.cluster, &path, "Ready", "True", "Ready");
+        let secret = self.object(&format!("{}/{name}", secrets(CLUSTER_RESOURCES)));
+        String::from_utf8(value(&secret, "tls.crt")).expect("text")
+    }
+
+    /// The secret of the CA, once it is another one than this, and all is in order.
+    fn another_ca(&self, before: &[u8]) -> Value {
+        let ca = wait_for("another CA", || {
+            let ca = self.cluster.get(&authority())?;
+            (value(&ca, "tls.crt") != before).then_some(ca)
+        });
+        self.settled();
+        let request = format!("{}/machine-config-server-ca-request", secrets(NAMESPACE));
+        wait_for("the request to be forgotten", || {
+            self.cluster.get(&request).is_none().then_some(())
+        });
+        ca
+    }
+
+    fn ask_for_a_ca(&self, value: &str) {
+        // One that is asked for within an hour of another is the same, unless it is forced.
+        let value = format!("{value} --force");
+        self.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
+    }
+
+    fn requests(&self) -> Vec<Value> {
+        let list = self.object(&collection(NAMESPACE, "certificaterequests"));
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+}
+
+/// Boots machines with each of the bundles, for as long as `run` takes, and keeps the pair mounted.
+pub(super) fn storm(site: &Site, bundles: &Mutex<Vec<String>>, run: impl FnOnce()) {
+    let (server, pair) = server(site);
+    let over = AtomicBool::new(false);
+    let boots = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut mounted = Value::Null;
+            while !over.load(Ordering::SeqCst) {
+                let secret = site.object(&serving());
+                if secret["data"] != mounted {
+                    mount(site, &pair);
+                    mounted = secret["data"].clone();
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        scope.spawn(|| {
+            let _stop = StopOnDrop(&over);
+            while !over.load(Ordering::SeqCst) {
+                let known = bundles.lock().expect("no panic").clone();
+                for bundle in known {
+                    let client = Client::tls(server.secure(), bundle.as_bytes());
+                    assert_eq!(client.get("/config/worker").status, 200, "{bundle}");
+                    boots.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        let _stop = StopOnDrop(&over);
+        run();
+        let enough = boots.load(Ordering::SeqCst) + 20;
+        wait_for("machines to boot by what is served now", || {
+            (boots.load(Ordering::SeqCst) > enough || over.load(Ordering::SeqCst)).then_some(())
+        });
+    });
+}
+
+#[test]
+fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
+    let site = Site::with_issuers();
+    let _cert_manager = CertManager::start(&site.cluster, Approver::On);
+    let mut controller = site.start(&[]);
+    site.settled();
+    let own = value(&site.object(&authority()), "tls.crt");
+    let bundles = Mutex::new(vec![site.bundle()]);
+    let note = |bundle: String| bundles.lock().expect("no panic").push(bundle);
+    controller.terminate();
+    let first = site.root("root-1");
+    make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"ca": {"secretName": "root-1"}}));
+
+    storm(&site, &bundles, || {
+        let _controller = site.start(&ISSUER);
+        let ca = site.another_ca(&own);
+        assert_eq!(
+            ca["metadata"]["annotations"][ISSUED_BY],
+            "cert-manager.io/ClusterIssuer/corporate"
+        );
+        wait_for("the root to be trusted", || site.bundle().contains(&first).then_some(()));
+        let issued = value(&ca, "tls.crt");
+        let bundle = site.bundle();
+        assert!(!bundle.contains(str::from_utf8(&issued).expect("text")), "{bundle}");
+        assert!(bundle.contains(str::from_utf8(&own).expect("text")), "{bundle}");
+        note(bundle);
+        // Who trusts the root alone boots too.
+        note(first.clone());
+
+        site.ask_for_a_ca("renew");
+        let ca = site.another_ca(&issued);
+        assert!(site.bundle().contains(&first), "{}", site.bundle());
+        let issued = value(&ca, "tls.crt");
+
+        let second = site.root("root-2");
+        let moved = json!({"spec": {"ca": {"secretName": "root-2"}}});
+        site.cluster.patch(&format!("{}/corporate", collection("", "clusterissuers")), &moved);
+        site.ask_for_a_ca("move");
+        site.another_ca(&issued);
+        wait_for("the second root to be trusted", || site.bundle().contains(&second).then_some(()));
+        note(site.bundle());
+        note(second);
+        // Each was asked for once.
+        assert_eq!(site.requests().len(), 3, "{:#?}", site.requests());
+    });
+}
+
+#[test]
+fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
+    let site = Site::with_issuers();
+    let _cert_manager = CertManager::start(&site.cluster, Approver::Off);
+    make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"selfSigned": {}}));
+    let mut before = site.start(&[]);
+    site.settled();
+    before.terminate();
+    let own = site.serial(&authority());
+    let controller = site.start(&ISSUER);
+    let request = wait_for("the request", || site.requests().into_iter().next());
+    let name = request["metadata"]["name"].as_str().expect("a name").to_owned();
+    assert_eq!(request["spec"]["isCA"], true);
+    assert_eq!(request["spec"]["duration"], "87600h0m0s");
+    assert_eq!(request["status"]["certificate"], Value::Null);
+
+    let denied = json!({"status": {"conditions": [{
+        "type": "Denied", "status": "True", "reason": "Test", "message": "no CAs for machines",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let path = format!("{}/{name}/status", collection(NAMESPACE, "certificaterequests"));
+    site.cluster.patch(&path, &denied);
+    let told = "the issuer does not issue the signing CA";
+    wait_for("the refusal to be told", || controller.readiness().1.contains(told).then_some(()));
+    let reason = "the request was denied: no CAs for machines";
+    wait_for("the reason", || controller.log().contains(reason).then_some(()));
+    assert_eq!(site.serial(&authority()), own);
+    assert_eq!(site.requests().len(), 1);
+}
+
+#[test]
+fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
+    let site = Site::new();
+    site.applies(&["ca-from-issuer"]);
+    let mut before = site.start(&[]);
+    site.settled();
+    before.terminate();
+    let controller = site.start(&ISSUER);
+    let told = "the issuer does not issue the signing CA";
+    wait_for("it to be told", || controller.readiness().1.contains(told).then_some(()));
+    let reason = "cert-manager is not there to take it";
+    wait_for("the reason", || controller.log().contains(reason).then_some(()));
+    // The rest is kept: a new pool gets its user data.
+    site.pool("edge");
+    assert!(!site.user_data("edge-user-data-managed").is_empty());
+}

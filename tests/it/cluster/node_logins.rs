@@ -1,0 +1,204 @@
+//! `node-ca --registry-auth` in a cluster: a real kube-apiserver, the built binary as the service
+//! account that `deploy/node-ca` gives it, with and without the component `node-registry-auth`.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::cluster::{Cluster, kustomized, overlay};
+use crate::support::http::Client;
+use crate::support::server::free_ports;
+use crate::support::wait_for;
+
+const NAMESPACE: &str = "machine-config-server-node-ca";
+const SECRETS: &str = "/api/v1/namespaces/openshift-config/secrets";
+const COMPONENT: &str = "deploy/components/node-registry-auth";
+
+fn deployed(components: &[&str]) -> Cluster {
+    let cluster = Cluster::empty();
+    for (folder, components) in [("deploy/kubernetes", &[][..]), ("deploy/node-ca", components)] {
+        let mine = overlay(folder, components);
+        cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+    }
+    cluster
+}
+
+fn secret(auths: &Value) -> Value {
+    let text = json!({"auths": auths}).to_string();
+    json!({
+        "metadata": {"name": "pull-secret"}, "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": BASE64.encode(text)},
+    })
+}
+
+fn login(user: &str) -> Value {
+    json!({"auth": BASE64.encode(format!("{user}:secret"))})
+}
+
+/// A node's agent. The process ends with this value.
+struct Agent {
+    child: Child,
+    folder: TempDir,
+    administrators: SocketAddr,
+}
+
+impl Agent {
+    fn start(cluster: &Cluster) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::create_dir(folder.path().join("kubelet")).expect("a folder");
+        let theirs = json!({"auths": {"their.example": login("them")}}).to_string();
+        fs::write(folder.path().join("kubelet/config.json"), theirs).expect("a file");
+        let kubeconfig = cluster.kubeconfig_of("node-ca", NAMESPACE, cluster.address());
+        let [administrators] = free_ports();
+        let log = File::create(folder.path().join("log")).expect("a log file");
+        let child = crate::support::server::binary()
+            .arg("node-ca")
+            .arg("--dir")
+            .arg(folder.path().join("certs.d"))
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .arg("--registry-auth")
+            .arg("--registry-auth-file")
+            .arg(folder.path().join("kubelet/config.json"))
+            .arg(format!("--metrics-address={administrators}"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("the built binary");
+        Self { child, folder, administrators }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("kubelet/config.json")
+    }
+
+    fn until(&self, auths: &Value) {
+        wait_for(&format!("the file to have {auths}"), || {
+            let text = fs::read(self.path()).ok()?;
+            let file: Value = serde_json::from_slice(&text).expect("a whole file");
+            (file["auths"] == *auths).then_some(())
+        });
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).expect("the log")
+    }
+
+    fn get(&self, path: &str) -> Option<(u16, String)> {
+        let answer = Client::plain(self.administrators).try_request("GET", path, &[]).ok()?;
+        Some((answer.status, String::from_utf8(answer.body).expect("text")))
+    }
+
+    /// Waits until `/readyz` has this status and a line with this in it.
+    fn until_told(&self, status: u16, part: &str) {
+        wait_for(part, || {
+            self.get("/readyz").filter(|(got, text)| *got == status && text.contains(part))
+        });
+    }
+
+    fn metric(&self, name: &str) -> String {
+        let (_, text) = self.get("/metrics").expect("metrics");
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("node-ca's log:\n{}", self.log());
+        }
+    }
+}
+
+#[test]
+fn a_nodes_logins_follow_the_secret_and_those_of_others_stay() {
+    let cluster = deployed(&[COMPONENT]);
+    let agent = Agent::start(&cluster);
+    agent.until_told(
+        200,
+        "Secret openshift-config/pull-secret: is not there; what is on the node is kept",
+    );
+    let them = login("them");
+    cluster.create(SECRETS, &secret(&json!({"a.example": login("a"), "b.example": login("a")})));
+    agent.until(&json!({"their.example": them, "a.example": login("a"), "b.example": login("a")}));
+    cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({"a.example": login("new")})));
+    agent.until(&json!({"their.example": them, "a.example": login("new")}));
+    assert_eq!(agent.metric("mcs_node_ca_logins"), "1");
+    assert_eq!(agent.metric("mcs_node_ca_login_changes_total"), "4");
+
+    // Drift is mended, and what is not understood is told.
+    fs::write(agent.path(), json!({"auths": {"their.example": them}}).to_string())
+        .expect("a write");
+    agent.until(&json!({"their.example": them, "a.example": login("new")}));
+    fs::write(agent.path(), "SECRET").expect("a write");
+    agent.until_told(503, "no JSON (line 1, column 1); it is left alone");
+    assert_eq!(agent.metric("mcs_node_ca_login_problems"), "1");
+    fs::write(agent.path(), "{}").expect("a write");
+    agent.until(&json!({"a.example": login("new")}));
+    let broken = json!({"data": {".dockerconfigjson": BASE64.encode("{\"auths\": \"SECRET\"}")}});
+    cluster.patch(&format!("{SECRETS}/pull-secret"), &broken);
+    agent.until_told(
+        200,
+        "key \".dockerconfigjson\": no object `auths` in it; what is on the node is kept",
+    );
+    agent.until(&json!({"a.example": login("new")}));
+    cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({})));
+    agent.until(&json!({}));
+    let told = format!("{}{}", agent.log(), agent.get("/metrics").expect("metrics").1);
+    for secret in [
+        "SECRET",
+        login("a")["auth"].as_str().expect("text"),
+        login("new")["auth"].as_str().expect("text"),
+    ] {
+        assert!(!told.contains(secret), "{told}");
+    }
+}
+
+#[test]
+fn without_the_right_a_node_keeps_what_it_has_and_tells() {
+    let cluster = deployed(&[]);
+    cluster.create(SECRETS, &secret(&json!({"a.example": login("a")})));
+    let agent = Agent::start(&cluster);
+    agent.until_told(200, "Secret openshift-config/pull-secret: cannot be watched (");
+    agent.until(&json!({"their.example": login("them")}));
+    assert!(
+        agent
+            .get("/metrics")
+            .expect("metrics")
+            .1
+            .contains("mcs_watch_failures_total{kind=\"secrets\"}")
+    );
+}
+
+#[test]
+fn the_component_mounts_the_folder_and_gives_the_right_to_one_secret() {
+    let objects = kustomized("deploy/node-ca", &[COMPONENT]);
+    let agent = objects.iter().find(|object| object["kind"] == "DaemonSet");
+    let pod = &agent.expect("the DaemonSet")["spec"]["template"]["spec"];
+    let flag = json!("--registry-auth=openshift-config/pull-secret");
+    assert!(pod["containers"][0]["args"].as_array().expect("flags").contains(&flag));
+    assert_eq!(pod["containers"][0]["volumeMounts"][1]["mountPath"], "/var/lib/kubelet");
+    assert_eq!(pod["volumes"][1]["hostPath"]["path"], "/var/lib/kubelet");
+    let is_of_secrets = |object: &&Value| {
+        object["kind"] == "Role" && object["metadata"]["namespace"] == "openshift-config"
+    };
+    let role = objects.iter().find(is_of_secrets);
+    assert_eq!(
+        role.expect("the Role")["rules"],
+        json!([
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pull-secret"],
+             "verbs": ["list", "watch"]},
+        ])
+    );
+}

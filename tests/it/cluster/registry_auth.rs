@@ -1,0 +1,249 @@
+//! Registry logins from a cluster: a real kube-apiserver, the source as the service account with the
+//! rights that `deploy/` gives it, with and without the component `registry-auth`.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use machine_config_server::source::{Settings, cluster};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::registry_auth::{Followed, LOGIN, logins, served};
+use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
+use crate::support::proxy::{Proxy, Way};
+use crate::support::wait_for;
+
+const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
+const SECRETS: &str = "/api/v1/namespaces/openshift-config/secrets";
+const DEFAULT: &str = "openshift-config/pull-secret";
+const ANNOTATION: &str = "machineconfiguration.openshift.io/registry-auth";
+
+struct Site {
+    cluster: Cluster,
+    folder: TempDir,
+}
+
+impl Site {
+    /// A cluster with the pool `worker`, and the rights of these components.
+    fn new(components: &[&str]) -> Self {
+        let cluster = Cluster::openshift();
+        if !components.is_empty() {
+            let mine = overlay("deploy/openshift", components);
+            cluster.apply(&["--force-conflicts", "-k", mine.path().to_str().expect("text")]);
+        }
+        cluster.create(
+            &format!("{GROUP}/machineconfigs"),
+            &json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+                "metadata": {"name": "rendered-1"},
+                "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+            }),
+        );
+        let pools = format!("{GROUP}/machineconfigpools");
+        cluster.create(
+            &pools,
+            &json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+                "metadata": {"name": "worker"},
+                "spec": {"configuration": {"name": "rendered-1"}},
+            }),
+        );
+        let status = json!({"status": {"configuration": {"name": "rendered-1"}}});
+        cluster.patch(&format!("{pools}/worker/status"), &status);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        fs::write(folder.path().join("token"), "abcdef.0123456789abcdef").expect("a file");
+        fs::write(folder.path().join("ca.crt"), "CA\n").expect("a file");
+        Self { cluster, folder }
+    }
+
+    fn secret(&self, name: &str, text: &str) {
+        self.cluster.create(
+            SECRETS,
+            &json!({
+                "metadata": {"name": name}, "type": "kubernetes.io/dockerconfigjson",
+                "data": {".dockerconfigjson": BASE64.encode(text)},
+            }),
+        );
+    }
+
+    fn change(&self, name: &str, text: &str) {
+        let data = json!({"data": {".dockerconfigjson": BASE64.encode(text)}});
+        self.cluster.patch(&format!("{SECRETS}/{name}"), &data);
+    }
+
+    fn annotate(&self, value: &Value) {
+        let change = json!({"metadata": {"annotations": {ANNOTATION: value}}});
+        self.cluster.patch(&format!("{GROUP}/machineconfigpools/worker"), &change);
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    async fn follow(&self, address: SocketAddr, secret: Option<&str>) -> Followed {
+        Followed::start(Settings::Cluster(cluster::Settings {
+            kubeconfig: Some(self.cluster.account_kubeconfig(address)),
+            apiserver_url: "https://api-int.example.com:6443".to_owned(),
+            token_dir: self.folder.path().to_owned(),
+            cache_dir: Some(self.cache()),
+            registry_auth: secret.map(|name| name.parse().expect("a name")),
+        }))
+        .await
+    }
+}
+
+/// Whether a text is in any file of a folder.
+fn holds(folder: &Path, text: &str) -> bool {
+    fs::read_dir(folder).expect("a folder").any(|entry| {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            return holds(&path, text);
+        }
+        String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).contains(text)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
+    let site = Site::new(&["deploy/components/registry-auth"]);
+    site.secret("pull-secret", &logins(&["quay.io"]));
+    let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
+    source.until("the inputs", |inputs| inputs.pools.contains_key("worker")).await;
+    source.served_soon("worker", &["quay.io"]).await;
+    site.change("pull-secret", &logins(&["new.example", "quay.io"]));
+    source.served_soon("worker", &["new.example", "quay.io"]).await;
+    assert!(source.degraded().is_empty(), "{:?}", source.degraded());
+
+    // The pool has one of its own, which the server may read only then.
+    site.secret("own", &logins(&["own.example"]));
+    site.annotate(&json!("openshift-config/own"));
+    let place = "Secret openshift-config/own";
+    wait_for("the missing right to be told", || {
+        source.degraded().iter().any(|line| line.starts_with(place)).then_some(())
+    });
+    source.served_soon("worker", &["new.example", "quay.io"]).await;
+    site.cluster.create(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-config/roles",
+        &json!({
+            "metadata": {"name": "own"},
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["own"],
+                       "verbs": ["list", "watch"]}],
+        }),
+    );
+    site.cluster.create(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-config/rolebindings",
+        &json!({
+            "metadata": {"name": "own"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "own"},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+        }),
+    );
+    let all = ["new.example", "own.example", "quay.io"];
+    source
+        .until("the pool's own", |inputs| served(inputs, "worker").is_ok_and(|it| it == all))
+        .await;
+    wait_for("order", || source.degraded().is_empty().then_some(()));
+    site.annotate(&json!("no name"));
+    let refused = "its annotation machineconfiguration.openshift.io/registry-auth names no secret: \
+                   expected NAMESPACE/NAME";
+    source.until(refused, |inputs| served(inputs, "worker") == Err(refused.to_owned())).await;
+    site.annotate(&Value::Null);
+    source.served_soon("worker", &["new.example", "quay.io"]).await;
+
+    // The secret goes, and comes back empty.
+    site.cluster.delete(&format!("{SECRETS}/pull-secret"));
+    let gone = "Secret openshift-config/pull-secret: is gone; the registry logins that it held last \
+                are served";
+    let told = |inputs: &machine_config_server::inputs::Inputs| {
+        inputs.problems.iter().any(|it| it.to_string() == gone)
+    };
+    source.until(gone, told).await;
+    source.served_soon("worker", &["new.example", "quay.io"]).await;
+    site.secret("pull-secret", &logins(&[]));
+    source.served_soon("worker", &[]).await;
+    site.change("pull-secret", &logins(&["quay.io"]));
+    source.served_soon("worker", &["quay.io"]).await;
+    wait_for("the cache", || site.cache().join("objects.json").exists().then_some(()));
+    assert!(!holds(&site.cache(), &BASE64.encode(logins(&["quay.io"]))));
+    assert!(!holds(&site.cache(), LOGIN) && !holds(&site.cache(), "dockerconfigjson"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
+    let site = Site::new(&[]);
+    let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
+    source.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
+    let line = source.degraded().join("\n");
+    let told = "Secret openshift-config/pull-secret: cannot be watched: ";
+    assert!(line.starts_with(told) && line.contains("forbidden"), "{line}");
+    // One that was not told to look for it has nothing to tell.
+    let mut quiet = site.follow(site.cluster.address(), None).await;
+    quiet.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
+    assert!(quiet.degraded().is_empty(), "{:?}", quiet.degraded());
+
+    let site = Site::new(&["deploy/components/registry-auth"]);
+    let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
+    source.until("the inputs", |inputs| served(inputs, "worker") == Ok(vec![])).await;
+    assert_eq!(
+        source.degraded(),
+        [
+            "Secret openshift-config/pull-secret: is not there; machines get no registry logins of it"
+        ]
+    );
+    site.secret("pull-secret", &logins(&["quay.io"]));
+    source.served_soon("worker", &["quay.io"]).await;
+    assert!(source.degraded().is_empty(), "{:?}", source.degraded());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait() {
+    let site = Site::new(&["deploy/components/registry-auth"]);
+    site.secret("pull-secret", &logins(&["quay.io"]));
+    let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
+    source
+        .until("the logins", |inputs| served(inputs, "worker").is_ok_and(|it| !it.is_empty()))
+        .await;
+    wait_for("the cache", || site.cache().join("objects.json").exists().then_some(()));
+    drop(source);
+
+    let proxy = Proxy::to(site.cluster.address());
+    proxy.set(Way::Cut);
+    let mut source = site.follow(proxy.address(), Some(DEFAULT)).await;
+    let inputs = source.until("the cache", |inputs| inputs.pools.contains_key("worker")).await;
+    let waits =
+        "its registry logins are not known: Secret openshift-config/pull-secret has not been read";
+    assert_eq!(served(&inputs, "worker"), Err(waits.to_owned()));
+    assert!(machine_config_server::render::select(&inputs, "worker").is_ok(), "it is not enforced");
+    proxy.set(Way::Open);
+    source
+        .until("the logins", |inputs| served(inputs, "worker") == Ok(vec!["quay.io".to_owned()]))
+        .await;
+}
+
+#[test]
+fn the_component_gives_the_right_to_one_secret_and_no_more() {
+    let cluster = Cluster::openshift();
+    let mine = overlay("deploy/openshift", &["deploy/components/registry-auth"]);
+    cluster.apply(&["--force-conflicts", "-k", mine.path().to_str().expect("text")]);
+    for (name, namespace) in [
+        ("pull-secret", "openshift-config"),
+        ("other", "openshift-config"),
+        ("", "openshift-config"),
+        ("pull-secret", NAMESPACE),
+    ] {
+        for verb in ["get", "list", "watch", "create", "update", "patch", "delete"] {
+            let is_given = (name, namespace) == ("pull-secret", "openshift-config");
+            let is_given = is_given && ["list", "watch"].contains(&verb);
+            let may = cluster.may(ACCOUNT, verb, &format!("/secrets/{name}"), namespace);
+            assert_eq!(may, is_given, "{verb} {name:?} in {namespace}");
+        }
+    }
+    let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{ACCOUNT}");
+    let deployed = cluster.get(&path).expect("the DaemonSet");
+    let flags = &deployed["spec"]["template"]["spec"]["containers"][0]["args"];
+    let flag = format!("--registry-auth={DEFAULT}");
+    assert!(flags.as_array().expect("flags").contains(&json!(flag)), "{flags}");
+}

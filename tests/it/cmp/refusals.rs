@@ -1,0 +1,159 @@
+//! What is not believed, and what is told of it: one line, and nothing is written but the key.
+
+use super::{Desk, NAME, PASSWORD, Quirk, RENEWAL, Seen, with_pair};
+use crate::support::cmp_ca::CmpCa;
+
+/// An answer that is refused in a first enrolment by a password, with these flags more, and the reason.
+fn refused(quirk: Quirk, flags: &[&str], reason: &str) -> Vec<Seen> {
+    let (ca, desk) = (CmpCa::start(quirk), Desk::new());
+    desk.put("root.crt", &ca.root());
+    let said = desk.first(&ca, flags);
+    let line = said.error.strip_prefix("machine-config-server: ").unwrap_or_default();
+    assert!(line.contains(reason), "{quirk:?}: {line}");
+    assert_eq!((said.status, line.lines().count(), said.output.as_str()), (1, 1, ""), "{quirk:?}");
+    assert!(!desk.has("tls.crt") && !desk.has("cas.crt"), "{quirk:?}");
+    ca.seen()
+}
+
+#[test]
+fn an_answer_that_is_not_to_this_message_or_not_by_this_server_is_not_believed() {
+    for (quirk, reason) in [
+        (Quirk::WrongTransaction, "the answer is for another transaction"),
+        (Quirk::NoTransaction, "the answer is for another transaction"),
+        (Quirk::WrongNonce, "it does not repeat our nonce"),
+        (Quirk::NoNonce, "it does not repeat our nonce"),
+        (Quirk::WrongSender, "it is from CN=somebody else, not from CN=issuing"),
+        (Quirk::WrongSecret, "its protection was made with another password, or it was changed"),
+        (Quirk::Changed, "its protection was made with another password, or it was changed"),
+        (Quirk::Unprotected, "it is not protected"),
+        (Quirk::FewRounds, "hashed 99 times, which is none of 100 to 100000"),
+        (Quirk::ManyRounds, "hashed 100001 times, which is none of 100 to 100000"),
+    ] {
+        let seen = refused(quirk, &["--recipient", NAME], reason);
+        assert_eq!(seen.len(), 1, "{quirk:?}: nothing more is said");
+    }
+}
+
+#[test]
+fn a_sender_who_says_no_name_is_known_by_the_password_and_another_one_by_a_flag() {
+    Desk::new().first(&CmpCa::start(Quirk::NoSender), &["--recipient", NAME]).well();
+    let flags = ["--recipient", NAME, "--expect-sender", "CN=somebody else"];
+    Desk::new().first(&CmpCa::start(Quirk::WrongSender), &flags).well();
+}
+
+#[test]
+fn a_refusal_is_told_in_words() {
+    let told = "the server refuses: rejection: badRequest (the request is not permitted or not \
+                supported), notAuthorized (the requester is not authorized); it says \"no machine \
+                of that name\"";
+    for quirk in [Quirk::Refuses, Quirk::Error] {
+        refused(quirk, &[], told);
+    }
+    let claimed = "it is not protected; it claims: rejection: badRequest";
+    refused(Quirk::UnprotectedError, &[], claimed);
+}
+
+#[test]
+fn a_wrong_password_is_told() {
+    let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
+    desk.put("password", "a wrong one");
+    let said = desk.first(&ca, &[]);
+    let told = "its protection was made with another password, or it was changed; it claims: \
+                rejection: badMessageCheck";
+    assert!(said.error.contains(told), "{}", said.error);
+}
+
+#[test]
+fn a_certificate_for_another_key_or_by_somebody_else_is_rejected_and_the_server_is_told() {
+    let trusted = ["--trusted", "root.crt"];
+    for (quirk, reason) in [
+        (Quirk::WrongKey, "the certificate that came is for another key"),
+        (Quirk::OfStranger, "the certificate that came is not trusted: "),
+    ] {
+        let seen = refused(quirk, &trusted, reason);
+        assert!(matches!(&seen[1..], [Seen::Rejected(told)] if told.contains(reason)), "{seen:?}");
+    }
+}
+
+#[test]
+fn an_answer_to_something_else_is_refused() {
+    for (quirk, reason) in [
+        (Quirk::NoCertificate, "sends no certificate"),
+        (Quirk::TwoCertificates, "is not one for the one certificate that was asked for"),
+        (Quirk::OtherRequest, "is not one for the one certificate that was asked for"),
+        (Quirk::OtherKind, "of another kind than was asked for: number 8"),
+        (Quirk::LaterUnasked, "of another kind than was asked for: number 26"),
+        (Quirk::NeverConfirms, "of another kind than was asked for: number 26"),
+    ] {
+        refused(quirk, &[], reason);
+    }
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    for (quirk, reason) in [
+        (Quirk::NotFound, "/pkix/servers answers 404 Not Found"),
+        (Quirk::Redirect, "answers 302 Found to \"http://127.0.0.1:1/\", which is not followed"),
+        (Quirk::WrongType, "answers with \"text/html\", which is no CMP message"),
+        (Quirk::Garbage, "the answer is no CMP message"),
+        (Quirk::Trailing, "the answer is no CMP message"),
+        (Quirk::Huge, "length limit exceeded"),
+        (Quirk::CutShort, "/pkix/servers: "),
+    ] {
+        refused(quirk, &[], reason);
+    }
+}
+
+#[test]
+fn a_signature_counts_by_the_right_name_and_from_a_ca_that_is_trusted() {
+    for (quirk, reason) in [
+        (Quirk::SignedByStranger, "whoever signed it is not trusted: "),
+        (Quirk::SignedByMachine, "it is from CN=machine, not from CN=issuing"),
+        (Quirk::Changed, "has the key that signed it"),
+        (Quirk::Unprotected, "it is not protected"),
+        (Quirk::NoSender, "it is from nobody, not from CN=issuing"),
+    ] {
+        let ca = CmpCa::start(Quirk::None);
+        let desk = with_pair(&ca);
+        let old = desk.read("tls.crt");
+        ca.behave(quirk);
+        let said = desk.enroll(&ca, &RENEWAL);
+        assert!(said.status == 1 && said.error.contains(reason), "{quirk:?}: {}", said.error);
+        assert!(desk.read("tls.crt") == old, "{quirk:?}");
+        ca.behave(Quirk::None);
+        desk.enroll(&ca, &RENEWAL).well();
+    }
+}
+
+#[test]
+fn who_may_answer_a_signed_request_has_to_be_said() {
+    let ca = CmpCa::start(Quirk::None);
+    let desk = with_pair(&ca);
+    let said = desk.enroll(&ca, &RENEWAL[..6]);
+    assert!(said.error.contains("it is signed, and no --trusted says by whom"), "{}", said.error);
+}
+
+#[test]
+fn a_command_line_that_does_not_say_enough_is_refused_before_anything_is_asked_for() {
+    let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
+    let first = ["--subject", "CN=a", "--key-out", "a.key"];
+    for (flags, reason) in [
+        (&first[..], "--secret-file, --cert with --key, or --renew with --key is needed"),
+        (&PASSWORD[..], "missing <--subject <NAME>|--csr <FILE>|--renew <CERT>>"),
+        (&[&PASSWORD[..], &["--subject", "CN=a"]].concat()[..], "--key-out"),
+        (&[&PASSWORD[..], &first[..], &["--csr", "a"]].concat()[..], "does not go with"),
+        (&[&PASSWORD[..], &["--subject", "a", "--key-out", "a.key"]].concat()[..], "is no name"),
+    ] {
+        let said = desk.enroll(&ca, flags);
+        assert!(said.status == 1 && said.error.contains(reason), "{flags:?}: {}", said.error);
+        assert_eq!(said.error.lines().count(), 1, "{}", said.error);
+    }
+    let flags = [&super::FIRST[..], &["--out", "tls.crt"]].concat();
+    let url = format!("http://{}/pkix/servers", ca.address());
+    let output = desk.command(&url, &flags).output().expect("the built binary");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("plain HTTP, which only --allow-http")
+    );
+    assert_eq!(ca.seen(), []);
+    assert!(!desk.has("tls.key") && !desk.has("a.key"), "nothing is made either");
+}

@@ -1,0 +1,106 @@
+//! What strangers can read in the configs of pools that are not enforced: found where it is, told to
+//! administrators, and no false alarm on the reference's own data.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use machine_config_server::render::exposed;
+use serde_json::{Value, json};
+
+use crate::support::http::Client;
+use crate::support::manifests::yaml_documents;
+use crate::support::server::Server;
+use crate::support::{in_repository, wait_for};
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    files
+}
+
+/// Each place with what is secret there, of all configs of a folder that are valid.
+fn found(folder: &str) -> BTreeMap<String, Vec<String>> {
+    let mut found = BTreeMap::new();
+    for file in files(&in_repository("../shared/conformance").join(folder)) {
+        let text = fs::read_to_string(&file).expect("a config");
+        let document = yaml_documents(&text).remove(0);
+        let config = document.pointer("/spec/config").unwrap_or(&document);
+        let Ok(secrets) = exposed(config.to_string().as_bytes()) else { continue };
+        let line = |secret: &machine_config_server::ignition::secrets::Secret| {
+            format!("{}: {}", secret.place, secret.kind)
+        };
+        let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
+        let lines: Vec<_> = secrets.iter().map(line).collect();
+        if !lines.is_empty() {
+            found.insert(name, lines);
+        }
+    }
+    found
+}
+
+#[test]
+fn the_references_own_configs_raise_no_false_alarm() {
+    if !in_repository("../shared/conformance").exists() {
+        return;
+    }
+    let hash = ("151-users".to_owned(), vec!["user test: password hash".to_owned()]);
+    assert_eq!(found("corpus"), BTreeMap::from([hash]));
+    // All that is rendered has a pull secret in it, and nothing else that is one.
+    let rendered = found("rendered");
+    assert_eq!(rendered.len(), files(&in_repository("../shared/conformance/rendered")).len());
+    for (name, places) in rendered {
+        assert_eq!(places, ["/var/lib/kubelet/config.json: registry logins"], "{name}");
+    }
+}
+
+#[test]
+fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let unit = "[Service]\nEnvironment=DB_PASSWORD=sesame\nExecStart=/bin/true\n";
+    let config = json!({
+        "kind": "MachineConfig", "metadata": {"name": "rendered"},
+        "spec": {"config": {
+            "ignition": {"version": "3.4.0"},
+            "systemd": {"units": [{"name": "db.service", "contents": unit}]},
+        }},
+    });
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "users": [{"name": "u", "user": {"token": "abcdef.0123456789abcdef"}}],
+    });
+    let pool = |configuration: &str| {
+        json!({
+            "kind": "MachineConfigPool", "metadata": {"name": "worker"},
+            "status": {"configuration": {"name": configuration}},
+        })
+    };
+    let write = |name: &str, object: &Value| {
+        fs::write(folder.path().join(name), object.to_string()).expect("a writable folder");
+    };
+    write("config.json", &config);
+    write("kubeconfig.json", &kubeconfig);
+    write("pool.json", &pool("rendered"));
+    let server = Server::serve(folder.path(), &[]);
+    let read = |client: Client| {
+        let answer = client.get("/readyz");
+        (answer.status, String::from_utf8(answer.body).expect("text"))
+    };
+    let line = "pool worker: whoever reaches the server can read /etc/kubernetes/kubeconfig \
+                (kubeconfig with credentials), unit db.service (password)\n";
+    wait_for("administrators to be told", || (read(server.metrics()).1 == line).then_some(()));
+    assert_eq!(read(server.metrics()).0, 200, "machines get what they should");
+    for client in [server.plain(), server.tls()] {
+        assert_eq!(read(client), (200, String::new()));
+    }
+    let overview = server.metrics().get("/api/v1/overview").json();
+    assert_eq!(overview["degraded"], json!([line.trim_end()]));
+    let page = String::from_utf8(server.metrics().get("/").body).expect("a page");
+    assert!(page.contains("unit db.service (password)") && !page.contains("sesame"), "{page}");
+
+    // What is told follows what is served.
+    fs::remove_file(folder.path().join("kubeconfig.json")).expect("a file");
+    let line = line.replace("/etc/kubernetes/kubeconfig (kubeconfig with credentials), ", "");
+    wait_for("the token to go", || (read(server.metrics()).1 == line).then_some(()));
+}

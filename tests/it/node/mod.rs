@@ -1,0 +1,14 @@
+//! What `deploy/` has, as a real kubelet runs it: in pods, behind a Service, with secrets mounted,
+//! under the Pod Security standards that a namespace asks for. Each test has a node of its own, and
+//! does what `deploy/README.md` says by the files that it shows.
+
+mod away;
+mod boots;
+mod chart;
+mod eviction;
+mod first_boot;
+mod host_network;
+mod pulls;
+mod registry_cas;
+mod site;
+mod storm;

@@ -1,0 +1,220 @@
+//! What `node-ca` does to a real file of registry logins: what it writes and takes out, and what it
+//! leaves.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use machine_config_server::node_ca::{LoginKeeper, LoginReport};
+use machine_config_server::registry_auth::{Entries, Registry};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::events::{Event, Events};
+use crate::support::tree;
+
+const LIST: &str = ".config.json.machine-config-server";
+
+fn login(user: &str) -> Value {
+    json!({"auth": data_encoding::BASE64.encode(format!("{user}:secret").as_bytes())})
+}
+
+fn entries(auths: &Value) -> Entries {
+    Entries::parse(json!({"auths": auths}).to_string().as_bytes()).expect("logins")
+}
+
+/// A file and who keeps it.
+struct Node {
+    folder: TempDir,
+    keeper: LoginKeeper,
+}
+
+impl Node {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let keeper = keeper(&folder.path().join("kubelet/config.json"));
+        Self { folder, keeper }
+    }
+
+    fn with(text: &str) -> Self {
+        let node = Self::new();
+        fs::create_dir(node.kubelet()).expect("a folder");
+        fs::write(node.path(), text).expect("a file");
+        node
+    }
+
+    fn kubelet(&self) -> PathBuf {
+        self.folder.path().join("kubelet")
+    }
+
+    fn path(&self) -> PathBuf {
+        self.kubelet().join("config.json")
+    }
+
+    fn reconcile(&mut self, auths: &Value) -> LoginReport {
+        self.keeper.reconcile(&entries(auths), SystemTime::now())
+    }
+
+    fn file(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.path()).expect("the file")).expect("JSON")
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        fs::metadata(self.kubelet().join(name)).expect("a file").mode() & 0o7777
+    }
+}
+
+fn keeper(path: &Path) -> LoginKeeper {
+    LoginKeeper::new(path, Duration::from_secs(600)).expect("a file's path")
+}
+
+fn names(registries: &[Registry]) -> Vec<&str> {
+    registries.iter().map(Registry::as_str).collect()
+}
+
+#[test]
+fn logins_are_added_replaced_and_removed_and_those_of_others_stay() {
+    let theirs = json!({"credHelpers": {"x": "y"}, "auths": {"their.example": login("them")}});
+    let mut node = Node::with(&theirs.to_string());
+    let report = node.reconcile(&json!({"a.example": login("a"), "b.example": login("a")}));
+    assert_eq!(names(&report.written), ["a.example", "b.example"]);
+    let mut expected = theirs.clone();
+    expected["auths"]["a.example"] = login("a");
+    expected["auths"]["b.example"] = login("a");
+    assert_eq!(node.file(), expected);
+    assert_eq!((node.mode("config.json"), node.mode(LIST)), (0o600, 0o600));
+    let list = fs::read_to_string(node.kubelet().join(LIST)).expect("the list");
+    assert!(list.contains("a.example") && !list.contains("their.example"), "{list}");
+    assert!(!list.contains(login("a")["auth"].as_str().expect("text")), "{list}");
+
+    let report = node.reconcile(&json!({"a.example": login("new")}));
+    assert_eq!(
+        (names(&report.written), names(&report.removed)),
+        (vec!["a.example"], vec!["b.example"])
+    );
+    // Another process of the same goes on where this one was.
+    let mut other = keeper(&node.path());
+    let report = other.reconcile(&entries(&json!({})), SystemTime::now());
+    assert_eq!(names(&report.removed), ["a.example"]);
+    assert_eq!(node.file(), theirs);
+}
+
+#[test]
+fn a_node_without_a_file_gets_one_only_when_there_is_something_to_write() {
+    let mut node = Node::new();
+    assert_eq!(node.reconcile(&json!({})), LoginReport::default());
+    assert!(!node.path().exists());
+    node.reconcile(&json!({"a.example": login("a")}));
+    assert_eq!(node.file(), json!({"auths": {"a.example": login("a")}}));
+    assert_eq!(node.mode("config.json"), 0o600);
+    // What was taken away comes back.
+    fs::remove_file(node.path()).expect("a file");
+    assert_eq!(names(&node.reconcile(&json!({"a.example": login("a")})).written), ["a.example"]);
+    fs::set_permissions(node.path(), Permissions::from_mode(0o644)).expect("a mode");
+    node.reconcile(&json!({"a.example": login("a")}));
+    assert_eq!(node.mode("config.json"), 0o600);
+}
+
+#[test]
+fn what_ignition_wrote_at_the_first_boot_is_kept_from_then_on() {
+    let first = json!({"auths": {"a.example": login("a")}}).to_string();
+    let mut node = Node::with(&first);
+    fs::set_permissions(node.path(), Permissions::from_mode(0o600)).expect("a mode");
+    let report = node.reconcile(&json!({"a.example": login("a")}));
+    assert_eq!((names(&report.adopted), report.written), (vec!["a.example"], vec![]));
+    assert_eq!(fs::read_to_string(node.path()).expect("the file"), first, "byte for byte");
+    node.reconcile(&json!({"a.example": login("new")}));
+    assert_eq!(node.file()["auths"]["a.example"], login("new"));
+}
+
+#[test]
+fn what_is_not_understood_or_somebody_elses_is_left_alone_and_told() {
+    let wanted = json!({"a.example": login("a")});
+    for (text, told) in [
+        ("SECRET", "no JSON (line 1, column 1); it is left alone"),
+        ("[]", "no object `auths` in it; it is left alone"),
+        ("{\"auths\": \"SECRET\"}", "no object `auths` in it; it is left alone"),
+    ] {
+        let mut node = Node::with(text);
+        assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some(told));
+        assert_eq!(fs::read_to_string(node.path()).expect("the file"), text);
+    }
+
+    let theirs = json!({"auths": {"a.example": login("them")}}).to_string();
+    let mut node = Node::with(&theirs);
+    let told = "somebody else wrote the logins for a.example, which are not the secret's; take them \
+                out, and they are written anew";
+    let report = node.reconcile(&json!({"a.example": login("a"), "b.example": login("a")}));
+    assert_eq!(
+        (report.problem.as_deref(), names(&report.written)),
+        (Some(told), vec!["b.example"])
+    );
+    assert_eq!(node.file()["auths"]["a.example"], login("them"));
+    let report = node.reconcile(&wanted);
+    assert_eq!(report.problem.as_deref(), Some(told));
+    fs::write(node.path(), "{}").expect("a write");
+    assert_eq!(node.reconcile(&wanted).problem, None);
+    assert_eq!(node.file()["auths"], wanted);
+
+    let mut node = Node::new();
+    fs::create_dir(node.kubelet()).expect("a folder");
+    let elsewhere = node.folder.path().join("elsewhere");
+    fs::write(&elsewhere, "{}").expect("a file");
+    symlink(&elsewhere, node.path()).expect("a link");
+    let report = node.reconcile(&wanted);
+    assert_eq!(report.problem.as_deref(), Some("a symbolic link is not followed"));
+    assert_eq!(fs::read_to_string(&elsewhere).expect("the file"), "{}");
+    fs::remove_file(node.path()).expect("a link");
+    fs::create_dir(node.path()).expect("a folder");
+    assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some("is no regular file"));
+}
+
+#[test]
+fn a_look_that_finds_all_in_step_touches_nothing() {
+    let wanted = json!({"a.example": login("a"), "their.example": login("a")});
+    let mut node = Node::with(&json!({"auths": {"their.example": login("them")}}).to_string());
+    node.reconcile(&wanted);
+    let before = tree::read(&node.kubelet());
+    let events = Events::of(&node.kubelet());
+    node.reconcile(&wanted);
+    keeper(&node.path()).reconcile(&entries(&wanted), SystemTime::now());
+    let changes: Vec<_> = events.drain().into_iter().filter(Event::changes).collect();
+    assert!(changes.is_empty(), "{changes:?}");
+    // Once the stamps are old enough to be trusted, nothing is even opened.
+    crate::support::wait_for("a look without any event", || {
+        node.reconcile(&wanted);
+        events.drain().is_empty().then_some(())
+    });
+    assert!(node.reconcile(&wanted).problem.is_some());
+    assert_eq!(tree::differences(&tree::read(&node.kubelet()), &before), Vec::<String>::new());
+}
+
+#[test]
+fn the_file_is_whole_at_every_moment() {
+    let mut node = Node::with(&json!({"auths": {"their.example": login("them")}}).to_string());
+    let path = node.path();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0_u32;
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                let text = fs::read(&path).expect("it is always there");
+                let file: Value = serde_json::from_slice(&text).expect("a whole file");
+                assert_eq!(file["auths"]["their.example"], login("them"));
+                reads += 1;
+            }
+            reads
+        });
+        for round in 0..100 {
+            node.reconcile(&json!({"a.example": login(&round.to_string())}));
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert!(reader.join().expect("the reader") > 0);
+    });
+    // What a process that died was writing is removed.
+    let left = node.kubelet().join(".machine-config-server.tmp");
+    fs::write(&left, "{").expect("a file");
+    node.reconcile(&json!({"a.example": login("last")}));
+    assert!(!left.exists());
+}

@@ -1,0 +1,243 @@
+//! Registry logins from a directory: which machines get them, and what keeps them from it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use machine_config_server::conditions::Status;
+use machine_config_server::ignition::{Form, SpecVersion};
+use machine_config_server::inputs::{Inputs, Problem};
+use machine_config_server::render::{self, CompressedContents};
+use machine_config_server::source::directory::Layout;
+use machine_config_server::source::{Reporting, Settings, Source};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::support::stopwatch::Stopwatch;
+
+pub(crate) const LOGIN: &str = "c2VjcmV0OnBhc3N3b3Jk";
+const DEFAULT: &str = "openshift-config/pull-secret";
+const PATH: &str = "/var/lib/kubelet/config.json";
+
+/// The contract's limit for a change to be served.
+pub(crate) const SOON: Duration = Duration::from_secs(1);
+
+/// The text of a file with logins to these registries.
+pub(crate) fn logins(registries: &[&str]) -> String {
+    let entries = registries.iter().map(|name| ((*name).to_owned(), json!({"auth": LOGIN})));
+    json!({"auths": entries.collect::<serde_json::Map<_, _>>()}).to_string()
+}
+
+/// The registries that a pool's machines can log in to, once it is enforced; the reason if there is
+/// no config for them.
+pub(crate) fn served(inputs: &Inputs, pool: &str) -> Result<Vec<String>, String> {
+    let mut inputs = inputs.clone();
+    inputs.enforced = [pool.to_owned()].into();
+    let file = file(&inputs, pool)?;
+    let file: Option<Value> = file.map(|text| serde_json::from_str(&text).expect("JSON"));
+    let auths = file.as_ref().and_then(|file| file["auths"].as_object());
+    Ok(auths.into_iter().flatten().map(|(name, _)| name.clone()).collect())
+}
+
+/// The file that a pool's machines get.
+fn file(inputs: &Inputs, pool: &str) -> Result<Option<String>, String> {
+    let selected = render::select(inputs, pool).map_err(|error| error.to_string())?;
+    let compressed = CompressedContents::default();
+    let rendered = render::render(&selected, SpecVersion::NEWEST, Form::Plain, &compressed);
+    let config: Value =
+        serde_json::from_slice(&rendered.map_err(|error| error.to_string())?).expect("JSON");
+    let mut files = config["storage"]["files"].as_array().expect("files").iter();
+    let Some(file) = files.find(|file| file["path"] == PATH) else { return Ok(None) };
+    assert_eq!(file["mode"], 0o600);
+    let source = file["contents"]["source"].as_str().expect("a source");
+    let text = source.strip_prefix("data:,").expect("a data URL");
+    Ok(Some(percent_encoding::percent_decode_str(text).decode_utf8().expect("UTF-8").into_owned()))
+}
+
+/// A source that is followed, and what it published last.
+pub(crate) struct Followed {
+    published: watch::Receiver<Option<Inputs>>,
+    status: Status,
+    /// It ends with this value.
+    _following: AbortOnDropHandle<()>,
+}
+
+impl Followed {
+    pub(crate) async fn start(settings: Settings) -> Self {
+        let (sender, published) = watch::channel(None);
+        let status = Status::default();
+        let reporting = Reporting { metrics: std::sync::Arc::default(), status: status.clone() };
+        let (source, first) = Source::open(settings).await.expect("a source");
+        sender.send_replace(first);
+        let publish = move |inputs: &Inputs| {
+            sender.send_replace(Some(inputs.clone()));
+        };
+        let following = tokio::spawn(source.follow(publish, reporting));
+        Self { published, status, _following: AbortOnDropHandle::new(following) }
+    }
+
+    /// What the log, `Debug` and administrators could be told.
+    pub(crate) fn told(&self) -> String {
+        let inputs = self.published.borrow();
+        let problems = inputs.iter().flat_map(|inputs| &inputs.problems);
+        let problems: Vec<_> = problems.map(ToString::to_string).collect();
+        let (not_ready, degraded) = (self.status.not_ready.lines(), self.status.degraded.lines());
+        format!(
+            "{}\n{}\n{}\n{inputs:?}",
+            problems.join("\n"),
+            not_ready.join("\n"),
+            degraded.join("\n")
+        )
+    }
+
+    /// What administrators are told of secrets. Of other kinds the API server prepares the storage in
+    /// its own time, and their watches tell of that.
+    pub(crate) fn degraded(&self) -> Vec<String> {
+        let lines = self.status.degraded.lines();
+        lines.into_iter().filter(|line| line.starts_with("Secret ")).collect()
+    }
+
+    /// Waits until what is published is as expected.
+    pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Inputs) -> bool) -> Inputs {
+        let waiting = self.published.wait_for(|inputs| inputs.as_ref().is_some_and(&is_so));
+        let found = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+        let found = found.map(|found| found.expect("a source that goes on").clone());
+        found.ok().flatten().unwrap_or_else(|| panic!("{what}: {}", self.told()))
+    }
+
+    /// Waits until machines get logins to these registries, which may take a second.
+    pub(crate) async fn served_soon(&mut self, pool: &str, registries: &[&str]) {
+        let changed = Stopwatch::start();
+        let what = format!("{pool} to have {registries:?}");
+        let inputs =
+            self.until(&what, |inputs| served(inputs, pool).is_ok_and(|found| found == registries));
+        let inputs = inputs.await;
+        changed.within(SOON, &what);
+        assert_eq!(file(&Inputs { enforced: [].into(), ..inputs }, pool), Ok(None));
+        assert!(!self.told().contains(LOGIN), "{}", self.told());
+    }
+}
+
+fn write(folder: &Path, name: &str, object: &Value) {
+    let path = folder.join(name);
+    fs::write(path.with_extension("new"), object.to_string()).expect("a writable folder");
+    fs::rename(path.with_extension("new"), path).expect("a writable folder");
+}
+
+fn secret(name: &str, text: &str) -> Value {
+    let (namespace, name) = name.split_once('/').expect("a namespace");
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "namespace": namespace},
+        "stringData": {".dockerconfigjson": text},
+    })
+}
+
+/// Two pools, the second with a secret of its own.
+fn manifests() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (pool, annotations) in [
+        ("worker", json!(null)),
+        ("edge", json!({"machineconfiguration.openshift.io/registry-auth": "edge/logins"})),
+    ] {
+        write(
+            folder.path(),
+            &format!("{pool}.json"),
+            &json!({
+                "kind": "MachineConfigPool",
+                "metadata": {"name": pool, "annotations": annotations},
+                "status": {"configuration": {"name": "rendered"}},
+            }),
+        );
+    }
+    write(
+        folder.path(),
+        "config.json",
+        &json!({
+            "kind": "MachineConfig", "metadata": {"name": "rendered"},
+            "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+        }),
+    );
+    folder
+}
+
+fn settings(folder: &Path, secret: Option<&str>) -> Settings {
+    let registry_auth = secret.map(|name| name.parse().expect("a name"));
+    Settings::Directory(Layout::Tree { root: folder.to_owned(), registry_auth })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machines_of_enforced_pools_get_a_directorys_logins_and_each_change_of_them() {
+    let folder = manifests();
+    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&["quay.io"])));
+    write(folder.path(), "own.json", &secret("edge/logins", &logins(&["edge.example"])));
+    let mut site = Followed::start(settings(folder.path(), Some(DEFAULT))).await;
+    site.served_soon("worker", &["quay.io"]).await;
+    site.served_soon("edge", &["edge.example", "quay.io"]).await;
+
+    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&["new.example", "quay.io"])));
+    site.served_soon("worker", &["new.example", "quay.io"]).await;
+    site.served_soon("edge", &["edge.example", "new.example", "quay.io"]).await;
+
+    // What is not understood leaves what was good.
+    let broken = secret(DEFAULT, &format!("{{\"auths\": {LOGIN}}}"));
+    write(folder.path(), "all.json", &broken);
+    let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": no JSON \
+                   (line 1, column 11)";
+    let told = |inputs: &Inputs| inputs.problems.iter().any(|it| it.to_string() == problem);
+    let inputs = site.until(problem, told).await;
+    assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
+    let strangers: Vec<_> = inputs.problems.iter().map(Problem::to_strangers).collect();
+    assert_eq!(strangers, ["pull-secret: it cannot be used"]);
+    assert!(!site.told().contains(LOGIN), "{}", site.told());
+    fs::remove_file(folder.path().join("all.json")).expect("a file");
+    let inputs = site.until("the loss", |inputs| !told(inputs)).await;
+    assert_eq!(
+        inputs.problems[0].to_string(),
+        "Secret openshift-config/pull-secret: is gone; the registry logins that it held last are served"
+    );
+    assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
+    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&[])));
+    site.served_soon("edge", &["edge.example"]).await;
+}
+
+#[tokio::test]
+async fn no_secret_is_read_that_was_not_asked_for_and_one_that_is_missing_is_told() {
+    let folder = manifests();
+    write(folder.path(), "all.json", &secret(DEFAULT, &logins(&["quay.io"])));
+    write(folder.path(), "own.json", &secret("edge/logins", &logins(&["edge.example"])));
+    let (_, inputs) = Source::open(settings(folder.path(), None)).await.expect("a source");
+    let inputs = inputs.expect("inputs");
+    assert_eq!((served(&inputs, "worker"), served(&inputs, "edge")), (Ok(vec![]), Ok(vec![])));
+
+    let (_, inputs) = Source::open(settings(folder.path(), Some("a/b"))).await.expect("a source");
+    let inputs = inputs.expect("inputs");
+    assert_eq!(served(&inputs, "worker"), Ok(vec![]));
+    assert_eq!(served(&inputs, "edge"), Ok(vec!["edge.example".to_owned()]));
+    let told: Vec<_> = inputs.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["Secret a/b: is not there; machines get no registry logins of it"]);
+}
+
+#[tokio::test]
+async fn the_values_of_a_secret_that_does_not_decode_are_told_to_nobody() {
+    let folder = manifests();
+    let data = json!({".dockerconfigjson": "?SECRET?"});
+    for (data, told) in [
+        (data, "it cannot be read"),
+        (
+            json!({".dockerconfigjson": ["SECRET"]}),
+            "data..dockerconfigjson: a string belongs there",
+        ),
+        (json!("SECRET"), "data: a mapping belongs there"),
+    ] {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "pull-secret", "namespace": "openshift-config"}, "data": data,
+        });
+        write(folder.path(), "all.json", &object);
+        let opened = Source::open(settings(folder.path(), Some(DEFAULT))).await;
+        let error = opened.err().expect("a refusal").to_string();
+        assert!(error.contains(told) && !error.contains("SECRET"), "{error}");
+    }
+}

@@ -1,0 +1,48 @@
+//! The image of the binary under test, by `deploy/image`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use super::in_repository;
+
+/// `deploy/image` into a folder, without what it would build: the program is the one under test, and
+/// the documents are short.
+pub(crate) fn command(out: &Path) -> Command {
+    let mut command = Command::new(in_repository("deploy/image"));
+    command.arg("--binary").arg(PARTS.join("machine-config-server"));
+    command.arg("--documents").arg(PARTS.join("documents"));
+    command.arg("--out").arg(out).stdin(Stdio::null());
+    command
+}
+
+/// The archive of one that was made by this process.
+pub(crate) fn archive() -> &'static Path {
+    &ARCHIVE
+}
+
+/// Without its debug information, which is several times the rest.
+static PARTS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image-parts");
+    let documents = folder.join("documents");
+    fs::create_dir_all(&documents).expect("a folder");
+    let bill = r#"{"bomFormat":"CycloneDX","specVersion":"1.5"}"#;
+    fs::write(documents.join("machine-config-server.cdx.json"), bill).expect("a writable folder");
+    let mut strip = Command::new("strip");
+    strip.arg("--strip-all").arg("-o").arg(folder.join("machine-config-server"));
+    run(strip.arg(env!("CARGO_BIN_EXE_machine-config-server")));
+    folder
+});
+
+static ARCHIVE: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image");
+    run(&mut command(&folder));
+    folder.with_extension("tar")
+});
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("a command");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+}

@@ -1,0 +1,112 @@
+//! A registry of images of somebody's own: TLS by an authority that nobody knows, and a login.
+
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::wait_for;
+
+pub(crate) const USER: &str = "machine";
+pub(crate) const PASSWORD: &str = "a password: with $, \"quotes\" and a colon";
+
+/// Debian's `docker-registry`. It ends with this value.
+pub(crate) struct Registry {
+    child: Child,
+    name: String,
+    folder: TempDir,
+}
+
+impl Registry {
+    /// Starts it at an address, by a command that runs the program. Clients call it by `host`.
+    pub(crate) fn start(mut program: Command, at: SocketAddr, host: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        make_pair(folder.path(), host);
+        let path = |name: &str| folder.path().join(name);
+        // As cheap as it may be: nobody is to be kept out for long.
+        let hashed = bcrypt::hash(PASSWORD, 4).expect("a hash");
+        fs::write(path("htpasswd"), format!("{USER}:{hashed}\n")).expect("a writable folder");
+        let config = json!({
+            "version": "0.1",
+            "storage": {"filesystem": {"rootdirectory": path("images")}},
+            "http": {
+                "addr": at.to_string(),
+                "tls": {"certificate": path("registry.crt"), "key": path("registry.key")},
+            },
+            "auth": {"htpasswd": {"realm": "registry", "path": path("htpasswd")}},
+        });
+        fs::write(path("config.yml"), config.to_string()).expect("a writable folder");
+        let log = File::create(path("log")).expect("a log file");
+        let child = program
+            .arg("serve")
+            .arg(path("config.yml"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a second handle"))
+            .stderr(log)
+            .spawn()
+            .expect("docker-registry");
+        wait_for("the registry to be up", || TcpStream::connect(at).ok());
+        Self { child, name: format!("{host}:{}", at.port()), folder }
+    }
+
+    /// Its name, with the port.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The authority that it is trusted by, as PEM.
+    pub(crate) fn authority(&self) -> String {
+        fs::read_to_string(self.authorities().join("ca.crt")).expect("the authority")
+    }
+
+    /// The folder with that, and nothing else.
+    pub(crate) fn authorities(&self) -> PathBuf {
+        self.folder.path().join("authorities")
+    }
+
+    /// User and password, as most programs take them.
+    pub(crate) fn credentials() -> String {
+        format!("{USER}:{PASSWORD}")
+    }
+
+    /// User and password, as a Docker config has them.
+    pub(crate) fn login() -> String {
+        BASE64.encode(Self::credentials())
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(10)..].join("\n");
+            eprintln!("the registry's log:\n{last}");
+        }
+        // It may have ended already; then there is nothing left to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes the registry's pair and its authority.
+fn make_pair(folder: &Path, host: &str) {
+    let key = KeyPair::generate().expect("a key");
+    let mut authority = CertificateParams::new([]).expect("no names");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = authority.self_signed(&key).expect("a certificate").pem();
+    let names = [host, "127.0.0.1"].map(str::to_owned);
+    let own_key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(names).expect("names");
+    let leaf = leaf.signed_by(&own_key, &Issuer::new(authority, key)).expect("a certificate");
+    fs::create_dir(folder.join("authorities")).expect("a new folder");
+    fs::write(folder.join("authorities/ca.crt"), pem).expect("a writable folder");
+    fs::write(folder.join("registry.crt"), leaf.pem()).expect("a writable folder");
+    fs::write(folder.join("registry.key"), own_key.serialize_pem()).expect("a writable folder");
+}

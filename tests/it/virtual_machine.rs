@@ -1,0 +1,338 @@
+//! A virtual machine's first boot, from firmware to the login prompt: QEMU hands over the pointer config,
+//! Ignition's own units fetch the rest in the initramfs over the machine's own network, the root file system
+//! becomes what the pool's config says, and a unit of that config reports.
+//!
+//! What [`crate::first_boot`] does in a second with Ignition alone takes minutes here: `tests/machine/install`
+//! says when these tests run.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::registry::Registry;
+use crate::support::server::{Server, binary, free_ports};
+use crate::support::{in_repository, wait_for};
+
+/// The host's loopback interface, as QEMU's network shows it to the machine.
+const HOST: &str = "10.0.2.2";
+/// A machine whose processor is emulated takes a minute or two.
+const LONGEST_BOOT: Duration = Duration::from_secs(900);
+
+/// The folder that `tests/machine/install` made.
+fn assets() -> PathBuf {
+    let folder = std::env::var_os("VIRTUAL_MACHINE");
+    folder.expect("VIRTUAL_MACHINE names no folder with a machine's parts: run tests/run").into()
+}
+
+/// A machine that is booting. It ends with this value.
+struct VirtualMachine {
+    qemu: Child,
+    folder: TempDir,
+    started: Instant,
+}
+
+impl VirtualMachine {
+    /// Turns a machine on that was never booted. Its firmware has this pointer config.
+    fn boot(pointer: &Path) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let assets = assets();
+        let file = |name: &str| assets.join(name).display().to_string();
+        let console = folder.path().join("console").display().to_string();
+        let qemu = Command::new(assets.join("qemu"))
+            .args(["-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024", "-display", "none"])
+            .args(["-no-reboot", "-nodefaults", "-no-user-config"])
+            .args(["-kernel", &file("kernel"), "-initrd", &file("initramfs")])
+            .args(["-append", include_str!("../machine/kernel-arguments").trim_end()])
+            // What is written goes to a file that QEMU removes.
+            .arg("-drive")
+            .arg(format!("file={},format=raw,if=virtio,snapshot=on", file("disk")))
+            .args(["-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host,romfile="])
+            .args(["-device", "virtio-rng-pci"])
+            .arg("-fw_cfg")
+            .arg(format!("name=opt/com.coreos/config,file={}", pointer.display()))
+            .args(["-serial", &format!("file:{console}")])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("QEMU");
+        Self { qemu, folder, started: Instant::now() }
+    }
+
+    fn console(&self) -> String {
+        let text = fs::read(self.folder.path().join("console")).unwrap_or_default();
+        String::from_utf8_lossy(&text).replace('\r', "")
+    }
+
+    /// Waits until `ask` gives something.
+    fn wait_for<T>(&mut self, what: &str, mut ask: impl FnMut(&mut Self) -> Option<T>) -> T {
+        loop {
+            if let Some(answer) = ask(self) {
+                return answer;
+            }
+            let waited = self.started.elapsed();
+            assert!(waited < LONGEST_BOOT, "waited in vain for {what}:\n{}", self.console());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until it has turned itself off, and returns what its unit reported.
+    fn report(mut self) -> Vec<String> {
+        let ended: ExitStatus = self.wait_for("it to turn itself off", |it| {
+            it.qemu.try_wait().expect("a child of this process")
+        });
+        let console = self.console();
+        assert!(ended.success(), "{ended}:\n{console}");
+        let lines = console.lines().filter_map(|line| line.split_once("report: "));
+        let lines: Vec<_> = lines.map(|(_, said)| said.to_owned()).collect();
+        assert_eq!(lines.last().map(String::as_str), Some("end"), "{console}");
+        println!("booted and reported in {:.0?}", self.started.elapsed());
+        lines
+    }
+}
+
+impl Drop for VirtualMachine {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing left to do.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// A pool whose machines report and turn themselves off, and a registry that they can pull from.
+struct Site {
+    folder: TempDir,
+    registry: Registry,
+    /// Of the image that is in it.
+    digest: String,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut site = Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            registry: Registry::start(program("docker-registry"), free_ports::<1>()[0], HOST),
+            digest: String::new(),
+        };
+        site.digest = push(&site.registry);
+        fs::create_dir(site.manifests()).expect("a new folder");
+        for (name, object) in [
+            ("pool", pool()),
+            ("config", machine_config(&image(&site.registry))),
+            ("registries", registries(&site.registry)),
+            ("logins", logins(&site.registry)),
+        ] {
+            let path = site.manifests().join(format!("{name}.json"));
+            fs::write(path, object.to_string()).expect("a writable folder");
+        }
+        site
+    }
+
+    fn manifests(&self) -> PathBuf {
+        self.folder.path().join("manifests")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    fn authorities(&self) -> Vec<u8> {
+        fs::read(self.state().join("ca.crt")).expect("the authorities")
+    }
+
+    fn pointer(&self) -> PathBuf {
+        self.state().join("user-data/worker.ign")
+    }
+
+    /// A server that gives configs and registry logins to who has a token.
+    fn serve(&self, at: SocketAddr, flags: &[&str]) -> Server {
+        let mut command = binary();
+        command.arg("serve").arg(self.manifests()).arg("--state-dir").arg(self.state());
+        command.args(["--host", HOST, "--access", "enforce", "--registry-auth"]).args(flags);
+        Server::prepared_at(command, at).until_ready()
+    }
+
+    fn rotate(&self) {
+        let mut command = binary();
+        command.args(["certs", "rotate", "--ca", "--force", "--state-dir"]).arg(self.state());
+        let output = command.output().expect("the built binary");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// What a machine reports that has become what its pool says.
+    fn expected(&self) -> Vec<String> {
+        let pulled = format!("pulled {}", self.digest);
+        ["the pool's file, 640 of root", &pulled, "end"].map(str::to_owned).into()
+    }
+}
+
+fn image(registry: &Registry) -> String {
+    format!("{}/sample:1", registry.name())
+}
+
+/// Puts an image of one file into the registry, and returns its digest.
+fn push(registry: &Registry) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (root, layout) = (folder.path().join("root"), folder.path().join("layout"));
+    fs::create_dir(&root).expect("a new folder");
+    fs::write(root.join("file"), "of the image\n").expect("a writable folder");
+    let digest = must(
+        Command::new(in_repository("deploy/oci-layout"))
+            .args([&root, &layout])
+            .args(["sample:1", "{}"])
+            .env("SOURCE_DATE_EPOCH", "0"),
+    );
+    must(
+        program("skopeo")
+            .args(["--insecure-policy", "copy", "--dest-creds", &Registry::credentials()])
+            .arg("--dest-cert-dir")
+            .arg(registry.authorities())
+            .arg(format!("oci:{}:1", layout.display()))
+            .arg(format!("docker://{}", image(registry).replace(HOST, "127.0.0.1"))),
+    );
+    digest.trim().to_owned()
+}
+
+/// A program of the machine's file system, with the libraries of that.
+fn program(name: &str) -> Command {
+    let root = assets().join("root");
+    let mut command = Command::new(root.join("lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(root.join("usr/lib/x86_64-linux-gnu"));
+    command.arg(root.join("usr/bin").join(name));
+    command
+}
+
+/// What a command prints that has to succeed.
+fn must(command: &mut Command) -> String {
+    let output = command.output().expect("a program that is there");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What the unit runs: only what the config brought tells it what to say and whom to trust.
+fn reporter(image: &str) -> String {
+    format!(
+        "#!/bin/sh\n\
+         exec > /dev/ttyS0 2>&1\n\
+         echo report: \"$(cat /etc/marker), $(stat --format='%a of %U' /etc/marker)\"\n\
+         skopeo --insecure-policy copy --authfile /var/lib/kubelet/config.json \\\n    \
+         docker://{image} dir:/run/image\n\
+         echo report: \"pulled sha256:$(sha256sum < /run/image/manifest.json | cut -c-64)\"\n\
+         echo report: end\n"
+    )
+}
+
+fn machine_config(image: &str) -> Value {
+    let file = |path: &str, mode: u32, text: &str| {
+        let source = format!("data:;base64,{}", BASE64.encode(text));
+        json!({"path": path, "mode": mode, "contents": {"source": source}})
+    };
+    let unit = "[Unit]\nAfter=network-online.target\nWants=network-online.target\n\
+                [Service]\nType=oneshot\nExecStart=/usr/local/bin/report\n\
+                ExecStopPost=/bin/systemctl --no-block poweroff\n\
+                [Install]\nWantedBy=multi-user.target\n";
+    // The machine's own network, after the initramfs had one.
+    let network = "[Match]\nType=ether\n[Network]\nDHCP=ipv4\n";
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "rendered-worker"},
+        "spec": {"config": {
+            "ignition": {"version": "3.2.0"},
+            "storage": {"files": [
+                file("/etc/marker", 0o640, "the pool's file"),
+                file("/etc/systemd/network/10-host.network", 0o644, network),
+                file("/usr/local/bin/report", 0o755, &reporter(image)),
+            ]},
+            "systemd": {"units": [
+                {"name": "report.service", "enabled": true, "contents": unit},
+                {"name": "systemd-networkd.service", "enabled": true},
+            ]},
+        }},
+    })
+}
+
+fn pool() -> Value {
+    let configuration = json!({"name": "rendered-worker"});
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"},
+        "spec": {"configuration": configuration},
+        "status": {"configuration": configuration, "updatedMachineCount": 1},
+    })
+}
+
+fn registries(registry: &Registry) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "merged-trusted-image-registry-ca", "namespace": "openshift-config-managed",
+        },
+        "data": {registry.name().replace(':', ".."): registry.authority()},
+    })
+}
+
+fn logins(registry: &Registry) -> Value {
+    let logins = json!({"auths": {registry.name(): {"auth": Registry::login()}}});
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "pull-secret", "namespace": "openshift-config"},
+        "stringData": {".dockerconfigjson": logins.to_string()},
+    })
+}
+
+#[test]
+fn a_machine_boots_into_what_its_pool_says_and_pulls_from_a_registry() {
+    let site = Site::new();
+    let [at] = free_ports();
+    let server = site.serve(at, &[]);
+    let report = VirtualMachine::boot(&site.pointer()).report();
+    assert_eq!(report, site.expected());
+    // Nobody else gets it.
+    assert_eq!(server.plain().get("/config/worker").status, 401);
+}
+
+#[test]
+fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
+    let site = Site::new();
+    let [at] = free_ports();
+    // As everyone but Ignition gets it.
+    let _server = site.serve(at, &["--compact", "off"]);
+    let first = site.folder.path().join("first.ign");
+    fs::copy(site.pointer(), &first).expect("a copy");
+    for _ in 0..2 {
+        let before = site.authorities();
+        site.rotate();
+        wait_for("the rotation", || (site.authorities() != before).then_some(()));
+    }
+    assert_ne!(fs::read(&first).expect("a pointer"), fs::read(site.pointer()).expect("a pointer"));
+    assert_eq!(VirtualMachine::boot(&first).report(), site.expected());
+}
+
+#[test]
+fn a_machine_waits_for_a_server_that_is_away() {
+    const AWAY: Duration = Duration::from_secs(30);
+    let site = Site::new();
+    let [at] = free_ports();
+    let mut server = site.serve(at, &[]);
+    server.terminate();
+    server.ended();
+    // Whoever calls meanwhile is heard, and gets nothing.
+    let nobody = TcpListener::bind(at).expect("the server's port");
+    nobody.set_nonblocking(true).expect("a socket");
+    let mut machine = VirtualMachine::boot(&site.pointer());
+    let mut calls = Vec::new();
+    machine.wait_for("it to call again and again", |_| {
+        calls.extend(nobody.accept().ok().map(|_| Instant::now()));
+        let first = calls.first()?;
+        (calls.len() > 1 && first.elapsed() >= AWAY).then_some(())
+    });
+    drop(nobody);
+    let _server = site.serve(at, &[]);
+    assert_eq!(machine.report(), site.expected());
+}
