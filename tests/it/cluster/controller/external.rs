@@ -1,11 +1,9 @@
 //! A serving pair that the real cert-manager makes, served in place of the controller's own while machines with every
 //! pointer config that there was boot all the time.
 
-use std::sync::Mutex;
-
 use super::issued::storm;
 use super::*;
-use crate::support::cert_manager::{Approver, CertManager, collection, make, until};
+use crate::support::cert_manager::{Approver, CertManager, collection, condition, make, until};
 use crate::support::readme::{example, with};
 
 const EXTERNAL: [&str; 4] = [
@@ -27,6 +25,20 @@ impl Site {
         fs::write(file.path(), with(&text, "api-int.example.com", host)).expect("a write");
         self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
         until(&self.cluster, &certificate(), "Ready", "True", "Ready");
+    }
+
+    /// Waits until cert-manager has nothing more to do for this issuance of the pair.
+    ///
+    /// It writes the secret first: one that is deleted before this is written again as it was.
+    fn issued(&self, revision: u64) {
+        let what = format!("revision {revision} of the external pair");
+        wait_for(&what, || {
+            let certificate = self.cluster.get(&certificate())?;
+            let issued = certificate["status"]["revision"] == revision
+                && condition(&certificate, "Issuing")
+                    .is_none_or(|issuing| issuing["status"] == "False");
+            issued.then_some(())
+        });
     }
 
     /// What trust-manager makes of a Bundle.
@@ -55,13 +67,13 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);
     site.settled();
-    let bundles = Mutex::new(vec![site.bundle()]);
+    let before = site.bundle();
     controller.terminate();
     let root = site.root("root-1");
     make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"ca": {"secretName": "root-1"}}));
     let own = value(&site.object(&serving()), "tls.key");
 
-    storm(&site, &bundles, || {
+    storm(&site, before, |machines| {
         let controller = site.start(&EXTERNAL);
         let told = || controller.readiness().1;
         wait_for("what is missing to be told", || told().contains("serving pair").then_some(()));
@@ -71,7 +83,8 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
         wait_for("the reason", || controller.log().contains(because).then_some(()));
         assert_eq!(value(&site.object(&serving()), "tls.key"), own);
         wait_for("the root to be trusted", || site.bundle().contains(&root).then_some(()));
-        bundles.lock().expect("no panic").push(site.bundle());
+        machines.join(site.bundle());
+        site.issued(1);
 
         let named = json!({"spec": {"dnsNames": ["localhost"]}});
         site.cluster.patch(&certificate(), &named);
@@ -79,7 +92,8 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
             (value(&site.object(&serving()), "tls.key") != own).then_some(())
         });
         site.serves_theirs();
-        bundles.lock().expect("no panic").push(root.clone());
+        machines.join(root.clone());
+        site.issued(2);
 
         let before = value(&site.object(&serving()), "tls.key");
         site.cluster.delete(&format!("{}/machine-config-server-external-tls", secrets(NAMESPACE)));

@@ -71,9 +71,32 @@ impl Site {
     }
 }
 
-/// Boots machines with each of the bundles, for as long as `run` takes, and keeps the pair mounted.
-pub(super) fn storm(site: &Site, bundles: &Mutex<Vec<String>>, run: impl FnOnce()) {
+/// The CAs that a machine trusts, PEM.
+type Bundle = String;
+
+/// The bundles that machines of a storm boot with.
+pub(super) struct Machines<'a> {
+    server: &'a Server,
+    bundles: Mutex<Vec<Bundle>>,
+}
+
+impl Machines<'_> {
+    /// Has machines boot with this bundle too, from the moment on that one does.
+    ///
+    /// For what vouches for the pair of now and not for the one before: the server is a moment behind the secret.
+    pub(super) fn join(&self, bundle: Bundle) {
+        let client = Client::tls(self.server.secure(), bundle.as_bytes());
+        wait_for("a machine with this bundle to boot", || {
+            client.try_request("GET", "/config/worker", &[]).ok()
+        });
+        self.bundles.lock().expect("no panic").push(bundle);
+    }
+}
+
+/// Boots machines with a bundle of before and those that join, for as long as `run` takes, and keeps the pair mounted.
+pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines)) {
     let (server, pair) = server(site);
+    let machines = Machines { server: &server, bundles: Mutex::new(vec![before]) };
     let over = AtomicBool::new(false);
     let boots = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -91,7 +114,7 @@ pub(super) fn storm(site: &Site, bundles: &Mutex<Vec<String>>, run: impl FnOnce(
         scope.spawn(|| {
             let _stop = StopOnDrop(&over);
             while !over.load(Ordering::SeqCst) {
-                let known = bundles.lock().expect("no panic").clone();
+                let known = machines.bundles.lock().expect("no panic").clone();
                 for bundle in known {
                     let client = Client::tls(server.secure(), bundle.as_bytes());
                     assert_eq!(client.get("/config/worker").status, 200, "{bundle}");
@@ -100,7 +123,7 @@ pub(super) fn storm(site: &Site, bundles: &Mutex<Vec<String>>, run: impl FnOnce(
             }
         });
         let _stop = StopOnDrop(&over);
-        run();
+        run(&machines);
         let enough = boots.load(Ordering::SeqCst) + 20;
         wait_for("machines to boot by what is served now", || {
             (boots.load(Ordering::SeqCst) > enough || over.load(Ordering::SeqCst)).then_some(())
@@ -115,13 +138,12 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
     let mut controller = site.start(&[]);
     site.settled();
     let own = value(&site.object(&authority()), "tls.crt");
-    let bundles = Mutex::new(vec![site.bundle()]);
-    let note = |bundle: String| bundles.lock().expect("no panic").push(bundle);
+    let before = site.bundle();
     controller.terminate();
     let first = site.root("root-1");
     make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"ca": {"secretName": "root-1"}}));
 
-    storm(&site, &bundles, || {
+    storm(&site, before, |machines| {
         let _controller = site.start(&ISSUER);
         let ca = site.another_ca(&own);
         assert_eq!(
@@ -133,9 +155,9 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
         let bundle = site.bundle();
         assert!(!bundle.contains(str::from_utf8(&issued).expect("text")), "{bundle}");
         assert!(bundle.contains(str::from_utf8(&own).expect("text")), "{bundle}");
-        note(bundle);
+        machines.join(bundle);
         // Who trusts the root alone boots too.
-        note(first.clone());
+        machines.join(first.clone());
 
         site.ask_for_a_ca("renew");
         let ca = site.another_ca(&issued);
@@ -148,8 +170,8 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
         site.ask_for_a_ca("move");
         site.another_ca(&issued);
         wait_for("the second root to be trusted", || site.bundle().contains(&second).then_some(()));
-        note(site.bundle());
-        note(second);
+        machines.join(site.bundle());
+        machines.join(second);
         // Each was asked for once.
         assert_eq!(site.requests().len(), 3, "{:#?}", site.requests());
     });
