@@ -12,13 +12,12 @@ use pem::Pem;
 use rcgen::KeyPair;
 use rustls::crypto::aws_lc_rs;
 use time::OffsetDateTime;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::print_line;
 use crate::bounded_file;
 use crate::cmp::{
-    Credential, DirectoryName, Enrolled, Password, Random, Request, Server, Settings, Step,
-    Transaction,
+    Client, Credential, CredentialFault, DirectoryName, Enrolled, Request, Server, Settings,
 };
 use crate::pki::certificate::key_of;
 use crate::pki::{Certificate, Host, KeyAlgorithm};
@@ -121,65 +120,53 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
         implicit_confirm: settings.implicit_confirm,
         credential,
     };
-    let (transaction, message) = begin(settings, transaction)?;
+    let prepared = Prepared::new(settings, &transaction.credential)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let enrolled = runtime.block_on(async {
-        let carried = carry(&server, transaction, message);
+        let random = aws_lc_rs::default_provider().secure_random;
+        let client = Client { server: &server, random, clock: OffsetDateTime::now_utc };
+        let asked = client.enrol(transaction, prepared.request(), |time, reason| {
+            let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            print_line(&format!("the server asks to wait {} s{because}", time.as_secs()));
+        });
         let timed_out = |_| anyhow!("no certificate within {} s", settings.timeout.as_secs());
-        timeout(settings.timeout, carried).await.map_err(timed_out)?
+        anyhow::Ok(timeout(settings.timeout, asked).await.map_err(timed_out)??)
     })?;
     write(settings, &enrolled)
 }
 
-/// Makes the key if there is none, and the request.
-fn begin(
-    settings: &EnrollSettings,
-    transaction: Settings,
-) -> anyhow::Result<(Transaction, Vec<u8>)> {
-    let begin = |transaction, request| {
-        let now = OffsetDateTime::now_utc();
-        Ok(Transaction::begin(transaction, request, random()?, fresh()?, now)?)
-    };
-    match &settings.wanted {
-        Wanted::First { subject, hosts, key } => {
-            let key = key_at(key, settings.algorithm)?;
-            begin(transaction, Request::First { subject, hosts, key: &key })
-        }
-        Wanted::Signing(path) => {
-            let csr = read_csr(path).with_context(|| named("--csr", path))?;
-            begin(transaction, Request::Signing(&csr))
-        }
-        Wanted::Renewal { key } => {
-            let Credential::Certificate { chain, .. } = &transaction.credential else {
-                bail!("--renew is signed with the certificate that is renewed");
-            };
-            let old = chain.first().cloned().context("--renew names no certificate")?;
-            let key = key_at(key, settings.algorithm)?;
-            begin(transaction, Request::Renewal { old: &old, key: &key })
-        }
-    }
+/// What is asked for, with all that it takes at hand.
+enum Prepared<'a> {
+    First { subject: &'a DirectoryName, hosts: &'a [Host], key: KeyPair },
+    Signing(Vec<u8>),
+    Renewal { old: Box<Certificate>, key: KeyPair },
 }
 
-/// Carries messages to and fro until all is done.
-async fn carry(
-    server: &Server,
-    mut transaction: Transaction,
-    mut message: Vec<u8>,
-) -> anyhow::Result<Enrolled> {
-    loop {
-        let answer = match server.exchange(message).await {
-            Ok(answer) => answer,
-            Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
-        };
-        match transaction.take(&answer, fresh()?, OffsetDateTime::now_utc())? {
-            Step::Send(next) => message = next,
-            Step::Wait { time, reason } => {
-                let because = if reason.is_empty() { reason } else { format!(": {reason}") };
-                print_line(&format!("the server asks to wait {} s{because}", time.as_secs()));
-                sleep(time).await;
-                message = transaction.poll(fresh()?, OffsetDateTime::now_utc())?;
+impl<'a> Prepared<'a> {
+    /// Makes the key if there is none.
+    fn new(settings: &'a EnrollSettings, credential: &Credential) -> anyhow::Result<Self> {
+        Ok(match &settings.wanted {
+            Wanted::First { subject, hosts, key } => {
+                Self::First { subject, hosts, key: key_at(key, settings.algorithm)? }
             }
-            Step::Done(enrolled) => return Ok(*enrolled),
+            Wanted::Signing(path) => {
+                Self::Signing(read_csr(path).with_context(|| named("--csr", path))?)
+            }
+            Wanted::Renewal { key } => {
+                let Credential::Certificate { chain, .. } = credential else {
+                    bail!("--renew is signed with the certificate that is renewed");
+                };
+                let old = chain.first().cloned().context("--renew names no certificate")?;
+                Self::Renewal { old: Box::new(old), key: key_at(key, settings.algorithm)? }
+            }
+        })
+    }
+
+    fn request(&self) -> Request<'_> {
+        match self {
+            Self::First { subject, hosts, key } => Request::First { subject, hosts, key },
+            Self::Signing(csr) => Request::Signing(csr),
+            Self::Renewal { old, key } => Request::Renewal { old, key },
         }
     }
 }
@@ -218,26 +205,27 @@ impl Proof {
     fn read(&self) -> anyhow::Result<Credential> {
         match self {
             Self::Password { file, reference } => {
-                let mut secret =
-                    bounded_file::read(file).with_context(|| named("--secret-file", file))?;
-                while secret.ends_with(b"\n") || secret.ends_with(b"\r") {
-                    secret.pop();
-                }
-                ensure!(!secret.is_empty(), "{}: it is empty", named("--secret-file", file));
-                let reference = reference.clone().into_bytes();
-                Ok(Credential::Password { secret: Password::new(secret), reference })
+                let of_file = || named("--secret-file", file);
+                let secret = bounded_file::read(file).with_context(of_file)?;
+                Credential::of_password(secret, reference).with_context(of_file)
             }
             Self::Certificate { certificate, key } => {
-                let chain = read_certificates(certificate)
-                    .with_context(|| certificate.display().to_string())?;
-                let pair = read_key(key)?;
-                let own = chain.first().is_some_and(|own| own.matches(&pair));
-                let (certificate, key) = (certificate.display(), key.display());
-                ensure!(own, "{key}: it is not the key of {certificate}'s first certificate");
-                Ok(Credential::Certificate { chain, key: pair })
+                let read = |path: &Path| bounded_file::read(path).with_context(|| shown(path));
+                let read = Credential::of_certificate(&read(certificate)?, &read(key)?);
+                read.map_err(|fault| match fault {
+                    CredentialFault::NoCertificate => anyhow!("{}: {fault}", certificate.display()),
+                    CredentialFault::OtherKey => {
+                        anyhow!("{}: {fault} in {}", key.display(), certificate.display())
+                    }
+                    _ => anyhow!("{}: {fault}", key.display()),
+                })
             }
         }
     }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
 fn named(flag: &str, path: &Path) -> String {
@@ -251,7 +239,7 @@ fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
 }
 
 fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
-    let text = bounded_file::read(path).with_context(|| path.display().to_string())?;
+    let text = bounded_file::read(path).with_context(|| shown(path))?;
     key_of(&text).with_context(|| format!("{}: there is no key in it", path.display()))
 }
 
@@ -273,15 +261,4 @@ fn key_at(path: &Path, algorithm: KeyAlgorithm) -> anyhow::Result<KeyPair> {
     let key = algorithm.generate()?;
     replace(path, key.serialize_pem().as_bytes(), PRIVATE)?;
     Ok(key)
-}
-
-fn fresh() -> anyhow::Result<Random> {
-    Ok(Random { nonce: random()?, salt: random()? })
-}
-
-fn random() -> anyhow::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let filled = aws_lc_rs::default_provider().secure_random.fill(&mut bytes);
-    filled.map_err(|_| anyhow!("there is no randomness"))?;
-    Ok(bytes)
 }

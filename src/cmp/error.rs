@@ -69,7 +69,7 @@ pub enum ProtectionFault {
     #[error("it is protected in a way that is not known here ({0})")]
     Unknown(String),
     /// By an algorithm that nobody should use.
-    #[error("it is protected by SHA-1, which only --allow-sha1 accepts")]
+    #[error("it is protected by SHA-1, which only --allow-sha1 (allowSHA1) accepts")]
     Sha1,
     /// So many rounds take too long, or so few are worth nothing.
     #[error("its password is hashed {0} times, which is none of 100 to 100000")]
@@ -81,13 +81,17 @@ pub enum ProtectionFault {
     #[error("it is protected by a password, and the request was not")]
     NoPassword,
     /// Nobody said whose signatures count.
-    #[error("it is signed, and no --trusted says by whom it may be")]
+    #[error("it is signed, and no --trusted (trustedRef) says by whom it may be")]
     NobodyTrusted,
     /// Nobody said who answers: not everybody with a certificate may.
-    #[error("it is signed by {0}, and neither --recipient nor --expect-sender says who answers")]
+    #[error(
+        "it is signed by {0}, and neither --recipient nor --expect-sender (expectSender) says who answers"
+    )]
     NobodyExpected(String),
     /// It is from someone else.
-    #[error("it is from {found}, not from {expected}; --expect-sender names whom it is to be from")]
+    #[error(
+        "it is from {found}, not from {expected}; --expect-sender (expectSender) names whom it is to be from"
+    )]
     WrongSender {
         /// Who it says it is from.
         found: String,

@@ -10,12 +10,13 @@
 //! [`status`] the server's refusals in words, and [`transaction`] says what to send next given what came. Nothing
 //! of an answer is believed before [`transaction`] has held it against the request: transaction, nonce, sender,
 //! protection, and the key and issuer of the certificate. Time, nonces and keys are arguments; only
-//! [`transport`], by HTTP (RFC 6712, RFC 9811), does I/O.
+//! [`transport`], by HTTP (RFC 6712, RFC 9811), does I/O, and [`client`], which goes to and fro between the two.
 //!
 //! The message crates of RustCrypto carry header, certificate templates and MAC parameters. What they have of
 //! statuses, errors and polling is not what the standard has (failure bits by number instead of by position, no
 //! sequence around polls, an error message without readable fields), so those few are defined in [`message`].
 
+pub mod client;
 pub mod error;
 pub mod message;
 pub mod name;
@@ -25,9 +26,10 @@ pub mod status;
 pub mod transaction;
 pub mod transport;
 
+pub use client::{Client, EnrolError};
 pub use error::CmpError;
 pub use name::DirectoryName;
-pub use protection::{Credential, Password};
+pub use protection::{Credential, CredentialFault, Password};
 pub use request::Request;
 pub use transaction::{Enrolled, Random, Settings, Step, Transaction};
 pub use transport::{Server, TransportError};

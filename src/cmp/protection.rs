@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 use super::error::{CmpError, ProtectionFault};
 use super::message::Message;
 use super::name::DirectoryName;
+use crate::pki::certificate::key_of;
 use crate::pki::{Certificate, untrusted};
 
 /// `id-PasswordBasedMac`.
@@ -72,7 +73,46 @@ pub enum Credential {
     },
 }
 
+/// Why something is no credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialFault {
+    /// A password of no length.
+    #[error("the password is empty")]
+    EmptyPassword,
+    /// No certificate in PEM.
+    #[error("there is no certificate in it")]
+    NoCertificate,
+    /// No key in PEM.
+    #[error("there is no key in it")]
+    NoKey,
+    /// A key of something else.
+    #[error("it is not the key of the first certificate")]
+    OtherKey,
+}
+
 impl Credential {
+    /// A password as a file has it: newlines at its end are none of it.
+    pub fn of_password(mut text: Vec<u8>, reference: &str) -> Result<Self, CredentialFault> {
+        while text.ends_with(b"\n") || text.ends_with(b"\r") {
+            text.pop();
+        }
+        if text.is_empty() {
+            return Err(CredentialFault::EmptyPassword);
+        }
+        Ok(Self::Password { secret: Password::new(text), reference: reference.as_bytes().to_vec() })
+    }
+
+    /// A certificate, followed by those that lead to its CA, and its key, in PEM.
+    pub fn of_certificate(certificates: &[u8], key: &[u8]) -> Result<Self, CredentialFault> {
+        let chain = Certificate::read_all(certificates);
+        let own = chain.first().ok_or(CredentialFault::NoCertificate)?;
+        let key = key_of(key).ok_or(CredentialFault::NoKey)?;
+        if !own.matches(&key) {
+            return Err(CredentialFault::OtherKey);
+        }
+        Ok(Self::Certificate { chain, key })
+    }
+
     /// `senderKID`: what the server finds the password or the certificate by.
     pub(super) fn identifier(&self) -> Option<Vec<u8>> {
         let identifier = match self {

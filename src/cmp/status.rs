@@ -94,6 +94,19 @@ const FAILURES: [(&str, &str); 27] = [
     ("duplicateCertReq", "there is such a certificate already"),
 ];
 
+/// Reasons that are not in what was asked for, but in who asks, in when, or in the server.
+const OF_OTHERS: [&str; 9] = [
+    "badMessageCheck",
+    "badTime",
+    "wrongAuthority",
+    "wrongIntegrity",
+    "signerNotTrusted",
+    "transactionIdInUse",
+    "notAuthorized",
+    "systemUnavail",
+    "systemFailure",
+];
+
 /// A status with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
@@ -127,6 +140,14 @@ impl From<&ErrorContent> for Report {
         report.code =
             error.code.as_ref().map(|code| data_encoding::HEXLOWER.encode(code.as_bytes()));
         report
+    }
+}
+
+impl Report {
+    /// Whether the server refuses what was asked for, and neither who asks nor when.
+    #[must_use]
+    pub fn is_of_the_request(&self) -> bool {
+        !self.failures.iter().any(|reason| OF_OTHERS.contains(reason))
     }
 }
 
@@ -172,6 +193,20 @@ mod tests {
         );
         assert_eq!(Report::from(&info(1, &[], &[])).to_string(), "granted with changes");
         assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "status 9, which is none");
+    }
+
+    #[test]
+    fn a_refusal_for_who_asks_or_when_is_none_of_the_request() {
+        let of_the_request = |failures: &[u8]| Report::from(&info(2, &[], failures));
+        let (bad_template, bad_time) =
+            (of_the_request(&[0, 0, 0b0001_0000]), of_the_request(&[16]));
+        assert_eq!(
+            (&bad_template.failures[..], &bad_time.failures[..]),
+            (&["badCertTemplate"][..], &["badTime"][..])
+        );
+        assert!(bad_template.is_of_the_request() && of_the_request(&[]).is_of_the_request());
+        assert!(!bad_time.is_of_the_request() && !of_the_request(&[64 + 32]).is_of_the_request());
+        assert!(OF_OTHERS.iter().all(|name| FAILURES.iter().any(|(known, _)| known == name)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
 use crate::http_client::{HttpConnection, read};
@@ -22,6 +23,8 @@ const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");
 const LARGEST: usize = 256 << 10;
 /// From the name server's answer to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Exchanges with a server at a time: more requests than these wait for their turn.
+const AT_ONCE: usize = 8;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +33,10 @@ pub enum TransportError {
     #[error("{0:?} is no URL: expected http:// or https://, a host, and a path if there is one")]
     Url(String),
     /// Without TLS.
-    #[error("{0} is plain HTTP, which only --allow-http allows")]
+    #[error("{0} is plain HTTP, which only --allow-http (allowHTTP) allows")]
     Plain(Uri),
     /// HTTPS, by nobody.
-    #[error("{0} is HTTPS, and no --cacert says whose certificate is right")]
+    #[error("{0} is HTTPS, and no --cacert (cacertRef) says whose certificate is right")]
     NoAuthority(Uri),
     /// A file's certificate that is none to go by.
     #[error("a certificate to verify HTTPS by cannot be used: {0}")]
@@ -80,6 +83,7 @@ pub struct Server {
     host: String,
     port: u16,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    turns: Arc<Semaphore>,
 }
 
 impl Server {
@@ -112,11 +116,13 @@ impl Server {
             _ => return Err(invalid()),
         };
         let port = url.port_u16().unwrap_or(default);
-        Ok(Self { url, host, port, tls })
+        Ok(Self { url, host, port, tls, turns: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
     /// Sends a message and waits for its answer.
     pub async fn exchange(&self, message: Vec<u8>) -> Result<Bytes, TransportError> {
+        // It is never closed.
+        let _turn = self.turns.acquire().await.ok();
         let silent = |_| TransportError::Silent(self.url.clone());
         tokio::time::timeout(TIMEOUT, self.try_exchange(message)).await.map_err(silent)?
     }

@@ -52,6 +52,11 @@ pub(super) trait Reconciler {
     /// What its decisions depend on.
     fn watched(&self) -> Vec<Watched>;
 
+    /// What wakes it besides.
+    fn wake(&self) -> Arc<Notify> {
+        Arc::new(Notify::new())
+    }
+
     /// Brings everything in order, and says when to look again though nothing changes.
     async fn reconcile(&mut self) -> Result<Requeue, ControlError>;
 }
@@ -94,7 +99,7 @@ pub(super) async fn run<R: Reconciler>(
     client: &Client,
     health: &Health,
 ) -> ControlError {
-    let wake = Arc::new(Notify::new());
+    let wake = reconciler.wake();
     let mut watches = JoinSet::new();
     for watched in reconciler.watched() {
         watches.spawn(watched.follow(client.clone(), Arc::clone(&wake), health.clone()));

@@ -51,7 +51,7 @@ pub use lockout::{locked_out, untrusted};
 pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};
-pub use requested::{Issued, OwnCa, OwnCaFault, Requested, issue_requested, signing_fault};
+pub use requested::{Issued, OwnCa, OwnCaFault, Requested, excess, issue_requested, signing_fault};
 pub use serving::{Generate, issue_pair, signing_ca};
 pub use signing_request::{BadRequest, SigningRequest};
 pub use state::{

@@ -1,6 +1,7 @@
 //! Certificates for those who ask for one: for a key that they have, by this server's CA or another one whose key is
 //! at hand.
 
+use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 use rcgen::{BasicConstraints, DnType, IsCa, SanType, SubjectPublicKeyInfo};
@@ -134,6 +135,31 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
     let signers = view.kept.signers().into_iter();
     let mut valid = signers.filter(|ca| ca.certificate.is_valid_at(now));
     valid.find(is_trusted).or_else(|| view.kept.signer_at(now))
+}
+
+/// What a certificate of somebody else's says beyond what was asked for, in words.
+#[must_use]
+pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) -> Option<String> {
+    let extensions = &certificate.extensions;
+    if !is_ca && extensions.basic_constraints.as_ref().is_some_and(|constraints| constraints.ca) {
+        return Some("it is a CA's".to_owned());
+    }
+    // Common names are names of servers too, and CAs repeat them.
+    let common_names = request.subject.iter().filter(|(kind, _)| kind == "CN");
+    let asked: BTreeSet<String> = request
+        .dns_names
+        .iter()
+        .chain(common_names.map(|(_, name)| name))
+        .map(|name| name.to_ascii_lowercase())
+        .chain(request.addresses.iter().map(IpAddr::to_string))
+        .collect();
+    let addresses = certificate.hosts.iter().filter_map(|host| match host {
+        Host::Address(address) => Some(address.to_string()),
+        Host::Name(_) => None,
+    });
+    let names = extensions.dns_names.iter().map(|name| name.to_ascii_lowercase());
+    let more: Vec<String> = names.chain(addresses).filter(|name| !asked.contains(name)).collect();
+    (!more.is_empty()).then(|| format!("it is for {} too", more.join(", ")))
 }
 
 fn is_root(certificate: &Certificate) -> bool {

@@ -37,6 +37,8 @@ pub struct SigningRequest {
     pub subject_name: Vec<u8>,
     /// The public key with its algorithm, as it is encoded.
     pub key_info: Vec<u8>,
+    /// All of it, DER.
+    pub der: Vec<u8>,
 }
 
 /// Why something is no request that can be signed.
@@ -81,6 +83,7 @@ impl SigningRequest {
         let mut read = Self {
             subject_name: info.subject.as_raw().to_vec(),
             key_info: info.subject_pki.raw.to_vec(),
+            der: der.to_vec(),
             ..Self::default()
         };
         read.take_subject(&info.subject);

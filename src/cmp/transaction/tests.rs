@@ -196,10 +196,13 @@ fn a_signature_in_place_of_a_password_counts_by_whom_it_may_be() {
     };
     let wanted = || settings(password(), &ca);
     let error = take(wanted()).unwrap_err();
-    assert!(error.contains("neither --recipient nor --expect-sender says who answers"), "{error}");
+    assert!(
+        error.contains("neither --recipient nor --expect-sender (expectSender) says who answers"),
+        "{error}"
+    );
     let named = |trusted| Settings { recipient: Some(ca.name()), trusted, ..wanted() };
     let error = take(named(Vec::new())).unwrap_err();
-    assert!(error.contains("no --trusted says by whom it may be"), "{error}");
+    assert!(error.contains("no --trusted (trustedRef) says by whom it may be"), "{error}");
     take(named(vec![ca.certificate.clone()])).unwrap();
 }
 

@@ -10,7 +10,8 @@
 
 use std::collections::BTreeSet;
 
-use super::objects::{IssuerName, RequestSeen, Standing};
+use super::issuer_spec::IssuerName;
+use super::objects::{RequestSeen, Standing};
 use super::policy::{Grant, Policy};
 use crate::pki::Host;
 
@@ -60,6 +61,7 @@ fn absent(issuer: &IssuerName) -> String {
 mod tests {
     use core::time::Duration;
 
+    use super::super::issuer_spec::IssuerKind;
     use super::super::policy::Asked;
     use super::*;
     use crate::pki::SigningRequest;
@@ -72,7 +74,11 @@ mod tests {
             is_ca: false,
             duration: Some(Duration::from_secs(60)),
         };
-        let issuer = IssuerName { namespace: "ns".to_owned(), name: "a".to_owned() };
+        let issuer = IssuerName {
+            kind: IssuerKind::Issuer,
+            namespace: "ns".to_owned(),
+            name: "a".to_owned(),
+        };
         RequestSeen { issuer, standing, asked: Ok(asked) }
     }
 

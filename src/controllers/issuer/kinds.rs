@@ -10,6 +10,7 @@ use super::super::apply::Applied;
 use super::super::error::api_error;
 use super::super::runtime::resource;
 use super::super::write::{ObjectName, Precondition};
+use super::issuer_spec::IssuerKind;
 use super::objects::GROUP;
 use crate::kube_client::found;
 
@@ -77,12 +78,13 @@ impl Kind {
     }
 }
 
-pub(super) fn cluster_issuers() -> Kind {
-    Kind::new(GROUP, "v1alpha1", "ClusterIssuer", "clusterissuers")
-}
-
-pub(super) fn namespaced_issuers() -> Kind {
-    Kind::new(GROUP, "v1alpha1", "Issuer", "issuers")
+pub(super) fn issuers_of(kind: IssuerKind) -> Kind {
+    let plural = match kind {
+        IssuerKind::ClusterIssuer => "clusterissuers",
+        IssuerKind::Issuer => "issuers",
+        IssuerKind::CmpV2Issuer => "cmpv2issuers",
+    };
+    Kind::new(GROUP, "v1alpha1", kind.as_str(), plural)
 }
 
 pub(super) fn certificate_requests() -> Kind {

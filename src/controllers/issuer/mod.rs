@@ -1,10 +1,11 @@
 //! An external issuer for cert-manager, and a signer of Kubernetes' own requests.
 //!
 //! ```text
-//!  Issuer, ClusterIssuer ─> objects ─> policy ─┐
-//!  CertificateRequest ────> objects ───────────┼─> decide ─> authority signs ─> status of the request
+//!  issuers ───────> issuer_spec ─────> policy ─┐
+//!  CertificateRequest ────> objects ───────────┼─> decide ─> who signs ─> status of the request
 //!  CertificateSigningRequest                   │
-//!  secrets ─> authority ───────────────────────┘
+//!  secrets ─> authority, upstream ─────────────┘
+//!                           └─> enrolments, over CMPv2
 //! ```
 //!
 //! Only what somebody has approved is signed, and only what the issuer's policy lists. All that is written are
@@ -12,11 +13,15 @@
 
 mod authority;
 mod decide;
+mod enrolments;
+mod issuer_spec;
 mod kinds;
 mod objects;
 mod policy;
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -24,17 +29,19 @@ use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
+use tokio::sync::Notify;
 
 use self::authority::Authority;
 use self::decide::{Decision, decide};
-use self::kinds::{
-    Kind, certificate_requests, cluster_issuers, namespaced_issuers, signing_requests,
-};
+use self::enrolments::{Enrolments, Progress};
+use self::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
+use self::kinds::{Kind, certificate_requests, issuers_of, signing_requests};
 use self::objects::{
-    IssuerName, IssuerSpec, RequestSeen, Said, SignerSpec, bytes, certificate_request,
-    conditions_with, signing_request, status, time_text,
+    RequestSeen, Said, bytes, certificate_request, conditions_with, signing_request, status,
+    time_text,
 };
 use self::policy::{Grant, Policy};
+use self::upstream::{Secrets, Upstream};
 use super::apply::{Applied, read};
 use super::certificates::{AUTHORITY, ClusterState, SERVING};
 use super::error::api_reason;
@@ -53,13 +60,23 @@ pub struct IssuerController {
     /// Where cluster issuers have their secrets.
     namespace: String,
     health: Health,
+    wake: Arc<Notify>,
+    /// The CAs beyond the cluster, for as long as they stay the same.
+    upstreams: BTreeMap<IssuerName, Arc<Upstream>>,
+    enrolments: Enrolments,
 }
 
 /// An issuer that can sign.
 struct Issuer {
     policy: Policy,
     reserved: BTreeSet<Host>,
-    authority: Authority,
+    signer: Signer,
+}
+
+/// Who signs for an issuer.
+enum Signer {
+    Authority(Authority),
+    Upstream(Arc<Upstream>),
 }
 
 /// All issuers by name, or why one cannot sign.
@@ -69,6 +86,7 @@ type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
 #[derive(Default)]
 struct Round {
     is_superseded: bool,
+    /// For one that may be put in order; it cannot be watched.
     waits_for_secret: bool,
     failure: Option<ControlError>,
 }
@@ -91,7 +109,9 @@ impl IssuerController {
     /// A controller that has not looked yet. `namespace` is where cluster issuers have their secrets.
     #[must_use]
     pub fn new(client: Client, namespace: String, health: Health) -> Self {
-        Self { client, namespace, health }
+        let wake = Arc::new(Notify::new());
+        let enrolments = Enrolments::new(Arc::clone(&wake));
+        Self { client, namespace, health, wake, upstreams: BTreeMap::new(), enrolments }
     }
 
     /// Signs for ever. What it returns is why it could not.
@@ -102,15 +122,17 @@ impl IssuerController {
 
     /// Reads all issuers, and says in each one's status whether it can sign.
     async fn issuers(
-        &self,
+        &mut self,
         now: OffsetDateTime,
         round: &mut Round,
     ) -> Result<Issuers, ControlError> {
         let mut issuers = Issuers::new();
         let mut server = None;
-        for kind in [cluster_issuers(), namespaced_issuers()] {
+        for issuer_kind in IssuerKind::ALL {
+            let kind = issuers_of(issuer_kind);
             for object in kind.list(&self.client).await? {
                 let name = IssuerName {
+                    kind: issuer_kind,
                     namespace: object.namespace().unwrap_or_default(),
                     name: object.name_any(),
                 };
@@ -136,6 +158,7 @@ impl IssuerController {
                 issuers.insert(name, issuer);
             }
         }
+        self.upstreams.retain(|name, _| issuers.contains_key(name));
         let faults = issuers
             .iter()
             .filter_map(|(name, issuer)| Some(format!("{name}: {}", issuer.as_ref().err()?)));
@@ -144,7 +167,7 @@ impl IssuerController {
     }
 
     async fn issuer(
-        &self,
+        &mut self,
         name: &IssuerName,
         spec: &Value,
         now: OffsetDateTime,
@@ -154,6 +177,10 @@ impl IssuerController {
         let spec = match IssuerSpec::read(spec, name) {
             Ok(spec) => spec,
             Err(fault) => return Ok(Err(fault)),
+        };
+        let namespace = match name.namespace.as_str() {
+            "" => &self.namespace,
+            namespace => namespace,
         };
         let authority = match spec.signer {
             SignerSpec::MachineConfigServer => {
@@ -166,21 +193,64 @@ impl IssuerController {
                 )
             }
             SignerSpec::Secret(secret) => {
-                let namespace = match name.namespace.as_str() {
-                    "" => &self.namespace,
-                    namespace => namespace,
-                };
                 let object = ObjectName::secret(namespace, &secret);
                 let authority = self.own_ca(&object, now).await?;
                 round.waits_for_secret |= authority.is_err();
                 authority
             }
+            SignerSpec::Upstream(upstream) => {
+                let secrets = self.secrets(namespace, &upstream).await?;
+                let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
+                round.waits_for_secret |= upstream.is_err();
+                let (policy, reserved) = (spec.policy, BTreeSet::new());
+                return Ok(upstream.map(|upstream| Issuer {
+                    policy,
+                    reserved,
+                    signer: Signer::Upstream(upstream),
+                }));
+            }
         };
         Ok(authority.map(|authority| Issuer {
             policy: spec.policy,
             reserved: authority.reserved(),
-            authority,
+            signer: Signer::Authority(authority),
         }))
+    }
+
+    /// The CA of an issuer, the same as before if nothing of it has changed.
+    fn upstream(
+        &mut self,
+        name: &IssuerName,
+        spec: UpstreamSpec,
+        secrets: Secrets,
+    ) -> Result<Arc<Upstream>, String> {
+        let before = self.upstreams.get(name).filter(|before| before.is_of(&spec, &secrets));
+        if let Some(before) = before {
+            return Ok(Arc::clone(before));
+        }
+        let upstream = Arc::new(Upstream::new(spec, secrets)?);
+        self.upstreams.insert(name.clone(), Arc::clone(&upstream));
+        Ok(upstream)
+    }
+
+    /// All secrets of a CA, or why one is not there.
+    async fn secrets(
+        &self,
+        namespace: &str,
+        upstream: &UpstreamSpec,
+    ) -> Result<Result<Secrets, String>, ControlError> {
+        let mut secrets = Secrets::new();
+        for name in upstream.secrets() {
+            match self.secret(&ObjectName::secret(namespace, name)).await? {
+                Ok(secret) => {
+                    let data = secret.data.unwrap_or_default();
+                    let data = data.into_iter().map(|(key, value)| (key, value.0)).collect();
+                    secrets.insert(name.to_owned(), data);
+                }
+                Err(fault) => return Ok(Err(fault)),
+            }
+        }
+        Ok(Ok(secrets))
     }
 
     /// What the server's own CA is.
@@ -195,25 +265,32 @@ impl IssuerController {
         })
     }
 
-    /// A CA out of a secret. That this one may not be read holds up no other issuer.
+    /// A CA out of a secret.
     async fn own_ca(
         &self,
         object: &ObjectName,
         now: OffsetDateTime,
     ) -> Result<Result<Authority, String>, ControlError> {
-        let secret = match read::<Secret>(&self.client, object).await {
-            Ok(Some(secret)) => secret,
-            Ok(None) => return Ok(Err(format!("{object} is not there"))),
+        let secret = self.secret(object).await?;
+        Ok(secret.and_then(|secret| {
+            Authority::of_secret(&secret, now).map_err(|fault| format!("{object}: {fault}"))
+        }))
+    }
+
+    /// A secret of an issuer's. That this one may not be read holds up no other issuer.
+    async fn secret(&self, object: &ObjectName) -> Result<Result<Secret, String>, ControlError> {
+        match read::<Secret>(&self.client, object).await {
+            Ok(Some(secret)) => Ok(Ok(secret)),
+            Ok(None) => Ok(Err(format!("{object} is not there"))),
             Err(ControlError::Api { error: error @ kube::Error::Api(_), .. }) => {
-                return Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))));
+                Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))))
             }
-            Err(error) => return Err(error),
-        };
-        Ok(Authority::of_secret(&secret, now).map_err(|fault| format!("{object}: {fault}")))
+            Err(error) => Err(error),
+        }
     }
 
     async fn certificate_requests(
-        &self,
+        &mut self,
         issuers: &Issuers,
         now: OffsetDateTime,
         round: &mut Round,
@@ -225,7 +302,8 @@ impl IssuerController {
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
-            let (said, fields) = match outcome(seen, issuers, now) {
+            let outcome = self.outcome(&object, seen, issuers, now);
+            let (said, fields) = match outcome {
                 Outcome::Nothing => continue,
                 Outcome::Waits(message) => (said("Pending", message), Map::new()),
                 Outcome::Denied => {
@@ -233,12 +311,15 @@ impl IssuerController {
                     (said("Denied", message), failed_at(now))
                 }
                 Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
-                Outcome::Issued(issued) => {
+                Outcome::Issued(issued, changed) => {
                     let fields = status([
                         ("certificate", bytes(&pem(&issued.chain))),
                         ("ca", bytes(&pem(&issued.roots))),
                     ]);
-                    let message = "it is signed".to_owned();
+                    let message = match changed {
+                        None => "it is signed".to_owned(),
+                        Some(how) => format!("it is signed, not quite as it was asked for: {how}"),
+                    };
                     (Said { is_true: true, ..said("Issued", message) }, fields)
                 }
             };
@@ -249,7 +330,7 @@ impl IssuerController {
 
     /// Kubernetes' own: they have no condition for one that waits, and one that is denied has its answer.
     async fn signing_requests(
-        &self,
+        &mut self,
         issuers: &Issuers,
         now: OffsetDateTime,
         round: &mut Round,
@@ -260,19 +341,60 @@ impl IssuerController {
             let Some(seen) = seen.filter(|_| object.metadata.deletion_timestamp.is_none()) else {
                 continue;
             };
-            match outcome(seen, issuers, now) {
+            match self.outcome(&object, seen, issuers, now) {
                 Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
                 Outcome::Failed(message) => {
                     let said = Said { type_: "Failed", is_true: true, reason: "Failed", message };
                     self.say(&kind, &object, &said, Map::new(), now, round).await;
                 }
-                Outcome::Issued(issued) => {
+                Outcome::Issued(issued, _) => {
                     let fields = status([("certificate", bytes(&pem(&issued.chain)))]);
                     self.write(&kind, &object, fields, "signed", round).await;
                 }
             }
         }
         Ok(())
+    }
+
+    /// What comes of a request, which is asked for on if somebody else has to sign it.
+    fn outcome(
+        &mut self,
+        object: &DynamicObject,
+        seen: RequestSeen,
+        issuers: &Issuers,
+        now: OffsetDateTime,
+    ) -> Outcome {
+        let issuer = issuers.get(&seen.issuer);
+        let known = issuer.map(|issuer| match issuer {
+            Ok(issuer) => Ok((&issuer.policy, &issuer.reserved)),
+            Err(reason) => Err(reason.as_str()),
+        });
+        let grant: Box<Grant> = match decide(seen, known) {
+            Decision::Leave => return Outcome::Nothing,
+            Decision::Pending(message) => return Outcome::Waits(message),
+            Decision::Denied => return Outcome::Denied,
+            Decision::Failed(message) => return Outcome::Failed(message),
+            Decision::Sign(grant) => grant,
+        };
+        let Some(Ok(issuer)) = issuer else { return Outcome::Nothing };
+        match &issuer.signer {
+            Signer::Authority(authority) => match authority.issue(&grant, now) {
+                Ok(signed) => Outcome::Issued(signed, None),
+                // Its time may have ended a moment ago; another one may come.
+                Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
+                Err(error) => Outcome::Failed(error.to_string()),
+            },
+            Signer::Upstream(upstream) => {
+                let id = object.metadata.uid.as_deref().unwrap_or_default();
+                match self.enrolments.follow(id, upstream, *grant) {
+                    Progress::Waits(message) | Progress::InTrouble(message) => {
+                        Outcome::Waits(message)
+                    }
+                    Progress::Failed(message) => Outcome::Failed(message),
+                    Progress::Issued(signed, changed) => Outcome::Issued(*signed, changed),
+                }
+            }
+        }
     }
 
     /// Writes a condition and what goes with it, unless the object says so already. Tells whether it did.
@@ -319,12 +441,16 @@ impl Reconciler for IssuerController {
 
     fn watched(&self) -> Vec<Watched> {
         let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
-        let kinds =
-            [cluster_issuers(), namespaced_issuers(), certificate_requests(), signing_requests()];
+        let requests = [certificate_requests(), signing_requests()];
+        let kinds = IssuerKind::ALL.map(issuers_of).into_iter().chain(requests);
         let kinds =
             kinds.map(|kind| Watched::custom(ObjectName::new(kind.name, "", "*"), kind.resource));
         let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, AUTHORITY));
-        kinds.into_iter().chain([secret(AUTHORITY), secret(SERVING), bundle]).collect()
+        kinds.chain([secret(AUTHORITY), secret(SERVING), bundle]).collect()
+    }
+
+    fn wake(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake)
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
@@ -333,6 +459,8 @@ impl Reconciler for IssuerController {
         let issuers = self.issuers(now, &mut round).await?;
         self.certificate_requests(&issuers, now, &mut round).await?;
         self.signing_requests(&issuers, now, &mut round).await?;
+        // What is wrong may be in a secret.
+        round.waits_for_secret |= self.enrolments.end_round();
         match round {
             Round { failure: Some(error), .. } => Err(error),
             Round { is_superseded: true, .. } => Ok(Requeue::Now),
@@ -348,29 +476,8 @@ enum Outcome {
     Waits(String),
     Denied,
     Failed(String),
-    Issued(Issued),
-}
-
-fn outcome(seen: RequestSeen, issuers: &Issuers, now: OffsetDateTime) -> Outcome {
-    let issuer = issuers.get(&seen.issuer);
-    let known = issuer.map(|issuer| match issuer {
-        Ok(issuer) => Ok((&issuer.policy, &issuer.reserved)),
-        Err(reason) => Err(reason.as_str()),
-    });
-    let grant: Box<Grant> = match decide(seen, known) {
-        Decision::Leave => return Outcome::Nothing,
-        Decision::Pending(message) => return Outcome::Waits(message),
-        Decision::Denied => return Outcome::Denied,
-        Decision::Failed(message) => return Outcome::Failed(message),
-        Decision::Sign(grant) => grant,
-    };
-    let Some(Ok(issuer)) = issuer else { return Outcome::Nothing };
-    match issuer.authority.issue(&grant, now) {
-        Ok(signed) => Outcome::Issued(signed),
-        // Its time may have ended a moment ago; another one may come.
-        Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
+    /// With what somebody else has changed of it.
+    Issued(Issued, Option<String>),
 }
 
 fn said(reason: &'static str, message: String) -> Said {

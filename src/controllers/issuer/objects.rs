@@ -1,138 +1,23 @@
-//! The objects of issuers and requests: what they say, and the status that is written into them. Nothing here does
-//! I/O.
+//! Requests: what they say, and the status that is written into them and into issuers. Nothing here does I/O.
 
-use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::policy::{Asked, Policy};
+use super::issuer_spec::{IssuerKind, IssuerName};
+use super::policy::Asked;
 use crate::pki::{BadRequest, SigningRequest, UnknownUsage, Usage};
 
 /// The group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";
 /// The name by which a Kubernetes CertificateSigningRequest asks for a cluster issuer, before its name.
 pub(super) const SIGNER: &str = "clusterissuers.pki.machine-config-server.io/";
-
-/// Which issuer a request asks for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct IssuerName {
-    /// Empty for a cluster issuer.
-    pub(super) namespace: String,
-    pub(super) name: String,
-}
-
-impl std::fmt::Display for IssuerName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.namespace.as_str() {
-            "" => write!(f, "ClusterIssuer {}", self.name),
-            namespace => write!(f, "Issuer {namespace}/{}", self.name),
-        }
-    }
-}
-
-/// What an issuer says that it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct IssuerSpec {
-    pub(super) signer: SignerSpec,
-    pub(super) policy: Policy,
-}
-
-/// Who signs for an issuer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SignerSpec {
-    /// The machine config server's own CA.
-    MachineConfigServer,
-    /// A CA in the secret of this name: beside an issuer, and for a cluster issuer in the namespace that the
-    /// controller has for that.
-    Secret(String),
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawSpec {
-    signer: RawSigner,
-    #[serde(default)]
-    policy: RawPolicy,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-enum RawSigner {
-    MachineConfigServer {},
-    Secret { name: String },
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RawPolicy {
-    #[serde(default)]
-    dns_names: Vec<String>,
-    #[serde(default)]
-    ip_addresses: Vec<String>,
-    #[serde(default)]
-    uris: Vec<String>,
-    #[serde(default)]
-    subjects: Vec<String>,
-    usages: Option<Vec<String>>,
-    max_duration: Option<String>,
-    #[serde(default, rename = "isCA")]
-    is_ca: bool,
-}
-
-impl IssuerSpec {
-    /// Reads an issuer's `spec`, or tells what is wrong with it. What is not understood is no policy.
-    pub(super) fn read(spec: &Value, name: &IssuerName) -> Result<Self, String> {
-        let RawSpec { signer, policy } = RawSpec::deserialize(spec)
-            .map_err(|error| format!("its spec is not understood: {error}"))?;
-        let signer = match signer {
-            // Whoever may make objects in a namespace does not decide what machines trust.
-            RawSigner::MachineConfigServer {} if !name.namespace.is_empty() => {
-                return Err("only a ClusterIssuer may sign by the server's own CA".to_owned());
-            }
-            RawSigner::MachineConfigServer {} => SignerSpec::MachineConfigServer,
-            RawSigner::Secret { name } => SignerSpec::Secret(name),
-        };
-        Ok(Self { signer, policy: policy.read()? })
-    }
-}
-
-impl RawPolicy {
-    fn read(self) -> Result<Policy, String> {
-        let default = Policy::default();
-        let network = |text: String| {
-            let network =
-                text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            network
-                .map_err(|_| format!("policy.ipAddresses: {text:?} is no network and no address"))
-        };
-        let unknown = |error: UnknownUsage| format!("policy.usages: {error}");
-        Ok(Policy {
-            dns_names: self.dns_names,
-            addresses: self.ip_addresses.into_iter().map(network).collect::<Result<_, _>>()?,
-            uris: self.uris,
-            subjects: self.subjects,
-            usages: self
-                .usages
-                .map_or(Ok(default.usages), |words| read_usages(&words))
-                .map_err(unknown)?,
-            longest: match self.max_duration {
-                Some(text) => {
-                    duration(&text).map_err(|error| format!("policy.maxDuration: {error}"))?
-                }
-                None => default.longest,
-            },
-            is_ca: self.is_ca,
-        })
-    }
-}
 
 /// A request of either kind, as far as a decision about it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,17 +58,14 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
         return None;
     }
     let kind = reference["kind"].as_str().filter(|kind| !kind.is_empty()).unwrap_or("Issuer");
-    let namespace = match kind {
-        "Issuer" => namespace,
-        "ClusterIssuer" => "",
-        _ => return None,
-    };
+    let kind = IssuerKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
+    let namespace = if kind == IssuerKind::ClusterIssuer { "" } else { namespace };
     let name = reference["name"].as_str()?.to_owned();
     let ready = condition(object, "Ready").and_then(|ready| ready["reason"].as_str());
     let is_final = matches!(ready, Some("Issued" | "Failed" | "Denied"));
     let standing = standing(object, is_final);
     Some(RequestSeen {
-        issuer: IssuerName { namespace: namespace.to_owned(), name },
+        issuer: IssuerName { kind, namespace: namespace.to_owned(), name },
         standing,
         asked: asked(&object["spec"]),
     })
@@ -193,7 +75,8 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
 pub(super) fn signing_request(object: &Value) -> Option<RequestSeen> {
     let name = object["spec"]["signerName"].as_str()?.strip_prefix(SIGNER)?.to_owned();
     let standing = standing(object, condition(object, "Failed").is_some());
-    let issuer = IssuerName { namespace: String::new(), name };
+    let kind = IssuerKind::ClusterIssuer;
+    let issuer = IssuerName { kind, namespace: String::new(), name };
     Some(RequestSeen { issuer, standing, asked: asked(&object["spec"]) })
 }
 
@@ -230,12 +113,12 @@ fn asked(spec: &Value) -> Result<Asked, String> {
     })
 }
 
-fn read_usages(words: &[String]) -> Result<BTreeSet<Usage>, UnknownUsage> {
+pub(super) fn read_usages(words: &[String]) -> Result<BTreeSet<Usage>, UnknownUsage> {
     words.iter().map(|word| word.parse()).collect()
 }
 
 /// A duration as Go writes it: `2160h0m0s`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{text:?} is no duration: {error}"))
 }
 
@@ -311,64 +194,6 @@ pub(super) fn status(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn cluster_issuer() -> IssuerName {
-        IssuerName { namespace: String::new(), name: "a".to_owned() }
-    }
-
-    #[test]
-    fn an_issuer_is_read_with_its_policy() {
-        let spec = json!({
-            "signer": {"machineConfigServer": {}},
-            "policy": {
-                "dnsNames": ["*.example.com"], "ipAddresses": ["192.0.2.0/24", "2001:db8::1"],
-                "uris": ["spiffe://a/*"], "subjects": ["O=x"], "usages": ["server auth", "signing"],
-                "maxDuration": "36h0m0s", "isCA": true,
-            },
-        });
-        let read = IssuerSpec::read(&spec, &cluster_issuer()).unwrap();
-        assert_eq!(read.signer, SignerSpec::MachineConfigServer);
-        let Policy { dns_names, addresses, uris, subjects, usages, longest, is_ca } = read.policy;
-        assert_eq!(
-            (dns_names, uris),
-            (vec!["*.example.com".to_owned()], vec!["spiffe://a/*".to_owned()])
-        );
-        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        assert_eq!(addresses, ["192.0.2.0/24", "2001:db8::1/128"]);
-        assert_eq!((subjects, is_ca), (vec!["O=x".to_owned()], true));
-        assert_eq!(usages, [Usage::DIGITAL_SIGNATURE, Usage::SERVER_AUTH].into());
-        assert_eq!(longest, Duration::from_secs(36 * 3600));
-
-        let of_namespace = IssuerName { namespace: "ns".to_owned(), ..cluster_issuer() };
-        let spec = json!({"signer": {"secret": {"name": "own"}}});
-        let read = IssuerSpec::read(&spec, &of_namespace).unwrap();
-        assert_eq!(read.signer, SignerSpec::Secret("own".to_owned()));
-        assert_eq!(read.policy, Policy::default());
-    }
-
-    #[test]
-    fn an_issuer_that_is_not_understood_is_none() {
-        let with = |policy: Value| json!({"signer": {"secret": {"name": "a"}}, "policy": policy});
-        for (spec, expected) in [
-            (json!(null), "its spec is not understood"),
-            (json!({}), "missing field `signer`"),
-            (json!({"signer": {}}), "its spec is not understood"),
-            (json!({"signer": {"somebody": {}}}), "unknown variant `somebody`"),
-            (json!({"signer": {"secret": {"name": 1}}}), "invalid type"),
-            (with(json!({"dnsName": ["a"]})), "unknown field `dnsName`"),
-            (with(json!({"isCA": "yes"})), "invalid type"),
-            (with(json!({"ipAddresses": ["a"]})), "\"a\" is no network and no address"),
-            (with(json!({"usages": ["a"]})), "\"a\" is no use of a key"),
-            (with(json!({"maxDuration": "a"})), "\"a\" is no duration"),
-        ] {
-            let error = IssuerSpec::read(&spec, &cluster_issuer()).unwrap_err();
-            assert!(error.contains(expected), "{spec}: {error}");
-        }
-        let of_namespace = IssuerName { namespace: "ns".to_owned(), ..cluster_issuer() };
-        let spec = json!({"signer": {"machineConfigServer": {}}});
-        let error = IssuerSpec::read(&spec, &of_namespace).unwrap_err();
-        assert_eq!(error, "only a ClusterIssuer may sign by the server's own CA");
-    }
 
     #[test]
     fn a_request_is_ours_by_the_group_and_kind_of_its_issuer() {

@@ -29,7 +29,7 @@ fn by_server() -> Value {
 }
 
 /// The certificates of a field of a request's status.
-fn certificates(request: &Value, field: &str) -> Vec<Certificate> {
+pub(super) fn certificates(request: &Value, field: &str) -> Vec<Certificate> {
     let text = BASE64.decode(request["status"][field].as_str().expect("a field"));
     Certificate::read_all(&text.expect("base64"))
 }
@@ -58,7 +58,7 @@ fn verifies(chain: &[Certificate], root: &Certificate) -> bool {
     output.status.success()
 }
 
-fn message(object: &Value, type_: &str) -> String {
+pub(super) fn message(object: &Value, type_: &str) -> String {
     let condition = condition(object, type_).expect("a condition");
     condition["message"].as_str().expect("text").to_owned()
 }

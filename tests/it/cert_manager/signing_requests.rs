@@ -1,10 +1,9 @@
 //! Kubernetes' own requests, for a signer's name of ours.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use machine_config_server::pki::Certificate;
 use serde_json::{Value, json};
 
+use super::issuer::certificates;
 use super::site::{Site, request};
 use crate::support::cert_manager::{Approver, condition, until};
 use crate::support::wait_for;
@@ -28,6 +27,17 @@ fn approve(site: &Site, name: &str) {
     site.cluster.kubectl(&["certificate", "approve", name]);
 }
 
+/// What an approved request gets.
+pub(super) fn signed(site: &Site, name: &str, signer: &str, dns_name: &str) -> Vec<Certificate> {
+    let path = ask(site, name, signer, dns_name);
+    approve(site, name);
+    let answer: Value = wait_for("a certificate", || {
+        let object = site.cluster.get(&path)?;
+        object["status"]["certificate"].is_string().then_some(object)
+    });
+    certificates(&answer, "certificate")
+}
+
 #[test]
 fn approved_requests_of_kubernetes_are_signed_by_a_cluster_issuer() {
     let site = Site::new(Approver::Off);
@@ -48,14 +58,8 @@ fn approved_requests_of_kubernetes_are_signed_by_a_cluster_issuer() {
     let message = &condition(&told, "Failed").expect("a condition")["message"];
     assert_eq!(*message, "the issuer's dnsNames do not cover a.example.com");
 
-    let good = ask(&site, "e-signed", signer, "a.apps.example.com");
-    approve(&site, "e-signed");
-    let answer: Value = wait_for("a certificate", || {
-        let object = site.cluster.get(&good)?;
-        object["status"]["certificate"].is_string().then_some(object)
-    });
-    let text = BASE64.decode(answer["status"]["certificate"].as_str().expect("text"));
-    let chain = Certificate::read_all(&text.expect("base64"));
+    let chain = signed(&site, "e-signed", signer, "a.apps.example.com");
+    let answer = site.object(&format!("{REQUESTS}/e-signed"));
     assert_eq!(chain[0].hosts, ["a.apps.example.com".parse().expect("a host")].into());
     let length = chain[0].not_after - chain[0].not_before;
     assert!(length < time::Duration::hours(2), "{length}");

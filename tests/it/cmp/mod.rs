@@ -282,7 +282,11 @@ fn https_goes_by_the_ca_that_is_given() {
     let said = enroll(&["--cacert", "other.crt"]);
     assert!(said.error.contains("invalid peer certificate"), "{}", said.error);
     let said = enroll(&[]);
-    assert!(said.error.contains("no --cacert says whose certificate is right"), "{}", said.error);
+    assert!(
+        said.error.contains("no --cacert (cacertRef) says whose certificate is right"),
+        "{}",
+        said.error
+    );
     assert_eq!(ca.seen(), []);
     enroll(&["--cacert", "root.crt"]).well();
 }

@@ -130,7 +130,11 @@ fn who_may_answer_a_signed_request_has_to_be_said() {
     let ca = CmpCa::start(Quirk::None);
     let desk = with_pair(&ca);
     let said = desk.enroll(&ca, &RENEWAL[..6]);
-    assert!(said.error.contains("it is signed, and no --trusted says by whom"), "{}", said.error);
+    assert!(
+        said.error.contains("it is signed, and no --trusted (trustedRef) says by whom"),
+        "{}",
+        said.error
+    );
 }
 
 #[test]

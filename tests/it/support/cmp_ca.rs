@@ -1,6 +1,7 @@
 //! A small CA that speaks CMPv2 over HTTP and misbehaves as it is told. It reads and writes by the message crates and
 //! by what little those lack, not by the code under test; `openssl cmp` as its client shows that it speaks the protocol.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ use der::asn1::{Any, AnyRef, BitString, Int, Null, ObjectIdentifier, OctetString
 use der::{Decode as _, Encode as _, Sequence, Tag, TagNumber, Tagged as _};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SigningKey as _, SubjectPublicKeyInfo,
+    KeyPair, KeyUsagePurpose, SanType, SigningKey as _, SubjectPublicKeyInfo,
 };
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -43,6 +44,7 @@ const ECDSA_SHA256: &str = "1.2.840.10045.4.3.2";
 const IMPLICIT_CONFIRM: &str = "1.3.6.1.5.5.7.4.13";
 const OLD_CERTIFICATE: &str = "1.3.6.1.5.5.7.5.1.5";
 const ALTERNATIVE_NAME: &str = "2.5.29.17";
+const EXTENSION_REQUEST: &str = "1.2.840.113549.1.9.14";
 const NONCE: &[u8] = b"nonce of the CA.";
 
 /// What the CA does otherwise than it should, or may.
@@ -73,6 +75,9 @@ pub(crate) enum Quirk {
     /// A certificate by a CA of the same name that nobody knows.
     OfStranger,
     NoCertificate,
+    /// A CA's certificate, and one for another name.
+    MakesCa,
+    NamesMore,
     TwoCertificates,
     OtherRequest,
     OtherKind,
@@ -145,17 +150,21 @@ impl Pair {
 }
 
 fn named(name: &str) -> CertificateParams {
+    let mut params = unnamed();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+fn unnamed() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, name);
     params.use_authority_key_identifier_extension = true;
     params
 }
 
-/// The transaction that is open.
+/// A transaction that is open.
 #[derive(Default)]
 struct Open {
-    id: Vec<u8>,
     kind: u8,
     first_nonce: Vec<u8>,
     issued: Vec<u8>,
@@ -169,7 +178,8 @@ struct Shared {
     stranger: Pair,
     machine: Pair,
     seen: Mutex<Vec<Seen>>,
-    open: Mutex<Open>,
+    /// By their ids.
+    open: Mutex<BTreeMap<Vec<u8>, Open>>,
     /// The last certificates, by serial number.
     serials: Mutex<Vec<Vec<u8>>>,
     ended: AtomicBool,
@@ -444,9 +454,16 @@ impl Shared {
         let id = header.trans_id.as_ref().expect("an id").as_bytes().to_vec();
         let kind = raw.body.tag().number().value();
         let contents = raw.body.value();
-        let mut open = lock(&self.open);
+        let mut all = lock(&self.open);
+        let open = if matches!(kind, 0 | 4 | 7) {
+            let open = Open { kind, ..Open::default() };
+            assert!(all.insert(id.clone(), open).is_none(), "an id of its own");
+            all.get_mut(&id)
+        } else {
+            all.get_mut(&id)
+        };
+        let open = open.expect("the transaction goes on");
         if !matches!(kind, 0 | 4 | 7) {
-            assert_eq!(open.id, id, "the transaction goes on");
             let nonce = header.recip_nonce.as_ref().map(OctetString::as_bytes);
             assert_eq!(nonce, Some(NONCE), "our nonce comes back");
         }
@@ -454,11 +471,10 @@ impl Shared {
         match kind {
             0 | 4 | 7 => {
                 seen.push(Seen::Request { kind, by_password });
-                let first_nonce =
+                open.first_nonce =
                     header.sender_nonce.as_ref().expect("a nonce").as_bytes().to_vec();
-                *open = Open { id, kind, first_nonce, ..Open::default() };
                 open.issued = self.issue(kind, contents);
-                self.first(&header, &mut open, by_password)
+                self.first(&header, open, by_password)
             }
             24 => {
                 let confirmations: Vec<Confirmation> =
@@ -491,13 +507,13 @@ impl Shared {
                 if open.polls <= most {
                     return self.write(&header, 26, &later(), by_password);
                 }
-                self.certificates(&header, &open, by_password)
+                self.certificates(&header, open, by_password)
             }
             other => panic!("a message of kind {other}"),
         }
     }
 
-    fn first(&self, header: &PkiHeader<'_>, open: &mut Open, by_password: bool) -> Vec<u8> {
+    fn first(&self, header: &PkiHeader<'_>, open: &Open, by_password: bool) -> Vec<u8> {
         let waiting = || Answered { request: 0, status: status(3, &[], &[]), certified: None };
         match self.quirk() {
             Quirk::Waits(_) | Quirk::FirstNonce => {
@@ -552,7 +568,13 @@ impl Shared {
     fn issue(&self, kind: u8, contents: &[u8]) -> Vec<u8> {
         let (subject, mut key, names) = if kind == 4 {
             let csr = CertReq::from_der(contents).expect("a PKCS #10 request");
-            (csr.info.subject, csr.info.public_key, None)
+            let attributes = csr.info.attributes.iter();
+            let mut requested = attributes.filter(|it| it.oid == oid(EXTENSION_REQUEST));
+            let extensions = requested.next().and_then(|it| it.values.get(0).cloned());
+            let extensions: Vec<Extension> =
+                extensions.map(|it| it.decode_as().expect("extensions")).unwrap_or_default();
+            let names = extensions.into_iter().find(|it| it.extn_id == oid(ALTERNATIVE_NAME));
+            (csr.info.subject, csr.info.public_key, names)
         } else {
             let requests = CertReqMessages::from_der(contents).expect("a request");
             let [request] = &requests[..] else { panic!("one certificate is asked for") };
@@ -581,7 +603,19 @@ impl Shared {
             key = SubjectPublicKeyInfoOwned::from_der(&own).expect("a key");
         }
         let subject = subject.to_string();
-        let mut params = named(subject.strip_prefix("CN=").expect("a common name alone"));
+        let mut params = match subject.strip_prefix("CN=") {
+            Some(name) => named(name),
+            None if subject.is_empty() => unnamed(),
+            None => panic!("a common name alone, and not {subject}"),
+        };
+        if self.quirk() == Quirk::MakesCa {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        if self.quirk() == Quirk::NamesMore {
+            let more = "other.example.com".try_into().expect("a name");
+            params.subject_alt_names = vec![SanType::DnsName(more)];
+        }
+        let names = names.filter(|_| self.quirk() != Quirk::NamesMore);
         if let Some(names) = names {
             let value = names.extn_value.into_bytes();
             params

@@ -94,7 +94,7 @@ impl Machines<'_> {
 }
 
 /// Boots machines with a bundle of before and those that join, for as long as `run` takes, and keeps the pair mounted.
-pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines)) {
+pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)) {
     let (server, pair) = server(site);
     let machines = Machines { server: &server, bundles: Mutex::new(vec![before]) };
     let over = AtomicBool::new(false);

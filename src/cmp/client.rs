@@ -1,0 +1,94 @@
+//! A transaction with a server from its request to the certificate: messages there and back, and the waits between.
+
+use core::time::Duration;
+
+use rustls::crypto::SecureRandom;
+use time::OffsetDateTime;
+use tokio::time::sleep;
+
+use super::error::CmpError;
+use super::request::Request;
+use super::transaction::{Enrolled, Random, Settings, Step, Transaction};
+use super::transport::{Server, TransportError};
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    /// The server was not reached, or says what is no message.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// What it says, or that it is not to be believed.
+    #[error(transparent)]
+    Cmp(#[from] CmpError),
+    /// Nonces cannot be made.
+    #[error("there is no randomness")]
+    NoRandomness,
+}
+
+impl EnrolError {
+    /// Whether it is of no use to ask for the same again: the server refuses it, or sends for it what is not taken.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        let Self::Cmp(error) = self else { return false };
+        match error {
+            CmpError::Refused(report) => report.is_of_the_request(),
+            CmpError::Csr(_)
+            | CmpError::Encoding(_)
+            | CmpError::NoCertificate
+            | CmpError::WrongKey
+            | CmpError::Untrusted(_)
+            | CmpError::NoHash => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whom certificates are asked of, and what that takes of the surroundings.
+#[derive(Clone, Copy)]
+pub struct Client<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// Of nonces and salts.
+    pub random: &'a dyn SecureRandom,
+    /// What time it is.
+    pub clock: fn() -> OffsetDateTime,
+}
+
+impl Client<'_> {
+    /// Asks for a certificate, and waits for as long as the server asks to, which is told each time with its reason.
+    pub async fn enrol(
+        self,
+        settings: Settings,
+        request: Request<'_>,
+        mut waits: impl FnMut(Duration, &str),
+    ) -> Result<Enrolled, EnrolError> {
+        let (id, random) = (self.random()?, self.fresh()?);
+        let begun = Transaction::begin(settings, request, id, random, (self.clock)());
+        let (mut transaction, mut message) = begun?;
+        loop {
+            let answer = match self.server.exchange(message).await {
+                Ok(answer) => answer,
+                Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
+            };
+            match transaction.take(&answer, self.fresh()?, (self.clock)())? {
+                Step::Send(next) => message = next,
+                Step::Wait { time, reason } => {
+                    waits(time, &reason);
+                    sleep(time).await;
+                    message = transaction.poll(self.fresh()?, (self.clock)())?;
+                }
+                Step::Done(enrolled) => return Ok(*enrolled),
+            }
+        }
+    }
+
+    fn fresh(&self) -> Result<Random, EnrolError> {
+        Ok(Random { nonce: self.random()?, salt: self.random()? })
+    }
+
+    fn random(&self) -> Result<[u8; 16], EnrolError> {
+        let mut bytes = [0; 16];
+        self.random.fill(&mut bytes).map_err(|_| EnrolError::NoRandomness)?;
+        Ok(bytes)
+    }
+}

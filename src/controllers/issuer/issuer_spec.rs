@@ -1,0 +1,372 @@
+//! What an issuer says that it is: who signs, and what may be signed. Nothing here does I/O.
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::objects::{duration, read_usages};
+use super::policy::Policy;
+use crate::cmp::DirectoryName;
+use crate::pki::UnknownUsage;
+
+/// What kind of issuer one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum IssuerKind {
+    ClusterIssuer,
+    Issuer,
+    /// Of a namespace too, and a CA that speaks CMPv2.
+    CmpV2Issuer,
+}
+
+impl IssuerKind {
+    pub(super) const ALL: [Self; 3] = [Self::ClusterIssuer, Self::Issuer, Self::CmpV2Issuer];
+
+    /// As objects have it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::ClusterIssuer => "ClusterIssuer",
+            Self::Issuer => "Issuer",
+            Self::CmpV2Issuer => "CMPv2Issuer",
+        }
+    }
+}
+
+/// Which issuer a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct IssuerName {
+    pub(super) kind: IssuerKind,
+    /// Empty for a cluster issuer.
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+impl std::fmt::Display for IssuerName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = self.kind.as_str();
+        match self.namespace.as_str() {
+            "" => write!(f, "{kind} {}", self.name),
+            namespace => write!(f, "{kind} {namespace}/{}", self.name),
+        }
+    }
+}
+
+/// What an issuer says that it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IssuerSpec {
+    pub(super) signer: SignerSpec,
+    pub(super) policy: Policy,
+}
+
+/// Who signs for an issuer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SignerSpec {
+    /// The machine config server's own CA.
+    MachineConfigServer,
+    /// A CA in the secret of this name: beside an issuer, and for a cluster issuer in the namespace that the
+    /// controller has for that.
+    Secret(String),
+    /// A CA that is asked by CMPv2.
+    Upstream(Box<UpstreamSpec>),
+}
+
+/// A CA that is asked by CMPv2, and how. Secrets are where those of [`SignerSpec::Secret`] are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UpstreamSpec {
+    pub(super) url: String,
+    pub(super) ca_name: Option<String>,
+    pub(super) recipient: Option<DirectoryName>,
+    pub(super) expected_sender: Option<DirectoryName>,
+    pub(super) proof: ProofSpec,
+    /// The CAs that HTTPS is verified by, and those that answers and certificates have to come from.
+    pub(super) authorities: Option<SecretKey>,
+    pub(super) trusted: Option<SecretKey>,
+    pub(super) allow_http: bool,
+    pub(super) allow_sha1: bool,
+    pub(super) implicit_confirm: bool,
+}
+
+/// What proves to the CA who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ProofSpec {
+    /// A password, and what the CA knows it by.
+    Password { password: SecretKey, reference: String },
+    /// A certificate.
+    Certificate { certificate: SecretKey, key: SecretKey },
+}
+
+/// One value of a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SecretKey {
+    pub(super) secret: String,
+    pub(super) key: String,
+    /// Whether it may be missing, because nobody has named it.
+    pub(super) is_default: bool,
+}
+
+impl std::fmt::Display for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of Secret {}", self.key, self.secret)
+    }
+}
+
+impl UpstreamSpec {
+    /// The secrets that it takes.
+    pub(super) fn secrets(&self) -> BTreeSet<&str> {
+        let proof = match &self.proof {
+            ProofSpec::Password { password, .. } => [Some(password), None],
+            ProofSpec::Certificate { certificate, key } => [Some(certificate), Some(key)],
+        };
+        let keys = proof.into_iter().chain([self.authorities.as_ref(), self.trusted.as_ref()]);
+        keys.flatten().map(|key| key.secret.as_str()).collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawSpec {
+    signer: RawSigner,
+    #[serde(default)]
+    policy: RawPolicy,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+enum RawSigner {
+    MachineConfigServer {},
+    Secret {
+        name: String,
+    },
+    #[serde(rename = "cmpv2")]
+    CmpV2(Box<RawUpstream>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawUpstream {
+    url: String,
+    ca_name: Option<String>,
+    recipient: Option<String>,
+    expect_sender: Option<String>,
+    #[serde(default, rename = "senderKID")]
+    sender_kid: String,
+    secret_ref: Option<RawSecretRef>,
+    cert_secret_ref: Option<RawCertSecretRef>,
+    #[serde(default, rename = "allowHTTP")]
+    allow_http: bool,
+    #[serde(default, rename = "allowSHA1")]
+    allow_sha1: bool,
+    #[serde(default)]
+    implicit_confirm: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawSecretRef {
+    name: String,
+    key: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawCertSecretRef {
+    name: String,
+    key_ref: Option<String>,
+    cert_ref: Option<String>,
+    cacert_ref: Option<String>,
+    trusted_ref: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawPolicy {
+    #[serde(default)]
+    dns_names: Vec<String>,
+    #[serde(default)]
+    ip_addresses: Vec<String>,
+    #[serde(default)]
+    uris: Vec<String>,
+    #[serde(default)]
+    subjects: Vec<String>,
+    usages: Option<Vec<String>>,
+    max_duration: Option<String>,
+    #[serde(default, rename = "isCA")]
+    is_ca: bool,
+}
+
+impl IssuerSpec {
+    /// Reads an issuer's `spec`, or tells what is wrong with it. What is not understood is no policy.
+    pub(super) fn read(spec: &Value, name: &IssuerName) -> Result<Self, String> {
+        let misunderstood = |error| format!("its spec is not understood: {error}");
+        if name.kind == IssuerKind::CmpV2Issuer {
+            let mut fields = spec.clone();
+            let policy = fields.as_object_mut().and_then(|fields| fields.remove("policy"));
+            let policy = policy.map(RawPolicy::deserialize).transpose().map_err(misunderstood)?;
+            let upstream = RawUpstream::deserialize(fields).map_err(misunderstood)?;
+            let signer = SignerSpec::Upstream(Box::new(upstream.read()?));
+            return Ok(Self { signer, policy: policy.unwrap_or_default().read()? });
+        }
+        let RawSpec { signer, policy } = RawSpec::deserialize(spec).map_err(misunderstood)?;
+        let signer = match signer {
+            // Whoever may make objects in a namespace does not decide what machines trust.
+            RawSigner::MachineConfigServer {} if !name.namespace.is_empty() => {
+                return Err("only a ClusterIssuer may sign by the server's own CA".to_owned());
+            }
+            RawSigner::MachineConfigServer {} => SignerSpec::MachineConfigServer,
+            RawSigner::Secret { name } => SignerSpec::Secret(name),
+            RawSigner::CmpV2(upstream) => SignerSpec::Upstream(Box::new(upstream.read()?)),
+        };
+        Ok(Self { signer, policy: policy.read()? })
+    }
+}
+
+impl RawUpstream {
+    fn read(self) -> Result<UpstreamSpec, String> {
+        let name = |field: &str, text: Option<String>| {
+            let name = text.map(|text| text.parse::<DirectoryName>()).transpose();
+            name.map_err(|error| format!("{field}: {error}"))
+        };
+        let of_certificates = self.cert_secret_ref.as_ref();
+        let key = |named: &Option<String>, default: &str, secret: &str| SecretKey {
+            secret: secret.to_owned(),
+            key: named.clone().unwrap_or_else(|| default.to_owned()),
+            is_default: named.is_none(),
+        };
+        let authorities = of_certificates.map(|it| key(&it.cacert_ref, "ca.crt", &it.name));
+        let trusted = of_certificates.and_then(|it| match &it.trusted_ref {
+            None => authorities.clone(),
+            named => Some(key(named, "", &it.name)),
+        });
+        let proof = match (self.secret_ref, of_certificates) {
+            (Some(of_password), _) => ProofSpec::Password {
+                password: key(&of_password.key, "password", &of_password.name),
+                reference: self.sender_kid,
+            },
+            (None, Some(it)) => ProofSpec::Certificate {
+                certificate: key(&it.cert_ref, "tls.crt", &it.name),
+                key: key(&it.key_ref, "tls.key", &it.name),
+            },
+            (None, None) => {
+                return Err("neither secretRef nor certSecretRef says who asks".to_owned());
+            }
+        };
+        Ok(UpstreamSpec {
+            url: self.url,
+            ca_name: self.ca_name,
+            recipient: name("recipient", self.recipient)?,
+            expected_sender: name("expectSender", self.expect_sender)?,
+            proof,
+            authorities,
+            trusted,
+            allow_http: self.allow_http,
+            allow_sha1: self.allow_sha1,
+            implicit_confirm: self.implicit_confirm,
+        })
+    }
+}
+
+impl RawPolicy {
+    fn read(self) -> Result<Policy, String> {
+        let default = Policy::default();
+        let network = |text: String| {
+            let network =
+                text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+            network
+                .map_err(|_| format!("policy.ipAddresses: {text:?} is no network and no address"))
+        };
+        let unknown = |error: UnknownUsage| format!("policy.usages: {error}");
+        Ok(Policy {
+            dns_names: self.dns_names,
+            addresses: self.ip_addresses.into_iter().map(network).collect::<Result<_, _>>()?,
+            uris: self.uris,
+            subjects: self.subjects,
+            usages: self
+                .usages
+                .map_or(Ok(default.usages), |words| read_usages(&words))
+                .map_err(unknown)?,
+            longest: match self.max_duration {
+                Some(text) => {
+                    duration(&text).map_err(|error| format!("policy.maxDuration: {error}"))?
+                }
+                None => default.longest,
+            },
+            is_ca: self.is_ca,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::pki::Usage;
+
+    fn cluster_issuer() -> IssuerName {
+        IssuerName {
+            kind: IssuerKind::ClusterIssuer,
+            namespace: String::new(),
+            name: "a".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_issuer_is_read_with_its_policy() {
+        let spec = json!({
+            "signer": {"machineConfigServer": {}},
+            "policy": {
+                "dnsNames": ["*.example.com"], "ipAddresses": ["192.0.2.0/24", "2001:db8::1"],
+                "uris": ["spiffe://a/*"], "subjects": ["O=x"], "usages": ["server auth", "signing"],
+                "maxDuration": "36h0m0s", "isCA": true,
+            },
+        });
+        let read = IssuerSpec::read(&spec, &cluster_issuer()).unwrap();
+        assert_eq!(read.signer, SignerSpec::MachineConfigServer);
+        let Policy { dns_names, addresses, uris, subjects, usages, longest, is_ca } = read.policy;
+        assert_eq!(
+            (dns_names, uris),
+            (vec!["*.example.com".to_owned()], vec!["spiffe://a/*".to_owned()])
+        );
+        let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["192.0.2.0/24", "2001:db8::1/128"]);
+        assert_eq!((subjects, is_ca), (vec!["O=x".to_owned()], true));
+        assert_eq!(usages, [Usage::DIGITAL_SIGNATURE, Usage::SERVER_AUTH].into());
+        assert_eq!(longest, Duration::from_secs(36 * 3600));
+
+        let of_namespace =
+            IssuerName { kind: IssuerKind::Issuer, namespace: "ns".to_owned(), ..cluster_issuer() };
+        let spec = json!({"signer": {"secret": {"name": "own"}}});
+        let read = IssuerSpec::read(&spec, &of_namespace).unwrap();
+        assert_eq!(read.signer, SignerSpec::Secret("own".to_owned()));
+        assert_eq!(read.policy, Policy::default());
+    }
+
+    #[test]
+    fn an_issuer_that_is_not_understood_is_none() {
+        let with = |policy: Value| json!({"signer": {"secret": {"name": "a"}}, "policy": policy});
+        for (spec, expected) in [
+            (json!(null), "its spec is not understood"),
+            (json!({}), "missing field `signer`"),
+            (json!({"signer": {}}), "its spec is not understood"),
+            (json!({"signer": {"somebody": {}}}), "unknown variant `somebody`"),
+            (json!({"signer": {"secret": {"name": 1}}}), "invalid type"),
+            (with(json!({"dnsName": ["a"]})), "unknown field `dnsName`"),
+            (with(json!({"isCA": "yes"})), "invalid type"),
+            (with(json!({"ipAddresses": ["a"]})), "\"a\" is no network and no address"),
+            (with(json!({"usages": ["a"]})), "\"a\" is no use of a key"),
+            (with(json!({"maxDuration": "a"})), "\"a\" is no duration"),
+        ] {
+            let error = IssuerSpec::read(&spec, &cluster_issuer()).unwrap_err();
+            assert!(error.contains(expected), "{spec}: {error}");
+        }
+        let of_namespace =
+            IssuerName { kind: IssuerKind::Issuer, namespace: "ns".to_owned(), ..cluster_issuer() };
+        let spec = json!({"signer": {"machineConfigServer": {}}});
+        let error = IssuerSpec::read(&spec, &of_namespace).unwrap_err();
+        assert_eq!(error, "only a ClusterIssuer may sign by the server's own CA");
+    }
+}

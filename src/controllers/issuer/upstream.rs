@@ -1,0 +1,117 @@
+//! A CA that signs by CMPv2, made of an issuer and its secrets, and what is taken of what it sends. Nothing here does
+//! I/O.
+
+use std::collections::BTreeMap;
+
+use time::OffsetDateTime;
+
+use super::issuer_spec::{ProofSpec, SecretKey, UpstreamSpec};
+use super::policy::Grant;
+use crate::cmp::{Credential, CredentialFault, Enrolled, Server, Settings};
+use crate::pki::{Certificate, Issued, excess, untrusted};
+
+/// The values of secrets, by their name and key.
+pub(super) type Secrets = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
+
+/// A CA that can be asked.
+pub(super) struct Upstream {
+    spec: UpstreamSpec,
+    secrets: Secrets,
+    pub(super) server: Server,
+}
+
+impl Upstream {
+    /// The CA of this issuer, or what is missing for it to be asked.
+    pub(super) fn new(spec: UpstreamSpec, secrets: Secrets) -> Result<Self, String> {
+        let authorities = certificates(&secrets, spec.authorities.as_ref())?;
+        let ca_name = spec.ca_name.as_deref();
+        let server = Server::new(&spec.url, ca_name, &authorities, spec.allow_http);
+        let server = server.map_err(|error| error.to_string())?;
+        let upstream = Self { spec, secrets, server };
+        upstream.settings()?;
+        Ok(upstream)
+    }
+
+    /// Whether it would be made the same of these.
+    pub(super) fn is_of(&self, spec: &UpstreamSpec, secrets: &Secrets) -> bool {
+        self.spec == *spec && self.secrets == *secrets
+    }
+
+    /// How a transaction with it goes.
+    pub(super) fn settings(&self) -> Result<Settings, String> {
+        let UpstreamSpec { recipient, expected_sender, allow_sha1, implicit_confirm, .. } =
+            &self.spec;
+        Ok(Settings {
+            credential: self.credential()?,
+            recipient: recipient.clone(),
+            expected_sender: expected_sender.clone(),
+            trusted: self.trusted()?,
+            allow_sha1: *allow_sha1,
+            implicit_confirm: *implicit_confirm,
+        })
+    }
+
+    /// What a request's object is to have of what came, or why it gets none of it.
+    pub(super) fn issued(
+        &self,
+        enrolled: Enrolled,
+        grant: &Grant,
+        now: OffsetDateTime,
+    ) -> Result<Issued, String> {
+        let Enrolled { certificate, chain, authorities: mut roots, .. } = enrolled;
+        if let Some(excess) = excess(&certificate, &grant.request, grant.is_ca) {
+            return Err(format!("the certificate that came is more than was asked for: {excess}"));
+        }
+        let mut whole = vec![certificate];
+        whole.extend(chain);
+        // CAs for its HTTPS and for somebody else's certificates may be in the same value.
+        for trusted in self.trusted()? {
+            let vouches = untrusted(&whole, std::slice::from_ref(&trusted), now).is_none();
+            if vouches && !roots.contains(&trusted) {
+                roots.push(trusted);
+            }
+        }
+        Ok(Issued { chain: whole, roots })
+    }
+
+    fn trusted(&self) -> Result<Vec<Certificate>, String> {
+        certificates(&self.secrets, self.spec.trusted.as_ref())
+    }
+
+    fn credential(&self) -> Result<Credential, String> {
+        let value = |key| value(&self.secrets, key);
+        match &self.spec.proof {
+            ProofSpec::Password { password, reference } => {
+                let text = value(password)?.to_vec();
+                let read = Credential::of_password(text, reference);
+                read.map_err(|fault| format!("{password}: {fault}"))
+            }
+            ProofSpec::Certificate { certificate, key } => {
+                let read = Credential::of_certificate(value(certificate)?, value(key)?);
+                read.map_err(|fault| match fault {
+                    CredentialFault::NoCertificate => format!("{certificate}: {fault}"),
+                    _ => format!("{key}: {fault}"),
+                })
+            }
+        }
+    }
+}
+
+fn value<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<&'a [u8], String> {
+    let value = secrets.get(&key.secret).and_then(|secret| secret.get(&key.key));
+    value.map(Vec::as_slice).ok_or_else(|| format!("{key} is not there"))
+}
+
+/// The certificates of a value, none where nobody has named one and there is none.
+fn certificates(secrets: &Secrets, key: Option<&SecretKey>) -> Result<Vec<Certificate>, String> {
+    let Some(key) = key else { return Ok(Vec::new()) };
+    let text = match value(secrets, key) {
+        Err(_) if key.is_default => return Ok(Vec::new()),
+        text => text?,
+    };
+    let found = Certificate::read_all(text);
+    if found.is_empty() {
+        return Err(format!("{key}: there is no certificate in it"));
+    }
+    Ok(found)
+}

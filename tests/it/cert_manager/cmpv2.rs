@@ -1,0 +1,287 @@
+//! Certificates that a CA beyond the cluster signs, which is asked by CMPv2.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use machine_config_server::pki::Certificate;
+use serde_json::{Map, Value, json};
+
+use super::issuer::{certificates, message};
+use super::signing_requests;
+use super::site::{GROUP, Site, of_cluster};
+use crate::support::cert_manager::{Approver, collection, until, value};
+use crate::support::cluster::NAMESPACE;
+use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};
+use crate::support::readme::{example, with};
+use crate::support::server::binary;
+use crate::support::wait_for;
+
+const P10CR: u8 = 4;
+const CORPORATE: &str =
+    "/apis/pki.machine-config-server.io/v1alpha1/namespaces/default/cmpv2issuers/corporate";
+
+fn url(ca: &CmpCa) -> String {
+    format!("http://{}/pkix/", ca.address())
+}
+
+/// An issuer's fields, by a password.
+fn by_password(ca: &CmpCa) -> Value {
+    json!({
+        "url": url(ca), "caName": "servers", "allowHTTP": true, "senderKID": REFERENCE,
+        "secretRef": {"name": "corporate-ca"}, "certSecretRef": {"name": "corporate-ca"},
+    })
+}
+
+fn reference() -> Value {
+    json!({"group": GROUP, "kind": "CMPv2Issuer", "name": "corporate"})
+}
+
+impl Site {
+    /// Makes a secret, or fills it anew.
+    fn secret(&self, namespace: &str, name: &str, values: &[(&str, &str)]) {
+        let data: Map<String, Value> = values
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(BASE64.encode(value))))
+            .collect();
+        let collection = format!("/api/v1/namespaces/{namespace}/secrets");
+        let path = format!("{collection}/{name}");
+        if self.cluster.get(&path).is_some() {
+            self.cluster.patch(&path, &json!({"data": data}));
+        } else {
+            let object = json!({"metadata": {"name": name}, "data": data});
+            self.cluster.create(&collection, &object);
+        }
+    }
+
+    /// An issuer of namespace default with a password, for names below apps.example.com.
+    fn corporate(&self, ca: &CmpCa) {
+        self.allow_secrets("default");
+        self.secret("default", "corporate-ca", &[("password", SECRET), ("ca.crt", &ca.root())]);
+        let mut spec = by_password(ca);
+        spec["policy"] = json!({"dnsNames": ["*.apps.example.com"]});
+        let object = json!({
+            "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "CMPv2Issuer",
+            "metadata": {"name": "corporate"}, "spec": spec,
+        });
+        let (collection, _) = CORPORATE.rsplit_once('/').expect("a path");
+        self.cluster.create(collection, &object);
+        until(&self.cluster, CORPORATE, "Ready", "True", "CanSign");
+    }
+
+    /// Makes a request that somebody approves.
+    fn approved(&self, name: &str, dns_names: &[&str]) -> String {
+        let path = self.request(name, &reference(), dns_names);
+        self.judge(&path, "Approved");
+        path
+    }
+
+    fn issued(&self, path: &str) -> Vec<Certificate> {
+        let request = until(&self.cluster, path, "Ready", "True", "Issued");
+        certificates(&request, "certificate")
+    }
+
+    /// Waits until a request waits, and says this of it.
+    fn waits_for(&self, path: &str, reason: &str) {
+        wait_for(&format!("{path} to wait: {reason}"), || {
+            let object = self.cluster.get(path)?;
+            let ready = crate::support::cert_manager::condition(&object, "Ready")?;
+            let waits = ready["reason"] == "Pending"
+                && ready["message"].as_str().is_some_and(|it| it.contains(reason));
+            waits.then_some(())
+        });
+    }
+}
+
+fn common_names(certificates: &[Certificate]) -> Vec<&str> {
+    certificates.iter().map(|it| it.common_name.as_str()).collect()
+}
+
+#[test]
+fn a_certificate_becomes_a_secret_by_an_issuer_as_the_readme_shows_it() {
+    let (site, ca) = (Site::new(Approver::On), CmpCa::start_tls());
+    site.allow_secrets("default");
+    let password = format!("{SECRET}\n");
+    site.secret("default", "corporate-ca", &[("password", &password), ("ca.crt", &ca.root())]);
+    let text = example("README.md", "kind: CMPv2Issuer\nmetadata:");
+    let url = format!("https://localhost:{}/pkix", ca.address().port());
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), with(&text, "https://ca.example.com/pkix", &url)).expect("a write");
+    site.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+    let path = format!("{}/shop", collection("default", "certificates"));
+    until(&site.cluster, &path, "Ready", "True", "Ready");
+
+    let secret = site.object("/api/v1/namespaces/default/secrets/shop-tls");
+    let chain = Certificate::read_all(value(&secret, "tls.crt").as_bytes());
+    let trusted = Certificate::read_all(value(&secret, "ca.crt").as_bytes());
+    assert_eq!(common_names(&chain), ["", "issuing"]);
+    assert_eq!(chain[0].hosts, ["shop.apps.example.com".parse().expect("a host")].into());
+    assert_eq!(trusted, Certificate::read_all(ca.root().as_bytes()), "the root, once");
+    let asked = Seen::Request { kind: P10CR, by_password: true };
+    assert_eq!(ca.seen(), [asked, Seen::Confirmed]);
+}
+
+#[test]
+fn the_ca_is_asked_for_what_is_approved_and_covered_and_for_nothing_else() {
+    let (mut site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
+    site.corporate(&ca);
+    let unapproved = site.request("a-unapproved", &reference(), &["a.apps.example.com"]);
+    let denied = site.request("b-denied", &reference(), &["a.apps.example.com"]);
+    site.judge(&denied, "Denied");
+    let refused = site.approved("c-refused", &["a.example.com"]);
+    let told = until(&site.cluster, &refused, "Ready", "False", "Failed");
+    assert_eq!(message(&told, "Ready"), "the issuer's dnsNames do not cover a.example.com");
+    until(&site.cluster, &denied, "Ready", "False", "Denied");
+    assert_eq!(ca.seen(), [], "nothing was asked for");
+
+    // Twenty at a time, each for its own key.
+    let paths: Vec<_> = (0..20)
+        .map(|number| {
+            site.approved(&format!("d-{number}"), &[&format!("d-{number}.apps.example.com")])
+        })
+        .collect();
+    for (number, path) in paths.iter().enumerate() {
+        let name = format!("d-{number}.apps.example.com");
+        let chain = site.issued(path);
+        assert_eq!(chain[0].hosts, [name.parse().expect("a host")].into());
+        assert_eq!(common_names(&chain[1..]), ["issuing"]);
+    }
+    assert_eq!(ca.seen().len(), 40, "a request and a confirmation each: {:?}", ca.seen());
+    let left = site.object(&unapproved);
+    assert!(left.get("status").is_none(), "{left}");
+    site.cert_manager.expect_running();
+}
+
+#[test]
+fn what_may_heal_is_asked_for_again_until_it_does() {
+    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::Waits(2)));
+    site.corporate(&ca);
+    let approval = site.approved("approval", &["a.apps.example.com"]);
+    site.waits_for(&approval, "the CA asks to wait");
+    site.issued(&approval);
+
+    // The server is there again, as it was.
+    ca.behave(Quirk::NotFound);
+    let absent = site.approved("absent", &["b.apps.example.com"]);
+    site.waits_for(&absent, "answers 404 Not Found");
+    ca.behave(Quirk::WrongNonce);
+    site.waits_for(&absent, "it does not repeat our nonce");
+    ca.behave(Quirk::None);
+    site.issued(&absent);
+
+    // Somebody gave the wrong password.
+    site.secret("default", "corporate-ca", &[("password", "another one")]);
+    let touched = json!({"metadata": {"annotations": {"touched": "once"}}});
+    site.cluster.patch(CORPORATE, &touched);
+    let unknown = site.approved("unknown", &["c.apps.example.com"]);
+    site.waits_for(&unknown, "badMessageCheck");
+    site.secret("default", "corporate-ca", &[("password", SECRET)]);
+    site.issued(&unknown);
+
+    // The issuer leads nowhere, and then back.
+    site.cluster.patch(CORPORATE, &json!({"spec": {"url": "http://127.0.0.1:1/pkix"}}));
+    let nowhere = site.approved("nowhere", &["d.apps.example.com"]);
+    site.waits_for(&nowhere, "http://127.0.0.1:1/pkix/servers: ");
+    site.cluster.patch(CORPORATE, &json!({"spec": {"url": url(&ca)}}));
+    site.issued(&nowhere);
+}
+
+#[test]
+fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
+    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
+    site.corporate(&ca);
+    for (name, quirk, expected) in [
+        ("refuses", Quirk::Refuses, "the server refuses: rejection"),
+        ("error", Quirk::Error, "the server refuses: rejection"),
+        ("wrong-key", Quirk::WrongKey, "the certificate that came is for another key"),
+        ("stranger", Quirk::OfStranger, "the certificate that came is not trusted"),
+        ("is-ca", Quirk::MakesCa, "more than was asked for: it is a CA's"),
+        ("names", Quirk::NamesMore, "more than was asked for: it is for other.example.com too"),
+    ] {
+        ca.behave(quirk);
+        let path = site.approved(name, &["a.apps.example.com"]);
+        let told = until(&site.cluster, &path, "Ready", "False", "Failed");
+        let told_so = message(&told, "Ready");
+        assert!(told_so.contains(expected), "{name}: {told_so}");
+        assert!(told["status"]["certificate"].is_null(), "{told}");
+        assert!(told["status"]["failureTime"].is_string(), "{told}");
+    }
+    ca.behave(Quirk::Mods);
+    let changed = site.approved("changed", &["a.apps.example.com"]);
+    let told = until(&site.cluster, &changed, "Ready", "True", "Issued");
+    let expected = "it is signed, not quite as it was asked for: granted with changes";
+    assert!(message(&told, "Ready").starts_with(expected), "{told}");
+}
+
+#[test]
+fn a_request_that_goes_away_is_not_asked_for_any_more() {
+    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::Waits(usize::MAX)));
+    site.corporate(&ca);
+    let path = site.approved("gone", &["a.apps.example.com"]);
+    wait_for("two polls", || (ca.seen().len() > 2).then_some(()));
+    site.cluster.delete(&path);
+    // One more poll may be under way; after a second request of another answer there are no polls of the first.
+    ca.behave(Quirk::None);
+    let next = site.approved("next", &["b.apps.example.com"]);
+    site.issued(&next);
+    let confirmed = ca.seen().iter().filter(|seen| **seen == Seen::Confirmed).count();
+    assert_eq!(confirmed, 1, "{:?}", ca.seen());
+}
+
+#[test]
+fn a_cluster_issuer_asks_by_a_pair_that_signs_and_serves_kubernetes_own_requests() {
+    let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::None));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = |name: &str| fs::read_to_string(folder.path().join(name)).expect("a file");
+    enrol(&ca, folder.path());
+    let spec = json!({
+        "signer": {"cmpv2": {
+            "url": url(&ca), "caName": "servers", "allowHTTP": true, "recipient": NAME,
+            "certSecretRef": {"name": "ra", "certRef": "ra.pem", "keyRef": "ra-key.pem", "cacertRef": "cas.pem"},
+        }},
+        "policy": {"dnsNames": ["*.apps.example.com"]},
+    });
+    let issuer = site.issuer("", "corporate", &spec);
+    let says = |reason: &str| {
+        wait_for(reason, || {
+            let object = site.cluster.get(&issuer)?;
+            let ready = crate::support::cert_manager::condition(&object, "Ready")?;
+            (ready["reason"] == "CannotSign").then_some(())?;
+            ready["message"].as_str()?.contains(reason).then_some(())
+        });
+    };
+    says("ra cannot be read: ");
+    site.allow_secrets(NAMESPACE);
+    says(&format!("Secret {NAMESPACE}/ra is not there"));
+    let (pair, key) = (file("tls.crt"), file("tls.key"));
+    site.secret(NAMESPACE, "ra", &[("ra.pem", &pair), ("ra-key.pem", &key)]);
+    says("cas.pem of Secret ra is not there");
+    let strange = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+    site.secret(NAMESPACE, "ra", &[("cas.pem", &ca.root()), ("ra-key.pem", &strange)]);
+    says("ra-key.pem of Secret ra: it is not the key of the first certificate");
+    site.secret(NAMESPACE, "ra", &[("ra-key.pem", &key)]);
+    until(&site.cluster, &issuer, "Ready", "True", "CanSign");
+
+    let path = site.request("web", &of_cluster("corporate"), &["web.apps.example.com"]);
+    site.judge(&path, "Approved");
+    assert_eq!(common_names(&site.issued(&path)[1..]), ["issuing"]);
+    let signer = "clusterissuers.pki.machine-config-server.io/corporate";
+    let chain = signing_requests::signed(&site, "own", signer, "own.apps.example.com");
+    assert_eq!(chain[0].hosts, ["own.apps.example.com".parse().expect("a host")].into());
+    let by_pair = Seen::Request { kind: P10CR, by_password: false };
+    assert_eq!(ca.seen().iter().filter(|seen| **seen == by_pair).count(), 2, "{:?}", ca.seen());
+}
+
+/// A pair of the CA's to sign requests with: `tls.crt` and `tls.key`.
+fn enrol(ca: &CmpCa, folder: &Path) {
+    fs::write(folder.join("password"), SECRET).expect("a write");
+    let output = binary()
+        .current_dir(folder)
+        .args(["cmp", "enroll", "--url", &url(ca), "--ca-name", "servers", "--allow-http"])
+        .args(["--secret-file", "password", "--sender-kid", REFERENCE, "--subject", "CN=ra"])
+        .args(["--key-out", "tls.key", "--out", "tls.crt"])
+        .output()
+        .expect("the built binary");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
