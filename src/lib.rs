@@ -20,7 +20,7 @@
 //!   logins to them it has, [`user_data`] how
 //!   pointer configs come to trust others, [`pointer_check`] whether a machine would boot from one. One executor turns a rotation's steps into writes for
 //!   whoever stores them.
-//! - **[`cmp`]**, pure but for its transport: certificates from an organisation's CA by CMPv2.
+//! - **[`cmp`]**, pure but for its client and transport: certificates from an organisation's CA by CMPv2.
 //! - **[`access`]**, pure: who may have a config, by tokens and networks, and when tokens are made anew.
 //! - **[`inputs`]**: one immutable value, everything that can change what a machine is served; and
 //!   **[`render`]**, a pure function from it, a pool, an Ignition spec version and a form to JSON.

@@ -144,10 +144,11 @@ impl From<&ErrorContent> for Report {
 }
 
 impl Report {
-    /// Whether the server refuses what was asked for, and neither who asks nor when.
+    /// Whether the server refuses what was asked for, and not only who asks or when.
     #[must_use]
     pub fn is_of_the_request(&self) -> bool {
-        !self.failures.iter().any(|reason| OF_OTHERS.contains(reason))
+        let mut failures = self.failures.iter();
+        self.failures.is_empty() || failures.any(|reason| !OF_OTHERS.contains(reason))
     }
 }
 
@@ -205,6 +206,8 @@ mod tests {
             (&["badCertTemplate"][..], &["badTime"][..])
         );
         assert!(bad_template.is_of_the_request() && of_the_request(&[]).is_of_the_request());
+        // Both are wrong.
+        assert!(of_the_request(&[0b0011_0000]).is_of_the_request());
         assert!(!bad_time.is_of_the_request() && !of_the_request(&[64 + 32]).is_of_the_request());
         assert!(OF_OTHERS.iter().all(|name| FAILURES.iter().any(|(known, _)| known == name)));
     }

@@ -413,4 +413,33 @@ mod tests {
         assert_eq!(fault(&last, &["a"], false), None);
         assert_eq!(fault(&last, &["a"], true), forbids("another CA below it"));
     }
+
+    #[test]
+    fn what_was_not_asked_for_is_in_excess_and_repeated_common_names_are_not() {
+        let root = Root::new();
+        let asked = |dns_names: &[&str], addresses: &[&str], common_name: &str| SigningRequest {
+            subject: vec![("CN".to_owned(), common_name.to_owned())],
+            dns_names: dns_names.iter().map(|&name| name.to_owned()).collect(),
+            addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+            ..request(&["a.example.com"])
+        };
+        let sent = asked(&["A.example.com", "*.b.example.com"], &["192.0.2.1"], "");
+        let usages = BTreeSet::new();
+        let leaf = issue(&requested(&sent, &usages, false), root.signer()).unwrap();
+        let ca = issue(&requested(&sent, &usages, true), root.signer()).unwrap();
+        for (certificate, request, is_ca, expected) in [
+            (&leaf, sent.clone(), false, None),
+            (&ca, sent.clone(), true, None),
+            (&ca, sent.clone(), false, Some("it is a CA's")),
+            (&leaf, asked(&["*.b.example.com"], &["192.0.2.1"], "a.example.com"), false, None),
+            (
+                &leaf,
+                asked(&["a.example.com"], &[], ""),
+                false,
+                Some("it is for *.b.example.com, 192.0.2.1 too"),
+            ),
+        ] {
+            assert_eq!(excess(certificate, &request, is_ca).as_deref(), expected, "{request:?}");
+        }
+    }
 }

@@ -1,16 +1,16 @@
 //! What an issuer says that it is: who signs, and what may be signed. Nothing here does I/O.
 
 use core::net::IpAddr;
+use core::time::Duration;
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::objects::{duration, read_usages};
 use super::policy::Policy;
 use crate::cmp::DirectoryName;
-use crate::pki::UnknownUsage;
+use crate::pki::{UnknownUsage, Usage};
 
 /// What kind of issuer one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,13 @@ pub(super) enum SignerSpec {
     Secret(String),
     /// A CA that is asked by CMPv2.
     Upstream(Box<UpstreamSpec>),
+}
+
+impl SignerSpec {
+    /// Whether it takes secrets of somebody's.
+    pub(super) fn is_of_secrets(&self) -> bool {
+        !matches!(self, Self::MachineConfigServer)
+    }
 }
 
 /// A CA that is asked by CMPv2, and how. Secrets are where those of [`SignerSpec::Secret`] are.
@@ -297,14 +304,21 @@ impl RawPolicy {
     }
 }
 
+/// Uses of keys, by cert-manager's words.
+pub(super) fn read_usages(words: &[String]) -> Result<BTreeSet<Usage>, UnknownUsage> {
+    words.iter().map(|word| word.parse()).collect()
+}
+
+/// A duration as Go writes it: `2160h0m0s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{text:?} is no duration: {error}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use serde_json::json;
 
     use super::*;
-    use crate::pki::Usage;
 
     fn cluster_issuer() -> IssuerName {
         IssuerName {
@@ -368,5 +382,71 @@ mod tests {
         let spec = json!({"signer": {"machineConfigServer": {}}});
         let error = IssuerSpec::read(&spec, &of_namespace).unwrap_err();
         assert_eq!(error, "only a ClusterIssuer may sign by the server's own CA");
+    }
+
+    #[test]
+    fn a_ca_beyond_the_cluster_is_read_from_an_issuer_of_its_own_or_from_a_signer() {
+        let fields = json!({
+            "url": "https://ca/pkix", "caName": "servers", "recipient": "CN=ca", "expectSender": "CN=ra",
+            "senderKID": "4711", "secretRef": {"name": "a"}, "allowSHA1": true,
+            "certSecretRef": {"name": "b", "cacertRef": "https.crt", "trustedRef": "roots.crt"},
+        });
+        let of_its_own = IssuerName { kind: IssuerKind::CmpV2Issuer, ..cluster_issuer() };
+        let mut whole = fields.clone();
+        whole["policy"] = json!({"dnsNames": ["*"]});
+        let read = IssuerSpec::read(&whole, &of_its_own).unwrap();
+        assert_eq!(read.policy.dns_names, ["*"]);
+        let as_signer = json!({"signer": {"cmpv2": fields}, "policy": {"dnsNames": ["*"]}});
+        assert_eq!(IssuerSpec::read(&as_signer, &cluster_issuer()).unwrap(), read);
+        let SignerSpec::Upstream(upstream) = read.signer else { panic!("another signer") };
+        assert_eq!(upstream.secrets(), ["a", "b"].into());
+        assert_eq!(upstream.recipient.as_ref().unwrap().to_string(), "CN=ca");
+        assert!(upstream.allow_sha1 && !upstream.allow_http);
+        let names =
+            [&upstream.authorities, &upstream.trusted].map(|it| it.as_ref().unwrap().to_string());
+        assert_eq!(names, ["https.crt of Secret b", "roots.crt of Secret b"]);
+        let ProofSpec::Password { password, reference } = upstream.proof else { panic!("a pair") };
+        assert_eq!(
+            (password.to_string().as_str(), reference.as_str()),
+            ("password of Secret a", "4711")
+        );
+    }
+
+    #[test]
+    fn without_a_password_a_pair_signs_and_what_nobody_names_has_its_usual_key() {
+        let of_its_own = IssuerName { kind: IssuerKind::CmpV2Issuer, ..cluster_issuer() };
+        let read = |spec: Value| match IssuerSpec::read(&spec, &of_its_own)?.signer {
+            SignerSpec::Upstream(upstream) => Ok(*upstream),
+            other => Err(format!("{other:?}")),
+        };
+        let upstream = read(json!({"url": "u", "certSecretRef": {"name": "b"}})).unwrap();
+        let ProofSpec::Certificate { certificate, key } = &upstream.proof else {
+            panic!("a password")
+        };
+        let names = [certificate, key].map(ToString::to_string);
+        assert_eq!(names, ["tls.crt of Secret b", "tls.key of Secret b"]);
+        assert_eq!(upstream.authorities, upstream.trusted);
+        assert_eq!(upstream.trusted.unwrap().to_string(), "ca.crt of Secret b");
+        for (spec, expected) in [
+            (json!(null), "its spec is not understood"),
+            (json!({"url": "u"}), "neither secretRef nor certSecretRef says who asks"),
+            (json!({"secretRef": {"name": "a"}}), "missing field `url`"),
+            (json!({"url": "u", "signer": {}}), "unknown field `signer`"),
+            (
+                json!({"url": "u", "secretRef": {"name": "a", "keyRef": "b"}}),
+                "unknown field `keyRef`",
+            ),
+            (
+                json!({"url": "u", "secretRef": {"name": "a"}, "recipient": "ca"}),
+                "recipient: \"ca\" is no name",
+            ),
+            (
+                json!({"url": "u", "secretRef": {"name": "a"}, "policy": {"names": []}}),
+                "unknown field `names`",
+            ),
+        ] {
+            let error = read(spec.clone()).unwrap_err();
+            assert!(error.contains(expected), "{spec}: {error}");
+        }
     }
 }

@@ -15,12 +15,13 @@ mod authority;
 mod decide;
 mod enrolments;
 mod issuer_spec;
+mod issuers;
 mod kinds;
 mod objects;
 mod policy;
 mod upstream;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,24 +32,22 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use self::authority::Authority;
 use self::decide::{Decision, decide};
 use self::enrolments::{Enrolments, Progress};
-use self::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
+use self::issuer_spec::{IssuerKind, IssuerName};
+use self::issuers::{Issuer, IssuerReader, Signer};
 use self::kinds::{Kind, certificate_requests, issuers_of, signing_requests};
 use self::objects::{
     RequestSeen, Said, bytes, certificate_request, conditions_with, signing_request, status,
     time_text,
 };
-use self::policy::{Grant, Policy};
-use self::upstream::{Secrets, Upstream};
-use super::apply::{Applied, read};
-use super::certificates::{AUTHORITY, ClusterState, SERVING};
-use super::error::api_reason;
+use self::policy::Grant;
+use super::apply::Applied;
+use super::certificates::{AUTHORITY, SERVING};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::write::ObjectName;
 use super::{ControlError, NAMESPACE};
-use crate::pki::{Certificate, Host, IssueError, Issued};
+use crate::pki::{Certificate, IssueError, Issued};
 
 /// An issuer whose secret is not in order is looked at again after this long: a controller that may read the
 /// secrets of others by name alone cannot watch them.
@@ -57,26 +56,10 @@ const ANOTHER_LOOK: Duration = Duration::from_secs(10);
 /// Signs what is asked of the issuers of a cluster.
 pub struct IssuerController {
     client: Client,
-    /// Where cluster issuers have their secrets.
-    namespace: String,
     health: Health,
     wake: Arc<Notify>,
-    /// The CAs beyond the cluster, for as long as they stay the same.
-    upstreams: BTreeMap<IssuerName, Arc<Upstream>>,
+    reader: IssuerReader,
     enrolments: Enrolments,
-}
-
-/// An issuer that can sign.
-struct Issuer {
-    policy: Policy,
-    reserved: BTreeSet<Host>,
-    signer: Signer,
-}
-
-/// Who signs for an issuer.
-enum Signer {
-    Authority(Authority),
-    Upstream(Arc<Upstream>),
 }
 
 /// All issuers by name, or why one cannot sign.
@@ -111,7 +94,8 @@ impl IssuerController {
     pub fn new(client: Client, namespace: String, health: Health) -> Self {
         let wake = Arc::new(Notify::new());
         let enrolments = Enrolments::new(Arc::clone(&wake));
-        Self { client, namespace, health, wake, upstreams: BTreeMap::new(), enrolments }
+        let reader = IssuerReader::new(client.clone(), namespace);
+        Self { client, health, wake, reader, enrolments }
     }
 
     /// Signs for ever. What it returns is why it could not.
@@ -127,166 +111,34 @@ impl IssuerController {
         round: &mut Round,
     ) -> Result<Issuers, ControlError> {
         let mut issuers = Issuers::new();
-        let mut server = None;
-        for issuer_kind in IssuerKind::ALL {
-            let kind = issuers_of(issuer_kind);
-            for object in kind.list(&self.client).await? {
-                let name = IssuerName {
-                    kind: issuer_kind,
-                    namespace: object.namespace().unwrap_or_default(),
-                    name: object.name_any(),
-                };
-                let issuer = self.issuer(&name, &object.data["spec"], now, &mut server, round);
-                let issuer = issuer.await?;
-                let said = Said {
-                    type_: "Ready",
-                    is_true: issuer.is_ok(),
-                    reason: if issuer.is_ok() { "CanSign" } else { "CannotSign" },
-                    message: match &issuer {
-                        Ok(_) => "it signs what is approved".to_owned(),
-                        Err(reason) => reason.clone(),
-                    },
-                };
-                let is_written = self.say(&kind, &object, &said, Map::new(), now, round).await;
-                match &issuer {
-                    Err(reason) if is_written => {
+        for read in self.reader.read(now).await? {
+            let name = read.name;
+            let said = Said {
+                type_: "Ready",
+                is_true: read.issuer.is_ok(),
+                reason: if read.issuer.is_ok() { "CanSign" } else { "CannotSign" },
+                message: match &read.issuer {
+                    Ok(_) => "it signs what is approved".to_owned(),
+                    Err(reason) => reason.clone(),
+                },
+            };
+            let kind = issuers_of(name.kind);
+            if self.say(&kind, &read.object, &said, Map::new(), now, round).await {
+                match &read.issuer {
+                    Ok(_) => tracing::info!(issuer = %name, "the issuer can sign"),
+                    Err(reason) => {
                         tracing::warn!(issuer = %name, reason, "the issuer cannot sign");
                     }
-                    Ok(_) if is_written => tracing::info!(issuer = %name, "the issuer can sign"),
-                    _ => {}
                 }
-                issuers.insert(name, issuer);
             }
+            round.waits_for_secret |= read.waits_for_secret;
+            issuers.insert(name, read.issuer);
         }
-        self.upstreams.retain(|name, _| issuers.contains_key(name));
         let faults = issuers
             .iter()
             .filter_map(|(name, issuer)| Some(format!("{name}: {}", issuer.as_ref().err()?)));
         let _ = self.health.status.degraded.set_all("issuers", &faults.collect::<Vec<_>>());
         Ok(issuers)
-    }
-
-    async fn issuer(
-        &mut self,
-        name: &IssuerName,
-        spec: &Value,
-        now: OffsetDateTime,
-        server: &mut Option<ClusterState>,
-        round: &mut Round,
-    ) -> Result<Result<Issuer, String>, ControlError> {
-        let spec = match IssuerSpec::read(spec, name) {
-            Ok(spec) => spec,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        let namespace = match name.namespace.as_str() {
-            "" => &self.namespace,
-            namespace => namespace,
-        };
-        let authority = match spec.signer {
-            SignerSpec::MachineConfigServer => {
-                if server.is_none() {
-                    *server = Some(self.server().await?);
-                }
-                server.as_ref().map_or_else(
-                    || Err(IssueError::NoSigner.to_string()),
-                    |server| Authority::of_server(server, now),
-                )
-            }
-            SignerSpec::Secret(secret) => {
-                let object = ObjectName::secret(namespace, &secret);
-                let authority = self.own_ca(&object, now).await?;
-                round.waits_for_secret |= authority.is_err();
-                authority
-            }
-            SignerSpec::Upstream(upstream) => {
-                let secrets = self.secrets(namespace, &upstream).await?;
-                let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
-                round.waits_for_secret |= upstream.is_err();
-                let (policy, reserved) = (spec.policy, BTreeSet::new());
-                return Ok(upstream.map(|upstream| Issuer {
-                    policy,
-                    reserved,
-                    signer: Signer::Upstream(upstream),
-                }));
-            }
-        };
-        Ok(authority.map(|authority| Issuer {
-            policy: spec.policy,
-            reserved: authority.reserved(),
-            signer: Signer::Authority(authority),
-        }))
-    }
-
-    /// The CA of an issuer, the same as before if nothing of it has changed.
-    fn upstream(
-        &mut self,
-        name: &IssuerName,
-        spec: UpstreamSpec,
-        secrets: Secrets,
-    ) -> Result<Arc<Upstream>, String> {
-        let before = self.upstreams.get(name).filter(|before| before.is_of(&spec, &secrets));
-        if let Some(before) = before {
-            return Ok(Arc::clone(before));
-        }
-        let upstream = Arc::new(Upstream::new(spec, secrets)?);
-        self.upstreams.insert(name.clone(), Arc::clone(&upstream));
-        Ok(upstream)
-    }
-
-    /// All secrets of a CA, or why one is not there.
-    async fn secrets(
-        &self,
-        namespace: &str,
-        upstream: &UpstreamSpec,
-    ) -> Result<Result<Secrets, String>, ControlError> {
-        let mut secrets = Secrets::new();
-        for name in upstream.secrets() {
-            match self.secret(&ObjectName::secret(namespace, name)).await? {
-                Ok(secret) => {
-                    let data = secret.data.unwrap_or_default();
-                    let data = data.into_iter().map(|(key, value)| (key, value.0)).collect();
-                    secrets.insert(name.to_owned(), data);
-                }
-                Err(fault) => return Ok(Err(fault)),
-            }
-        }
-        Ok(Ok(secrets))
-    }
-
-    /// What the server's own CA is.
-    async fn server(&self) -> Result<ClusterState, ControlError> {
-        let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
-        let bundle = ObjectName::config_map(NAMESPACE, AUTHORITY);
-        Ok(ClusterState {
-            authority: secret(AUTHORITY).await?,
-            serving: secret(SERVING).await?,
-            bundle: read::<ConfigMap>(&self.client, &bundle).await?,
-            ..ClusterState::default()
-        })
-    }
-
-    /// A CA out of a secret.
-    async fn own_ca(
-        &self,
-        object: &ObjectName,
-        now: OffsetDateTime,
-    ) -> Result<Result<Authority, String>, ControlError> {
-        let secret = self.secret(object).await?;
-        Ok(secret.and_then(|secret| {
-            Authority::of_secret(&secret, now).map_err(|fault| format!("{object}: {fault}"))
-        }))
-    }
-
-    /// A secret of an issuer's. That this one may not be read holds up no other issuer.
-    async fn secret(&self, object: &ObjectName) -> Result<Result<Secret, String>, ControlError> {
-        match read::<Secret>(&self.client, object).await {
-            Ok(Some(secret)) => Ok(Ok(secret)),
-            Ok(None) => Ok(Err(format!("{object} is not there"))),
-            Err(ControlError::Api { error: error @ kube::Error::Api(_), .. }) => {
-                Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))))
-            }
-            Err(error) => Err(error),
-        }
     }
 
     async fn certificate_requests(

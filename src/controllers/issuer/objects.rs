@@ -1,7 +1,6 @@
 //! Requests: what they say, and the status that is written into them and into issuers. Nothing here does I/O.
 
 use core::time::Duration;
-use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,9 +9,9 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::issuer_spec::{IssuerKind, IssuerName};
+use super::issuer_spec::{IssuerKind, IssuerName, duration, read_usages};
 use super::policy::Asked;
-use crate::pki::{BadRequest, SigningRequest, UnknownUsage, Usage};
+use crate::pki::{BadRequest, SigningRequest};
 
 /// The group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";
@@ -111,15 +110,6 @@ fn asked(spec: &Value) -> Result<Asked, String> {
         duration,
         request,
     })
-}
-
-pub(super) fn read_usages(words: &[String]) -> Result<BTreeSet<Usage>, UnknownUsage> {
-    words.iter().map(|word| word.parse()).collect()
-}
-
-/// A duration as Go writes it: `2160h0m0s`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{text:?} is no duration: {error}"))
 }
 
 /// A condition of an object, by its type.

@@ -3,11 +3,14 @@
 
 use std::sync::Mutex;
 
+use machine_config_server::pki::Certificate;
+
 use super::*;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
 };
 use crate::support::cluster::overlay;
+use crate::support::readme::example;
 
 const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
 const ISSUED_BY: &str = "machineconfiguration.openshift.io/ca-issuer";
@@ -175,6 +178,46 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
         // Each was asked for once.
         assert_eq!(site.requests().len(), 3, "{:#?}", site.requests());
     });
+}
+
+#[test]
+fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
+    let site = Site::with_issuers();
+    let _cert_manager = CertManager::start(&site.cluster, Approver::On);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let path = |name: &str| at(name).to_str().expect("text").to_owned();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "7300"])
+        .args(["-subj", "/CN=Example root", "-keyout", "root.key", "-out", "root.crt"])
+        .current_dir(&folder)
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let (certificate, key) =
+        (format!("--cert={}", path("root.crt")), format!("--key={}", path("root.key")));
+    let secret = ["create", "secret", "tls", "corporate-root", &certificate, &key];
+    site.cluster.kubectl(&[&["-n", CLUSTER_RESOURCES][..], &secret].concat());
+    fs::write(at("issuer.yaml"), example("README.md", "secretName: corporate-root"))
+        .expect("a write");
+    site.cluster.apply(&["-f", &path("issuer.yaml")]);
+
+    let _controller = site.start(&ISSUER);
+    site.settled();
+    let (server, _pair) = server(&site);
+    let pointer = pointer(&site, &server);
+    Machine::new().boot(&pointer);
+    let root = fs::read(at("root.crt")).expect("a root");
+    let trusted = trusted(pointer.as_bytes());
+    assert_eq!(Certificate::read_all(&trusted), Certificate::read_all(&root), "the root alone");
+    fs::write(at("worker.ign"), &pointer).expect("a write");
+    let address = server.secure().to_string();
+    let checked = binary()
+        .args(["certs", "check", "--pointer", &path("worker.ign"), "--connect", &address])
+        .output()
+        .expect("the built binary");
+    let told = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && told.contains("boots from "), "{checked:?}");
 }
 
 #[test]

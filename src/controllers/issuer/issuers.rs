@@ -1,0 +1,198 @@
+//! The issuers of a cluster, with the secrets that they take.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt as _};
+use time::OffsetDateTime;
+
+use super::super::apply::read;
+use super::super::certificates::{AUTHORITY, ClusterState, SERVING};
+use super::super::error::api_reason;
+use super::super::write::ObjectName;
+use super::super::{ControlError, NAMESPACE};
+use super::authority::Authority;
+use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
+use super::kinds::issuers_of;
+use super::policy::Policy;
+use super::upstream::{Secrets, Upstream};
+use crate::pki::{Host, IssueError};
+
+/// An issuer that can sign.
+pub(super) struct Issuer {
+    pub(super) policy: Policy,
+    /// Names that the policy has to list as they are.
+    pub(super) reserved: BTreeSet<Host>,
+    pub(super) signer: Signer,
+}
+
+/// Who signs for an issuer.
+pub(super) enum Signer {
+    Authority(Authority),
+    Upstream(Arc<Upstream>),
+}
+
+/// An issuer as it was read.
+pub(super) struct Read {
+    pub(super) object: DynamicObject,
+    pub(super) name: IssuerName,
+    /// What it is, or why it cannot sign.
+    pub(super) issuer: Result<Issuer, String>,
+    /// Whether that may be put in order in a secret, which cannot be watched.
+    pub(super) waits_for_secret: bool,
+}
+
+/// Reads issuers.
+pub(super) struct IssuerReader {
+    client: Client,
+    /// Where cluster issuers have their secrets.
+    namespace: String,
+    /// The CAs beyond the cluster, for as long as they stay the same.
+    upstreams: BTreeMap<IssuerName, Arc<Upstream>>,
+}
+
+impl IssuerReader {
+    /// One that has read nothing yet.
+    pub(super) fn new(client: Client, namespace: String) -> Self {
+        Self { client, namespace, upstreams: BTreeMap::new() }
+    }
+
+    /// Reads all issuers.
+    pub(super) async fn read(&mut self, now: OffsetDateTime) -> Result<Vec<Read>, ControlError> {
+        let (mut all, mut server) = (Vec::new(), None);
+        for kind in IssuerKind::ALL {
+            for object in issuers_of(kind).list(&self.client).await? {
+                let namespace = object.namespace().unwrap_or_default();
+                let name = IssuerName { kind, namespace, name: object.name_any() };
+                let spec = IssuerSpec::read(&object.data["spec"], &name);
+                let may_heal = spec.as_ref().is_ok_and(|spec| spec.signer.is_of_secrets());
+                let issuer = match spec {
+                    Ok(spec) => self.issuer(&name, spec, now, &mut server).await?,
+                    Err(fault) => Err(fault),
+                };
+                let waits_for_secret = may_heal && issuer.is_err();
+                all.push(Read { object, name, issuer, waits_for_secret });
+            }
+        }
+        let names: BTreeSet<&IssuerName> = all.iter().map(|read| &read.name).collect();
+        self.upstreams.retain(|name, _| names.contains(name));
+        Ok(all)
+    }
+
+    async fn issuer(
+        &mut self,
+        name: &IssuerName,
+        spec: IssuerSpec,
+        now: OffsetDateTime,
+        server: &mut Option<ClusterState>,
+    ) -> Result<Result<Issuer, String>, ControlError> {
+        let namespace = match name.namespace.as_str() {
+            "" => &self.namespace,
+            namespace => namespace,
+        };
+        let authority = match spec.signer {
+            SignerSpec::MachineConfigServer => {
+                if server.is_none() {
+                    *server = Some(self.server().await?);
+                }
+                server.as_ref().map_or_else(
+                    || Err(IssueError::NoSigner.to_string()),
+                    |server| Authority::of_server(server, now),
+                )
+            }
+            SignerSpec::Secret(secret) => {
+                let object = ObjectName::secret(namespace, &secret);
+                self.own_ca(&object, now).await?
+            }
+            SignerSpec::Upstream(upstream) => {
+                let secrets = self.secrets(namespace, &upstream).await?;
+                let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
+                let (policy, reserved) = (spec.policy, BTreeSet::new());
+                return Ok(upstream.map(|upstream| Issuer {
+                    policy,
+                    reserved,
+                    signer: Signer::Upstream(upstream),
+                }));
+            }
+        };
+        Ok(authority.map(|authority| Issuer {
+            policy: spec.policy,
+            reserved: authority.reserved(),
+            signer: Signer::Authority(authority),
+        }))
+    }
+
+    /// The CA of an issuer, the same as before if nothing of it has changed.
+    fn upstream(
+        &mut self,
+        name: &IssuerName,
+        spec: UpstreamSpec,
+        secrets: Secrets,
+    ) -> Result<Arc<Upstream>, String> {
+        let before = self.upstreams.get(name).filter(|before| before.is_of(&spec, &secrets));
+        if let Some(before) = before {
+            return Ok(Arc::clone(before));
+        }
+        let upstream = Arc::new(Upstream::new(spec, secrets)?);
+        self.upstreams.insert(name.clone(), Arc::clone(&upstream));
+        Ok(upstream)
+    }
+
+    /// All secrets of a CA, or why one is not there.
+    async fn secrets(
+        &self,
+        namespace: &str,
+        upstream: &UpstreamSpec,
+    ) -> Result<Result<Secrets, String>, ControlError> {
+        let mut secrets = Secrets::new();
+        for name in upstream.secrets() {
+            match self.secret(&ObjectName::secret(namespace, name)).await? {
+                Ok(secret) => {
+                    let data = secret.data.unwrap_or_default();
+                    let data = data.into_iter().map(|(key, value)| (key, value.0)).collect();
+                    secrets.insert(name.to_owned(), data);
+                }
+                Err(fault) => return Ok(Err(fault)),
+            }
+        }
+        Ok(Ok(secrets))
+    }
+
+    /// What the server's own CA is.
+    async fn server(&self) -> Result<ClusterState, ControlError> {
+        let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
+        let bundle = ObjectName::config_map(NAMESPACE, AUTHORITY);
+        Ok(ClusterState {
+            authority: secret(AUTHORITY).await?,
+            serving: secret(SERVING).await?,
+            bundle: read::<ConfigMap>(&self.client, &bundle).await?,
+            ..ClusterState::default()
+        })
+    }
+
+    /// A CA out of a secret.
+    async fn own_ca(
+        &self,
+        object: &ObjectName,
+        now: OffsetDateTime,
+    ) -> Result<Result<Authority, String>, ControlError> {
+        let secret = self.secret(object).await?;
+        Ok(secret.and_then(|secret| {
+            Authority::of_secret(&secret, now).map_err(|fault| format!("{object}: {fault}"))
+        }))
+    }
+
+    /// A secret of an issuer's. That this one may not be read holds up no other issuer.
+    async fn secret(&self, object: &ObjectName) -> Result<Result<Secret, String>, ControlError> {
+        match read::<Secret>(&self.client, object).await {
+            Ok(Some(secret)) => Ok(Ok(secret)),
+            Ok(None) => Ok(Err(format!("{object} is not there"))),
+            Err(ControlError::Api { error: error @ kube::Error::Api(_), .. }) => {
+                Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
