@@ -14,10 +14,7 @@ use super::site::{GROUP, Site, issuers, of_cluster};
 use crate::support::cert_manager::{Approver, collection, condition, make, until, value};
 use crate::support::cluster::NAMESPACE;
 use crate::support::openssl::openssl;
-use crate::support::readme::example;
 use crate::support::wait_for;
-
-const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 
 /// The policy that the requests below keep to.
 fn policy() -> Value {
@@ -67,22 +64,11 @@ pub(super) fn message(object: &Value, type_: &str) -> String {
 fn a_certificate_becomes_a_secret_with_leaf_chain_and_two_roots() {
     let site = Site::new(Approver::On);
     let _controller = site.controller();
-    let bundle = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machine-config-server-ca");
-    let roots = || {
-        let map = site.cluster.get(&bundle)?;
-        Some(Certificate::read_all(map["data"]["ca-bundle.crt"].as_str()?.as_bytes()))
-    };
-    wait_for("a CA", || roots().filter(|roots| roots.len() == 1));
-    let authority = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-ca");
-    let change = json!({"metadata": {"annotations": {ROTATE: "again --force"}}});
-    site.cluster.patch(&authority, &change);
-    let both = wait_for("a second CA", || roots().filter(|roots| roots.len() == 2));
+    site.roots(1);
+    site.rotate();
+    let both = site.roots(2);
 
-    // As an administrator who follows the README does.
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    let text = example("README.md", "kind: ClusterIssuer\nmetadata:");
-    fs::write(file.path(), text).expect("a write");
-    site.cluster.apply(&["-f", file.path().to_str().expect("text")]);
+    site.follow("kind: ClusterIssuer\nmetadata:");
     let issuer = format!("{}/machine-config-server", issuers(""));
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
     let path = format!("{}/web", collection("default", "certificates"));

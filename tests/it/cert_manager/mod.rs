@@ -5,3 +5,4 @@ mod issuer;
 mod itself;
 mod signing_requests;
 mod site;
+mod truststores;

@@ -1,16 +1,19 @@
 //! A cluster with cert-manager and an issuer in it, which runs as its own service account with the rights that
 //! `deploy/` gives it.
 
+use std::fs;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use machine_config_server::pki::Certificate;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use serde_json::{Value, json};
 
 use crate::support::cert_manager::{Approver, CertManager, collection};
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::logged::Logged;
+use crate::support::readme::example;
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -18,6 +21,7 @@ use crate::support::wait_for;
 pub(super) const GROUP: &str = "pki.machine-config-server.io";
 const ISSUER: &str = "machine-config-server-issuer";
 const CONTROLLER: &str = "machine-config-server-controller";
+const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 
 pub(super) struct Site {
     pub(super) cluster: Cluster,
@@ -40,6 +44,30 @@ impl Site {
     pub(super) fn controller(&self) -> Logged {
         let kubeconfig = self.cluster.kubeconfig_of(CONTROLLER, NAMESPACE, self.cluster.address());
         started("controller", &kubeconfig, &["--host", "mcs.example.com"])
+    }
+
+    /// Waits until the server's CAs are so many, and returns them.
+    pub(super) fn roots(&self, count: usize) -> Vec<Certificate> {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machine-config-server-ca");
+        wait_for(&format!("{count} CAs"), || {
+            let map = self.cluster.get(&path)?;
+            let roots = Certificate::read_all(map["data"]["ca-bundle.crt"].as_str()?.as_bytes());
+            (roots.len() == count).then_some(roots)
+        })
+    }
+
+    /// Asks the controller for another CA.
+    pub(super) fn rotate(&self) {
+        let authority = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-ca");
+        let change = json!({"metadata": {"annotations": {ROTATE: "again --force"}}});
+        self.cluster.patch(&authority, &change);
+    }
+
+    /// Applies the README's example with this part, as an administrator who follows it does.
+    pub(super) fn follow(&self, part: &str) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), example("README.md", part)).expect("a write");
+        self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
     }
 
     /// Makes an issuer: of the whole cluster where the namespace is empty.

@@ -3,11 +3,13 @@
 //! They do all that certificates of issuers take. There is no webhook: what it refuses an API server takes here, and
 //! anybody may approve a request.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use machine_config_server::pki::Certificate;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
@@ -103,8 +105,46 @@ pub(crate) fn until(
 
 /// One value of a secret, as text.
 pub(crate) fn value(secret: &Value, key: &str) -> String {
-    let value = BASE64.decode(secret["data"][key].as_str().unwrap_or_default()).expect("base64");
-    String::from_utf8(value).expect("text")
+    String::from_utf8(bytes(secret, key)).expect("text")
+}
+
+/// One value of a secret.
+pub(crate) fn bytes(secret: &Value, key: &str) -> Vec<u8> {
+    BASE64.decode(secret["data"][key].as_str().unwrap_or_default()).expect("base64")
+}
+
+/// What is in a keystore or a truststore.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// The certificate of the key, and what is kept with it. It has been looked at that the key is its own.
+    pub(crate) chain: Vec<Certificate>,
+    /// What is trusted for itself.
+    pub(crate) trusted: Vec<Certificate>,
+}
+
+/// Opens a store by the name that it has in a secret.
+///
+/// The packages with which cert-manager writes stores read it: JKS takes nothing else on the machine then.
+pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
+    let mut child = Command::new(folder().join("stores"))
+        .args([name, password])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program that tests/cert-manager/install builds");
+    // A program that reads nothing has said why.
+    let _ = child.stdin.take().expect("a pipe").write_all(store);
+    let output = child.wait_with_output().expect("a child of this process");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {errors}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("an answer in JSON");
+    let certificates = |field: &str| {
+        let all = told[field].as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let der = all.map(|one| BASE64.decode(one.as_str().expect("text")).expect("base64"));
+        der.map(|der| Certificate::from_der(&der).expect("a certificate")).collect()
+    };
+    Contents { chain: certificates("chain"), trusted: certificates("trusted") }
 }
 
 /// Where the program and the definitions are.
