@@ -29,6 +29,7 @@ pub(crate) mod rest;
 pub(crate) mod server;
 pub(crate) mod stopwatch;
 pub(crate) mod tree;
+pub(crate) mod trust_manager;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
