@@ -20,6 +20,13 @@ use crate::pki::{Certificate, untrusted};
 
 /// `id-PasswordBasedMac`.
 const PASSWORD_MAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.13");
+/// Other MACs (RFC 9481 section 6, RFC 9810 section 5.1.3.4): `id-PBMAC1`, `id-DHBasedMac`, `id-KemBasedMac`. No
+/// answer that one protects is believed, nor taken for one that is signed.
+const OTHER_MACS: [ObjectIdentifier; 3] = [
+    ObjectIdentifier::new_unwrap("1.2.840.113549.1.5.14"),
+    ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.30"),
+    ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.16"),
+];
 const SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.14.3.2.26");
 const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.1");
 const SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.2");
@@ -308,6 +315,9 @@ pub(super) fn verify(
         let mac = PasswordMac::read(algorithm, expected.allow_sha1)?;
         return hmac::verify(&mac.key(secret), &bytes, protection)
             .map_err(|_| ProtectionFault::WrongMac);
+    }
+    if OTHER_MACS.contains(&algorithm.oid) {
+        return Err(unknown());
     }
     if expected.trusted.is_empty() {
         return Err(ProtectionFault::NobodyTrusted);

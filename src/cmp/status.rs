@@ -136,7 +136,12 @@ impl From<&StatusInfo> for Report {
 impl From<&ErrorContent> for Report {
     fn from(error: &ErrorContent) -> Self {
         let mut report = Self::from(&error.status);
-        report.texts.extend(error.details.iter().flatten().cloned());
+        // Some servers say the same in both places.
+        for detail in error.details.iter().flatten() {
+            if !report.texts.contains(detail) {
+                report.texts.push(detail.clone());
+            }
+        }
         report.code =
             error.code.as_ref().map(|code| data_encoding::HEXLOWER.encode(code.as_bytes()));
         report
@@ -223,7 +228,7 @@ mod tests {
         let error = ErrorContent {
             status: info(2, &["no"], &[]),
             code: Some(Int::new(&[1, 0x0a]).unwrap()),
-            details: Some(vec!["never".to_owned()]),
+            details: Some(vec!["no".to_owned(), "never".to_owned()]),
         };
         let told = Report::from(&error).to_string();
         assert_eq!(told, "rejection; it says \"no; never\"; its error code is 0x010a");

@@ -271,6 +271,28 @@ fn a_machine_may_not_answer_in_the_name_of_the_ca_nor_with_a_password_that_was_n
 }
 
 #[test]
+fn a_mac_that_is_not_known_here_is_not_taken_for_a_signature() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let answer_by = |first: &[u8], mac: &str| {
+        let known = ca.answer(first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
+        let Message { mut header, .. } = Message::read(&known).unwrap();
+        header.protection_alg.as_mut().unwrap().oid = ObjectIdentifier::new(mac).unwrap();
+        let body = Message::read(&known).unwrap().body();
+        message::whole(&message::protected(&header, body).unwrap(), Some(&[1; 32]), &[]).unwrap()
+    };
+    for mac in ["1.2.840.113549.1.5.14", "1.2.840.113533.7.66.30", "1.2.840.113533.7.66.16"] {
+        for trusted in [vec![], vec![ca.certificate.clone()]] {
+            let wanted =
+                Settings { recipient: Some(ca.name()), trusted, ..settings(password(), &ca) };
+            let (mut transaction, first) = begin(wanted, &key);
+            let answer = answer_by(&first, mac);
+            let error = transaction.take(&answer, random(2), NOW).unwrap_err().to_string();
+            assert!(error.contains(&format!("that is not known here ({mac})")), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_poll_waits_as_long_as_it_is_told_within_reason() {
     for (told, waited) in [(-5, 1), (0, 1), (60, 60), (i64::MAX, 365 * 86_400)] {
         let reports = [PollRep { request_id: 0, check_after: told, reason: None }];

@@ -1,6 +1,7 @@
-//! `cmp enroll`: certificates by CMPv2, against OpenSSL's server and a CA of the tests' own.
+//! `cmp enroll`: certificates by CMPv2, against OpenSSL's server, an RA of Siemens' component and a CA of the tests' own.
 
 mod openssl_server;
+mod ra_component;
 mod refusals;
 
 use std::fs;
