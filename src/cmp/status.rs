@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::message::{ErrorContent, StatusInfo};
+use crate::escape::{REASON, cut};
 
 /// `PKIStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,7 +166,8 @@ impl fmt::Display for Report {
             write!(f, "{} {name} ({meaning})", if index == 0 { ":" } else { "," })?;
         }
         if !self.texts.is_empty() {
-            write!(f, "; it says {:?}", self.texts.join("; "))?;
+            let texts = self.texts.join("; ");
+            write!(f, "; it says {:?}", cut(&texts, REASON))?;
         }
         if let Some(code) = &self.code {
             write!(f, "; its error code is 0x{code}")?;
@@ -199,6 +201,8 @@ mod tests {
         );
         assert_eq!(Report::from(&info(1, &[], &[])).to_string(), "granted with changes");
         assert_eq!(Report::from(&info(9, &[], &[])).to_string(), "status 9, which is none");
+        let long = Report::from(&info(2, &[&"x".repeat(2 * REASON)], &[])).to_string();
+        assert!(long.ends_with("x…\"") && long.chars().count() < REASON + 30, "{long}");
     }
 
     #[test]

@@ -27,6 +27,7 @@ use super::name::DirectoryName;
 use super::protection::{self, Credential, Expected};
 use super::request::Request;
 use super::status::{Report, Status};
+use crate::escape::{REASON, cut};
 use crate::pki::{Certificate, untrusted};
 
 /// `id-it-implicitConfirm`: no certConf is needed (RFC 4210 section 5.1.1.1).
@@ -410,6 +411,7 @@ fn wait(reports: &[PollRep]) -> Result<Step, CmpError> {
     // At once and in the past are no time to wait; a year is as good as for ever.
     let seconds = u64::try_from(report.check_after).unwrap_or_default().clamp(1, 365 * 86_400);
     let reason = report.reason.clone().unwrap_or_default().join("; ");
+    let reason = cut(&reason, REASON).into_owned();
     Ok(Step::Wait { time: Duration::from_secs(seconds), reason })
 }
 

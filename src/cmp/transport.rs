@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
+use crate::escape::{NAME, cut};
 use crate::http_client::{HttpConnection, read};
 use crate::pki::Certificate;
 
@@ -136,7 +137,9 @@ impl Server {
         let status = response.status();
         let text = |name| {
             let value = response.headers().get(name);
-            value.map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            value.map(|value: &HeaderValue| {
+                cut(&String::from_utf8_lossy(value.as_bytes()), NAME).into_owned()
+            })
         };
         let found = text(header::CONTENT_TYPE).unwrap_or_default();
         let is_message = found.split(';').next().is_some_and(|it| TYPE == it.trim());

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::issuer_spec::IssuerName;
 use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::backoff::Backoff;
@@ -47,6 +48,7 @@ pub(super) struct Enrolments {
 }
 
 struct Enrolment {
+    issuer: IssuerName,
     upstream: Arc<Upstream>,
     progress: Shared,
     /// Ends with this value.
@@ -60,7 +62,13 @@ impl Enrolments {
     }
 
     /// How far the request of this id has come, which begins if it has not.
-    pub(super) fn follow(&mut self, id: &str, upstream: &Arc<Upstream>, grant: Grant) -> Progress {
+    pub(super) fn follow(
+        &mut self,
+        id: &str,
+        issuer: &IssuerName,
+        upstream: &Arc<Upstream>,
+        grant: Grant,
+    ) -> Progress {
         self.seen.insert(id.to_owned());
         let enrolment = self.under_way.get(id);
         if let Some(known) = enrolment.filter(|known| Arc::ptr_eq(&known.upstream, upstream)) {
@@ -71,6 +79,7 @@ impl Enrolments {
         let asking = Asking { upstream: Arc::clone(&upstream), grant, progress: progress.clone() };
         let task = until_answered(move || asking.clone().ask(), progress.clone());
         let enrolment = Enrolment {
+            issuer: issuer.clone(),
             upstream,
             progress: progress.clone(),
             _task: AbortOnDropHandle::new(tokio::spawn(task)),
@@ -79,12 +88,15 @@ impl Enrolments {
         progress.get()
     }
 
-    /// Ends what nobody has asked for since the last call. Tells whether anything is in trouble.
-    pub(super) fn end_round(&mut self) -> bool {
+    /// Ends what nobody has asked for since the last call. Returns whose CA is in trouble, and which, each once.
+    pub(super) fn end_round(&mut self) -> Vec<String> {
         let seen = std::mem::take(&mut self.seen);
         self.under_way.retain(|id, _| seen.contains(id));
-        let mut all = self.under_way.values();
-        all.any(|enrolment| matches!(enrolment.progress.get(), Progress::InTrouble(_)))
+        let troubles = self.under_way.values().filter_map(|enrolment| {
+            let Progress::InTrouble(trouble) = enrolment.progress.get() else { return None };
+            Some(format!("{}: {trouble}", enrolment.issuer))
+        });
+        troubles.collect::<BTreeSet<_>>().into_iter().collect()
     }
 }
 

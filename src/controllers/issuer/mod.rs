@@ -216,8 +216,8 @@ impl IssuerController {
         issuers: &Issuers,
         now: OffsetDateTime,
     ) -> Outcome {
-        let issuer = issuers.get(&seen.issuer);
-        let known = issuer.map(|issuer| match issuer {
+        let found = issuers.get_key_value(&seen.issuer);
+        let known = found.map(|(_, issuer)| match issuer {
             Ok(issuer) => Ok((&issuer.policy, &issuer.reserved)),
             Err(reason) => Err(reason.as_str()),
         });
@@ -228,7 +228,7 @@ impl IssuerController {
             Decision::Failed(message) => return Outcome::Failed(message),
             Decision::Sign(grant) => grant,
         };
-        let Some(Ok(issuer)) = issuer else { return Outcome::Nothing };
+        let Some((name, Ok(issuer))) = found else { return Outcome::Nothing };
         match &issuer.signer {
             Signer::Authority(authority) => match authority.issue(&grant, now) {
                 Ok(signed) => Outcome::Issued(signed, None),
@@ -238,7 +238,7 @@ impl IssuerController {
             },
             Signer::Upstream(upstream) => {
                 let id = object.metadata.uid.as_deref().unwrap_or_default();
-                match self.enrolments.follow(id, upstream, *grant) {
+                match self.enrolments.follow(id, name, upstream, *grant) {
                     Progress::Waits(message) | Progress::InTrouble(message) => {
                         Outcome::Waits(message)
                     }
@@ -311,8 +311,12 @@ impl Reconciler for IssuerController {
         let issuers = self.issuers(now, &mut round).await?;
         self.certificate_requests(&issuers, now, &mut round).await?;
         self.signing_requests(&issuers, now, &mut round).await?;
+        let troubles = self.enrolments.end_round();
         // What is wrong may be in a secret.
-        round.waits_for_secret |= self.enrolments.end_round();
+        round.waits_for_secret |= !troubles.is_empty();
+        if let Some(news) = self.health.status.degraded.set_all("upstream CAs", &troubles) {
+            tracing::warn!("requests wait for a CA beyond the cluster: {news}");
+        }
         match round {
             Round { failure: Some(error), .. } => Err(error),
             Round { is_superseded: true, .. } => Ok(Requeue::Now),

@@ -165,6 +165,8 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     ca.behave(Quirk::NotFound);
     let absent = site.approved("absent", &["b.apps.example.com"]);
     site.waits_for(&absent, "answers 404 Not Found");
+    let told = "requests wait for a CA beyond the cluster: CMPv2Issuer default/corporate: http://";
+    wait_for("it to be logged", || site.issuer.log().contains(told).then_some(()));
     ca.behave(Quirk::WrongNonce);
     site.waits_for(&absent, "it does not repeat our nonce");
     ca.behave(Quirk::None);

@@ -26,7 +26,7 @@ const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 pub(super) struct Site {
     pub(super) cluster: Cluster,
     pub(super) cert_manager: CertManager,
-    _issuer: Logged,
+    pub(super) issuer: Logged,
 }
 
 impl Site {
@@ -37,7 +37,7 @@ impl Site {
         let cert_manager = CertManager::new(&cluster, approver);
         let kubeconfig = cluster.kubeconfig_of(ISSUER, NAMESPACE, cluster.address());
         let issuer = started("issuer", &kubeconfig, &[]);
-        Self { cluster, cert_manager, _issuer: issuer }
+        Self { cluster, cert_manager, issuer }
     }
 
     /// Starts the controller, which makes the server's CA.

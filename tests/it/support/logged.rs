@@ -26,6 +26,11 @@ impl Logged {
         Self { name, child, log }
     }
 
+    /// What it has said.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.log.path()).unwrap_or_default()
+    }
+
     /// Ends the test if the program has ended.
     pub(crate) fn expect_running(&mut self) {
         if let Some(status) = self.child.try_wait().expect("a child of this process") {
@@ -40,8 +45,7 @@ impl Drop for Logged {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            let log = fs::read_to_string(self.log.path()).unwrap_or_default();
-            eprintln!("{}'s log:\n{log}", self.name);
+            eprintln!("{}'s log:\n{}", self.name, self.log());
         }
     }
 }
