@@ -5,65 +5,24 @@
 //! for before is rendered again ahead of the swap, so that no request waits for it; and where that
 //! fails, the last good bytes stay.
 
+mod answer;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
-use data_encoding::HEXLOWER;
-use http::HeaderValue;
-use prometheus_client::metrics::counter::Counter;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
+pub use self::answer::{Answer, Refusal};
+
+use self::answer::etag;
 use crate::ignition::secrets::Secret;
 use crate::ignition::{Form, SpecVersion};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use crate::parallel;
 use crate::render::{self, CompressedContents, PoolInputs, Unselected};
 use crate::telemetry::{Metrics, PoolLabel};
-
-/// A config in one spec version, ready to send.
-#[derive(Debug)]
-pub struct Answer {
-    /// The config, JSON.
-    pub body: Bytes,
-    /// `Content-Length`
-    pub length: HeaderValue,
-    /// A strong `ETag`: the body's SHA-256.
-    pub etag: HeaderValue,
-    /// The machine config's name.
-    pub configuration: Arc<str>,
-    /// Whether it is for those alone who prove that they may have it.
-    pub is_restricted: bool,
-    /// Counts the requests that this answers.
-    pub requests: Counter,
-}
-
-impl Answer {
-    /// The body's SHA-256, in hexadecimal.
-    #[must_use]
-    pub fn sha256(&self) -> &str {
-        // It is made of digits and quotes.
-        self.etag.to_str().unwrap_or_default().trim_matches('"')
-    }
-}
-
-/// Why there is no answer, in words for whoever asked. What is wrong with a config in detail is in
-/// the log and in the readiness report.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Nothing was read yet.
-    #[error("the inputs have not been read yet")]
-    NotRead,
-    /// The pool has nothing to serve.
-    #[error("{0}")]
-    Unselected(#[from] Unselected),
-    /// The config is invalid, or cannot be said in this version.
-    #[error("the pool's config cannot be rendered in Ignition spec {0}")]
-    Unrenderable(SpecVersion),
-}
 
 /// All pools' answers, now.
 #[derive(Debug)]
@@ -450,9 +409,7 @@ impl Pool {
             error.to_string()
         })?;
         metrics.rendered(started.elapsed());
-        let digest = Sha256::digest(&body);
-        let etag = format!("\"{}\"", HEXLOWER.encode(&digest));
-        let etag = HeaderValue::try_from(etag).map_err(|error| error.to_string())?;
+        let etag = etag(&body).map_err(|error| error.to_string())?;
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(version), 200);
         let configuration = inputs.configuration.as_str().into();

@@ -1,0 +1,59 @@
+//! One answer: a config's bytes with what its headers say, or why there is none.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use http::HeaderValue;
+use http::header::InvalidHeaderValue;
+use prometheus_client::metrics::counter::Counter;
+use sha2::{Digest as _, Sha256};
+
+use crate::ignition::SpecVersion;
+use crate::render::Unselected;
+
+/// A config in one spec version, ready to send.
+#[derive(Debug)]
+pub struct Answer {
+    /// The config, JSON.
+    pub body: Bytes,
+    /// `Content-Length`
+    pub length: HeaderValue,
+    /// A strong `ETag`: the body's SHA-256.
+    pub etag: HeaderValue,
+    /// The machine config's name.
+    pub configuration: Arc<str>,
+    /// Whether it is for those alone who prove that they may have it.
+    pub is_restricted: bool,
+    /// Counts the requests that this answers.
+    pub requests: Counter,
+}
+
+impl Answer {
+    /// The body's SHA-256, in hexadecimal.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        // It is made of digits and quotes.
+        self.etag.to_str().unwrap_or_default().trim_matches('"')
+    }
+}
+
+/// The tag of these bytes.
+pub(super) fn etag(body: &[u8]) -> Result<HeaderValue, InvalidHeaderValue> {
+    HeaderValue::try_from(format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(body))))
+}
+
+/// Why there is no answer, in words for whoever asked. What is wrong with a config in detail is in
+/// the log and in the readiness report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing was read yet.
+    #[error("the inputs have not been read yet")]
+    NotRead,
+    /// The pool has nothing to serve.
+    #[error("{0}")]
+    Unselected(#[from] Unselected),
+    /// The config is invalid, or cannot be said in this version.
+    #[error("the pool's config cannot be rendered in Ignition spec {0}")]
+    Unrenderable(SpecVersion),
+}
