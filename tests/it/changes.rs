@@ -176,11 +176,17 @@ fn a_file_is_not_read_while_a_program_still_writes_it() {
     // Another change shows that the folder was looked at meanwhile.
     write(folder.path(), "other.yaml", &pool("other", "b"));
     write(folder.path(), "b.yaml", &machine_config("b", "b"));
-    served_soon(&server, "other", Ok("b"));
+    // A writer that is silent for long is taken to have gone, so this one is not.
+    let mut more = String::new();
+    wait_for("the other pool", || {
+        file.write_all(b"x").expect("a write");
+        more.push('x');
+        (marker(&server, "other").as_deref() == Ok("b")).then_some(())
+    });
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     file.write_all(b"-and-whole\n").expect("a write");
     drop(file);
-    served_soon(&server, "worker", Ok("half-and-whole"));
+    served_soon(&server, "worker", Ok(&format!("half{more}-and-whole")));
 }
 
 #[test]
