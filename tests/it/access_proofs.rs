@@ -568,15 +568,16 @@ fn how_long_a_refusal_takes_does_not_tell_why() {
             }
         }
     }
-    let medians = times.map(|mut times| {
+    // What a way takes by itself shows in its quick answers: the slow ones waited for a processor.
+    let quick = times.map(|mut times| {
         times.sort();
-        times[times.len() / 2]
+        times[times.len() / 10]
     });
-    for ((name, _), median) in ways.iter().zip(&medians) {
-        println!("{name}: {median:?}");
+    for ((name, _), took) in ways.iter().zip(&quick) {
+        println!("{name}: {took:?}");
     }
-    let (least, most) = (medians.iter().min(), medians.iter().max());
+    let (least, most) = (quick.iter().min(), quick.iter().max());
     let (least, most) = (*least.expect("six"), *most.expect("six"));
     // Processors and schedulers make more of a difference than a hash.
-    assert!(most < least * 3 / 2 + Duration::from_micros(50), "{medians:?}");
+    assert!(most < least * 3 / 2 + Duration::from_micros(50), "{quick:?}");
 }
