@@ -173,20 +173,23 @@ mod tests {
 
     const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-    fn machine(user_agent: &str, answer: Result<(&str, &str), (u16, &str)>) -> Machine {
-        let address = "192.0.2.7".parse().unwrap();
-        let mut machine = Machine::new(address, NOON);
-        machine.asked(
-            &Request {
-                address,
-                pool: "worker",
-                user_agent,
-                spec: None,
-                answer,
-                would_be_refused: None,
-            },
-            NOON,
-        );
+    type Answered<'a> = Result<(&'a str, &'a str), (u16, &'a str)>;
+
+    fn ask(machine: &mut Machine, user_agent: &str, answer: Answered<'_>, at: OffsetDateTime) {
+        let request = Request {
+            address: machine.address,
+            pool: "worker",
+            user_agent,
+            spec: None,
+            answer,
+            would_be_refused: None,
+        };
+        machine.asked(&request, at);
+    }
+
+    fn machine(user_agent: &str, answer: Answered<'_>) -> Machine {
+        let mut machine = Machine::new("192.0.2.7".parse().unwrap(), NOON);
+        ask(&mut machine, user_agent, answer, NOON);
         machine
     }
 
@@ -243,20 +246,7 @@ mod tests {
         let standing = machine.standing(None, after(2));
         assert_eq!(standing.rank, Rank::Stuck);
         assert!(standing.words.starts_with("does not trust the serving certificate"));
-        let address = machine.address;
-        let answer = Ok(("rendered-worker-1", "ab"));
-        let user_agent = "Ignition/2.14.0";
-        machine.asked(
-            &Request {
-                address,
-                pool: "worker",
-                user_agent,
-                spec: None,
-                answer,
-                would_be_refused: None,
-            },
-            after(3),
-        );
+        ask(&mut machine, "Ignition/2.14.0", Ok(("rendered-worker-1", "ab")), after(3));
         assert_eq!(machine.standing(None, after(3)).rank, Rank::Served);
     }
 
