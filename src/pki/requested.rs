@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 
 use rcgen::{BasicConstraints, DnType, IsCa, SanType, SubjectPublicKeyInfo};
 use time::OffsetDateTime;
+use x509_parser::extensions::SubjectAlternativeName;
+use x509_parser::prelude::FromDer as _;
 
 use super::issue::{Signer, Validity, params};
 use super::kept::{Ca, Kept};
@@ -144,22 +146,28 @@ pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) 
     if !is_ca && extensions.basic_constraints.as_ref().is_some_and(|constraints| constraints.ca) {
         return Some("it is a CA's".to_owned());
     }
-    // Common names are names of servers too, and CAs repeat them.
+    let asked: BTreeSet<String> = words(request).collect();
+    let mut named = SigningRequest::default();
+    if !certificate.common_name.is_empty() {
+        named.subject.push(("CN".to_owned(), certificate.common_name.clone()));
+    }
+    let alternative = extensions.alternative_names.as_deref().unwrap_or_default();
+    if let Ok((_, alternative)) = SubjectAlternativeName::from_der(alternative) {
+        alternative.general_names.iter().for_each(|name| named.take_name(name));
+    }
+    let more: BTreeSet<String> = words(&named).filter(|name| !asked.contains(name)).collect();
+    let more: Vec<String> = more.into_iter().chain(named.others).collect();
+    (!more.is_empty()).then(|| format!("it is for {} too", more.join(", ")))
+}
+
+/// All names that a certificate is for: CAs repeat a common name as an alternative one, and the other way.
+fn words(request: &SigningRequest) -> impl Iterator<Item = String> {
     let common_names = request.subject.iter().filter(|(kind, _)| kind == "CN");
-    let asked: BTreeSet<String> = request
-        .dns_names
-        .iter()
-        .chain(common_names.map(|(_, name)| name))
+    let names = request.dns_names.iter().chain(common_names.map(|(_, name)| name));
+    names
         .map(|name| name.to_ascii_lowercase())
         .chain(request.addresses.iter().map(IpAddr::to_string))
-        .collect();
-    let addresses = certificate.hosts.iter().filter_map(|host| match host {
-        Host::Address(address) => Some(address.to_string()),
-        Host::Name(_) => None,
-    });
-    let names = extensions.dns_names.iter().map(|name| name.to_ascii_lowercase());
-    let more: Vec<String> = names.chain(addresses).filter(|name| !asked.contains(name)).collect();
-    (!more.is_empty()).then(|| format!("it is for {} too", more.join(", ")))
+        .chain(request.uris.iter().cloned())
 }
 
 fn is_root(certificate: &Certificate) -> bool {
@@ -441,5 +449,18 @@ mod tests {
         ] {
             assert_eq!(excess(certificate, &request, is_ca).as_deref(), expected, "{request:?}");
         }
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "admin");
+        params.subject_alt_names = vec![
+            SanType::URI("spiffe://a/b".try_into().unwrap()),
+            SanType::Rfc822Name("a@example.com".try_into().unwrap()),
+        ];
+        let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let other = Certificate::from_der(signed.der()).unwrap();
+        let told = excess(&other, &sent, false).unwrap();
+        assert_eq!(told, "it is for admin, spiffe://a/b, the e-mail address a@example.com too");
+        let uris = vec!["spiffe://a/b".to_owned()];
+        let told = excess(&other, &SigningRequest { uris, ..asked(&["admin"], &[], "") }, false);
+        assert_eq!(told.unwrap(), "it is for the e-mail address a@example.com too");
     }
 }

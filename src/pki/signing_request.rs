@@ -142,7 +142,7 @@ impl SigningRequest {
         }
     }
 
-    fn take_name(&mut self, name: &GeneralName<'_>) {
+    pub(super) fn take_name(&mut self, name: &GeneralName<'_>) {
         match name {
             GeneralName::DNSName(name) => self.dns_names.push((*name).to_owned()),
             GeneralName::URI(uri) => self.uris.push((*uri).to_owned()),

@@ -184,12 +184,13 @@ impl IssuerReader {
         }))
     }
 
-    /// A secret of an issuer's. That this one may not be read holds up no other issuer.
+    /// A secret of an issuer's. That this one may not be read holds up no other issuer; that none can be read now says
+    /// nothing of it.
     async fn secret(&self, object: &ObjectName) -> Result<Result<Secret, String>, ControlError> {
         match read::<Secret>(&self.client, object).await {
             Ok(Some(secret)) => Ok(Ok(secret)),
             Ok(None) => Ok(Err(format!("{object} is not there"))),
-            Err(ControlError::Api { error: error @ kube::Error::Api(_), .. }) => {
+            Err(ControlError::Api { error, .. }) if matches!(&error, kube::Error::Api(status) if status.code == 403) => {
                 Ok(Err(format!("{object} cannot be read: {}", api_reason(&error))))
             }
             Err(error) => Err(error),
