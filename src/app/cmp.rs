@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::print_line;
 use crate::bounded_file;
 use crate::cmp::{
-    Client, Credential, CredentialFault, DirectoryName, Enrolled, Request, Server, Settings,
+    Client, Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Server, Settings,
 };
 use crate::pki::certificate::key_of;
 use crate::pki::{Certificate, Host, KeyAlgorithm};
@@ -125,9 +125,15 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let enrolled = runtime.block_on(async {
         let random = aws_lc_rs::default_provider().secure_random;
         let client = Client { server: &server, random, clock: OffsetDateTime::now_utc };
-        let asked = client.enrol(transaction, prepared.request(), |time, reason| {
-            let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            print_line(&format!("the server asks to wait {} s{because}", time.as_secs()));
+        let asked = client.enrol(transaction, prepared.request(), |time, pause| {
+            let time = time.as_secs();
+            print_line(&match pause {
+                Pause::Asked("") => format!("the server asks to wait {time} s"),
+                Pause::Asked(reason) => format!("the server asks to wait {time} s: {reason}"),
+                Pause::Away(error) => {
+                    format!("{error}; it has the request and is asked again in {time} s")
+                }
+            });
         });
         let timed_out = |_| anyhow!("no certificate within {} s", settings.timeout.as_secs());
         anyhow::Ok(timeout(settings.timeout, asked).await.map_err(timed_out)??)

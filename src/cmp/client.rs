@@ -1,4 +1,7 @@
 //! A transaction with a server from its request to the certificate: messages there and back, and the waits between.
+//!
+//! Once the server has the request and asks to wait, somebody may be about to approve it: a server that is not reached
+//! then is asked again what came of it, and the request is not made anew.
 
 use core::time::Duration;
 
@@ -10,6 +13,18 @@ use super::error::CmpError;
 use super::request::Request;
 use super::transaction::{Enrolled, Random, Settings, Step, Transaction};
 use super::transport::{Server, TransportError};
+use crate::backoff::Backoff;
+
+/// The waits after failures, each up to twice as long by chance: a server that is back after a month is asked within
+/// ten minutes.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// The waits between tries to reach a server.
+#[must_use]
+pub(crate) fn tries() -> Backoff {
+    Backoff::new(FIRST_WAIT, LONGEST_WAIT)
+}
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +58,15 @@ impl EnrolError {
     }
 }
 
+/// Why nothing is asked for a while.
+#[derive(Debug)]
+pub enum Pause<'a> {
+    /// The server asks to wait, for this reason if it gives one.
+    Asked(&'a str),
+    /// It has the request, and is not reached.
+    Away(&'a TransportError),
+}
+
 /// Whom certificates are asked of, and what that takes of the surroundings.
 #[derive(Clone, Copy)]
 pub struct Client<'a> {
@@ -55,25 +79,36 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Asks for a certificate, and waits for as long as the server asks to, which is told each time with its reason.
+    /// Asks for a certificate, and waits for as long as the server asks to or is away meanwhile. Each wait is told, with
+    /// its reason.
     pub async fn enrol(
         self,
         settings: Settings,
         request: Request<'_>,
-        mut waits: impl FnMut(Duration, &str),
+        mut waits: impl FnMut(Duration, Pause<'_>),
     ) -> Result<Enrolled, EnrolError> {
         let (id, random) = (self.random()?, self.fresh()?);
         let begun = Transaction::begin(settings, request, id, random, (self.clock)());
         let (mut transaction, mut message) = begun?;
+        let mut tries = tries();
         loop {
-            let answer = match self.server.exchange(message).await {
-                Ok(answer) => answer,
+            let step = match self.server.exchange(message).await {
+                Ok(answer) => {
+                    tries.reset();
+                    transaction.take(&answer, self.fresh()?, (self.clock)())?
+                }
+                Err(error) if transaction.is_polling() => {
+                    let time = tries.next();
+                    waits(time, Pause::Away(&error));
+                    sleep(time).await;
+                    Step::Send(transaction.poll(self.fresh()?, (self.clock)())?)
+                }
                 Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
             };
-            match transaction.take(&answer, self.fresh()?, (self.clock)())? {
+            match step {
                 Step::Send(next) => message = next,
                 Step::Wait { time, reason } => {
-                    waits(time, &reason);
+                    waits(time, Pause::Asked(&reason));
                     sleep(time).await;
                     message = transaction.poll(self.fresh()?, (self.clock)())?;
                 }

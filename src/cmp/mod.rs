@@ -26,7 +26,7 @@ pub mod status;
 pub mod transaction;
 pub mod transport;
 
-pub use client::{Client, EnrolError};
+pub use client::{Client, EnrolError, Pause};
 pub use error::CmpError;
 pub use name::DirectoryName;
 pub use protection::{Credential, CredentialFault, Password};

@@ -195,6 +195,12 @@ impl Transaction {
         self.message(&body, random, now)
     }
 
+    /// Whether the server has the request and is asked what came of it.
+    #[must_use]
+    pub fn is_polling(&self) -> bool {
+        matches!(self.state, State::Asked { polled: Some(_) })
+    }
+
     /// Why the certificate that came was rejected, if it was: what there is to tell where the server does not
     /// even answer to that. The transaction is over then.
     pub fn rejected(&mut self) -> Option<CmpError> {
@@ -227,10 +233,9 @@ impl Transaction {
             return Err(CmpError::WrongTransaction);
         }
         // What was waited for may answer the first message instead of the last poll (RFC 9483 section 4.4).
-        let is_polling = matches!(self.state, State::Asked { polled: Some(_) });
         let [first, last] = &self.nonces;
         let is_answer =
-            is(&header.recip_nonce, last) || (is_polling && is(&header.recip_nonce, first));
+            is(&header.recip_nonce, last) || (self.is_polling() && is(&header.recip_nonce, first));
         if !is_answer {
             return Err(CmpError::WrongNonce);
         }

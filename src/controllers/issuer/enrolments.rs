@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs;
 use time::OffsetDateTime;
@@ -17,14 +16,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::issuer_spec::IssuerName;
 use super::policy::Grant;
 use super::upstream::Upstream;
-use crate::backoff::Backoff;
-use crate::cmp::{Client, EnrolError, Request};
+use crate::cmp::client::tries;
+use crate::cmp::{Client, EnrolError, Pause, Request};
 use crate::pki::Issued;
-
-/// The waits after failures, each up to twice as long by chance: a CA that is back after a month is asked within ten
-/// minutes.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,7 +145,12 @@ impl Asking {
             clock: OffsetDateTime::now_utc,
         };
         let request = Request::Signing(&grant.request.der);
-        let waits = |_, reason: &str| progress.set(Progress::Waits(waiting(reason)));
+        let waits = |_, pause: Pause<'_>| {
+            progress.set(match pause {
+                Pause::Asked(reason) => Progress::Waits(waiting(reason)),
+                Pause::Away(error) => Progress::InTrouble(error.to_string()),
+            });
+        };
         let enrolled = client.enrol(settings, request, waits).await?;
         let changed = enrolled.modified.as_ref().map(ToString::to_string);
         Ok(match upstream.issued(enrolled, &grant, OffsetDateTime::now_utc()) {
@@ -166,7 +165,7 @@ async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: Shared)
 where
     F: Future<Output = Result<Progress, EnrolError>>,
 {
-    let mut waits = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let mut waits = tries();
     loop {
         match ask().await {
             Ok(answer) => return progress.set(answer),
@@ -188,6 +187,7 @@ fn waiting(reason: &str) -> String {
 mod tests {
     use std::cell::Cell;
     use std::future::ready;
+    use std::time::Duration;
 
     use tokio::time::Instant;
 

@@ -94,6 +94,10 @@ impl Site {
     }
 }
 
+fn requests(ca: &CmpCa) -> usize {
+    ca.seen().iter().filter(|seen| matches!(seen, Seen::Request { .. })).count()
+}
+
 fn common_names(certificates: &[Certificate]) -> Vec<&str> {
     certificates.iter().map(|it| it.common_name.as_str()).collect()
 }
@@ -160,6 +164,17 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     let approval = site.approved("approval", &["a.apps.example.com"]);
     site.waits_for(&approval, "the CA asks to wait");
     site.issued(&approval);
+
+    // Somebody is about to approve it while the server is away: it is not asked for anew.
+    ca.behave(Quirk::Waits(usize::MAX));
+    let slow = site.approved("slow", &["a.apps.example.com"]);
+    site.waits_for(&slow, "the CA asks to wait");
+    let asked = requests(&ca);
+    ca.behave(Quirk::NotFound);
+    site.waits_for(&slow, "answers 404 Not Found");
+    ca.behave(Quirk::Waits(0));
+    site.issued(&slow);
+    assert_eq!(requests(&ca), asked, "{:?}", ca.seen());
 
     // The server is there again, as it was.
     ca.behave(Quirk::NotFound);
