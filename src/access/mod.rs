@@ -13,6 +13,7 @@
 //! present one.
 
 pub mod generate;
+mod issued;
 mod mode;
 pub mod network;
 mod proof;

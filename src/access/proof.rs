@@ -170,9 +170,9 @@ impl Refusal {
     }
 
     /// Whether the same request may be answered in a moment: another server may have been told of the
-    /// token already.
+    /// token already, and time passes.
     #[must_use]
     pub fn may_heal(self) -> bool {
-        matches!(self, Self::Unknown | Self::TooMany | Self::NotRead)
+        matches!(self, Self::Unknown | Self::NotYet | Self::TooMany | Self::NotRead)
     }
 }

@@ -11,15 +11,18 @@
 //! pointer config carries it, by the overlap later. In between machines boot by either.
 //!
 //! A clock that is behind ends nothing and makes nothing anew; an end that a clock ahead had set too late
-//! is set again.
+//! is set again, as soon as the token that it had made is revoked or replaced.
+//!
+//! A pointer config is no list: a token that only it carries is one that was revoked long ago, or that
+//! somebody has made up. Only where nothing is known of any token was it issued by lists that are lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 
+pub use super::issued::{Issued, IssuedToken};
 use super::mode::Mode;
-use super::records::{Record, Records, read_object};
+use super::records::{Record, Records};
 use super::token::{Token, TokenHash};
 
 /// By how much clocks differ without being wrong.
@@ -44,49 +47,6 @@ impl Default for RotationPolicy {
     fn default() -> Self {
         Self { period: Duration::days(7), overlap: Duration::hours(24) }
     }
-}
-
-/// The tokens themselves, for whoever writes pointer configs and for nobody else.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Issued {
-    /// The oldest first.
-    #[serde(default)]
-    pub tokens: Vec<IssuedToken>,
-}
-
-impl Issued {
-    /// The secret that holds them in a cluster: the controller's alone.
-    pub const SECRET: &str = "machine-config-server-tokens";
-    /// The key of that, and the file of a state folder.
-    pub const FILE: &str = "tokens.json";
-
-    /// Reads what was written as JSON.
-    ///
-    /// # Errors
-    /// What is wrong with it. What is not understood is not to be written anew.
-    pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        read_object(json)
-    }
-
-    /// The newest token of a pool.
-    #[must_use]
-    pub fn newest(&self, pool: &str) -> Option<&Token> {
-        self.tokens.iter().rev().find(|issued| issued.pool == pool).map(|issued| &issued.token)
-    }
-}
-
-/// A token that pointer configs carry, or are going to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IssuedToken {
-    /// The token.
-    pub token: Token,
-    /// The pool that it opens.
-    pub pool: String,
-    /// When it was made.
-    #[serde(with = "time::serde::rfc3339")]
-    pub made: OffsetDateTime,
 }
 
 /// A pointer config, or one of several fetches in it.
@@ -211,7 +171,7 @@ pub fn next(
 struct View<'a> {
     state: &'a TokenState,
     now: OffsetDateTime,
-    /// Whether something was made later than now.
+    /// Whether a token that goes on was made later than now.
     is_behind: bool,
     /// Each pool's newest token that is neither ended nor ending.
     current: BTreeMap<&'a str, &'a IssuedToken>,
@@ -222,15 +182,19 @@ impl<'a> View<'a> {
     fn new(state: &'a TokenState, now: OffsetDateTime) -> Self {
         let records = &state.records.tokens;
         let by_hash: BTreeMap<_, _> = records.iter().map(|it| (it.sha256, it)).collect();
-        let made = state.issued.tokens.iter().map(|it| it.made);
-        let made = made.chain(records.iter().flat_map(|it| [Some(it.made), it.revoked]).flatten());
-        let is_behind = made.max().is_some_and(|latest| latest > now.saturating_add(TOLERANCE));
         let mut current = BTreeMap::new();
-        for issued in &state.issued.tokens {
-            if goes_on(issued, &by_hash) {
-                current.insert(&*issued.pool, issued);
+        let mut replaced = BTreeSet::new();
+        for issued in state.issued.tokens.iter().filter(|issued| goes_on(issued, &by_hash)) {
+            if let Some(before) = current.insert(&*issued.pool, issued) {
+                replaced.insert(before.token.hash());
             }
         }
+        let going_on = records.iter().filter(|record| {
+            let has_end = record.until.is_some() || record.revoked.is_some();
+            !has_end && !replaced.contains(&record.sha256)
+        });
+        let made = current.values().map(|it| it.made).chain(going_on.map(|record| record.made));
+        let is_behind = made.max().is_some_and(|latest| latest > now.saturating_add(TOLERANCE));
         Self { state, now, is_behind, current, by_hash }
     }
 
@@ -254,11 +218,14 @@ impl<'a> View<'a> {
     fn records(&self, tokens: Vec<Record>) -> Records {
         let lacking = lacking(self);
         let present = &self.state.records.enforced;
+        let pools = &self.state.pools;
         let enforced = self
             .kept()
-            .filter(|pool| self.state.pools.get(*pool) == Some(&Mode::Enforce))
+            .filter(|pool| pools.get(*pool) == Some(&Mode::Enforce))
             .filter(|pool| present.contains(*pool) || !lacking.contains_key(*pool))
             .map(str::to_owned)
+            // A pool that is away for a moment comes back as it was.
+            .chain(present.iter().filter(|pool| !pools.contains_key(*pool)).cloned())
             .collect();
         Records { tokens, enforced, lacking }
     }
@@ -287,8 +254,8 @@ fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next
     Some(Next::Write(because, Write::Issued(issued)))
 }
 
-/// Servers are told of each token that is issued. One that only a pointer config has was issued too:
-/// the lists are older than it.
+/// Servers are told of each token that is issued, and of those that pointer configs carry where nothing is known of
+/// any token.
 fn publish(view: &View<'_>) -> Option<Next> {
     let mut tokens = view.state.records.tokens.clone();
     let mut add = |token: &Token, pool: &str, made| {
@@ -301,9 +268,11 @@ fn publish(view: &View<'_>) -> Option<Next> {
     for issued in &view.state.issued.tokens {
         add(&issued.token, &issued.pool, issued.made);
     }
-    for pointer in view.pointers() {
-        if let Carried::Token(token) = &pointer.carries {
-            add(token, &pointer.pool, view.now);
+    if view.state.records.tokens.is_empty() {
+        for pointer in view.pointers() {
+            if let Carried::Token(token) = &pointer.carries {
+                add(token, &pointer.pool, view.now);
+            }
         }
     }
     let is_new = tokens.len() > view.state.records.tokens.len();
@@ -383,6 +352,13 @@ fn forget(view: &View<'_>) -> Option<Next> {
         .then(|| Next::Write(Because::Forgotten, Write::Records(view.records(tokens))))
 }
 
+/// What servers would be told if it could be written now: the tokens that they know, and what is known of pointer
+/// configs.
+#[must_use]
+pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
+    View::new(state, now).records(state.records.tokens.clone())
+}
+
 /// Servers are told which pools may be enforced, and which pointer configs would be refused.
 fn stand(view: &View<'_>) -> Option<Next> {
     let records = view.records(view.state.records.tokens.clone());
@@ -419,7 +395,8 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
     let mut attention = Vec::new();
     if view.is_behind {
         attention.push(
-            "the newest token was made later than now: is the clock right? none is made nor ended"
+            "the newest token was made later than now: is the clock right? none is made nor ended; \
+             where it is, `tokens rotate` makes newer ones"
                 .to_owned(),
         );
     }

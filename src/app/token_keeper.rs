@@ -44,8 +44,9 @@ impl KeepTokens for TokenKeeper {
                 Kept { records: Some(records), requeue_at, attention }
             }
             Err(error) => {
-                // What is known of them may be there though nothing can be written.
-                let records = self.state.records().ok().filter(|it| *it != Records::default());
+                // What is known of them may be there though nothing can be written: a disk that is full opens no pool.
+                let standing = self.state.standing(wanted, now).or_else(|_| self.state.records());
+                let records = standing.ok().filter(|records| !records.tokens.is_empty());
                 // It may heal by itself, with no change of these files: a disk has room again.
                 Kept { records, requeue_at: Some(now + RETRY), attention: vec![error.to_string()] }
             }

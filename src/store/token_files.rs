@@ -14,7 +14,8 @@ use time::OffsetDateTime;
 use super::files::{self, PRIVATE};
 use super::state_folder::{PointerFile, StateError, StateFolder, pointer_name, read_if_there};
 use crate::access::rotation::{
-    Because, Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, TokenState, Write, next,
+    Because, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
+    next, standing,
 };
 use crate::access::{Mode, Records, Token, generate};
 use crate::file_stamp::{CLOCK_STEP, FileStamp};
@@ -46,6 +47,16 @@ impl StateFolder {
     /// What is known of tokens, nothing where there are none.
     pub fn records(&self) -> Result<Records, StateError> {
         read_json(&self.records_path(), Records::read)
+    }
+
+    /// What is known of tokens, and of pointer configs as they are now, where it cannot be written.
+    pub fn standing(
+        &self,
+        pools: &BTreeMap<String, Mode>,
+        now: OffsetDateTime,
+    ) -> Result<Records, StateError> {
+        let (issued, records, pointers) = (Issued::default(), self.records()?, self.carriers()?);
+        Ok(standing(&TokenState { issued, records, pointers, pools: pools.clone() }, now))
     }
 
     /// The tokens that pointer configs carry.
@@ -125,6 +136,13 @@ impl StateFolder {
     }
 
     fn observe_tokens(&self, pools: &BTreeMap<String, Mode>) -> Result<TokenState, StateError> {
+        let pointers = self.carriers()?;
+        let (issued, records) = (self.issued()?, self.records()?);
+        Ok(TokenState { issued, records, pointers, pools: pools.clone() })
+    }
+
+    /// The pointer configs, with what they bring along.
+    fn carriers(&self) -> Result<Vec<Pointer>, StateError> {
         let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
         let trusted = Certificate::read_all(&bundle);
         let known = self.read_authority(&trusted);
@@ -133,8 +151,7 @@ impl StateFolder {
         for PointerFile { path, text } in self.pointers()? {
             pointers.extend(carriers(pointer_name(&path)?, &text, &trusted, &known, true));
         }
-        let (issued, records) = (self.issued()?, self.records()?);
-        Ok(TokenState { issued, records, pointers, pools: pools.clone() })
+        Ok(pointers)
     }
 
     /// One that cannot be written holds up no other.

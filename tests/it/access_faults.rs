@@ -17,13 +17,13 @@ use crate::support::wait_for;
 
 /// A server on a state directory that stays, which enforces.
 fn serve(state: &Path) -> Server {
-    Server::prepared(command(state))
+    Server::prepared(command(&in_repository("ignition-fixtures"), state, "enforce"))
 }
 
-fn command(state: &Path) -> Command {
+fn command(manifests: &Path, state: &Path, mode: &str) -> Command {
     let mut command = binary();
-    command.arg("serve").arg(in_repository("ignition-fixtures")).arg("--state-dir").arg(state);
-    command.args(["--host", "localhost", "--access", "enforce"]);
+    command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
+    command.args(["--host", "localhost", "--access", mode]);
     command
 }
 
@@ -124,6 +124,73 @@ fn a_full_disk_refuses_nobody_and_the_rotation_ends_when_there_is_room() {
         assert_eq!(status(&tls(&server, &state), Some(credential)), 200);
     }
     assert_closed(&server, &state);
+}
+
+#[test]
+fn a_full_disk_opens_no_pool_that_is_to_be_enforced() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let _disk = Disk::mount(folder.path(), 1024);
+    let state = folder.path().join("state");
+    let audited = command(&in_repository("ignition-fixtures"), &state, "audit");
+    drop(Server::prepared(audited).until_ready());
+    let good = wait_for("a token", || carried(&state));
+    // It ends when the disk is full.
+    let _ = fs::write(folder.path().join("filler"), vec![0_u8; 2 << 20]);
+    let server = serve(&state);
+    assert_eq!(status(&tls(&server, &state), Some(&good)), 200);
+    assert_closed(&server, &state);
+    wait_for("it to be told", || {
+        degraded(&server).into_iter().find(|line| line.contains("No space left on device"))
+    });
+}
+
+#[test]
+fn a_token_that_somebody_writes_into_a_pointer_config_opens_nothing() {
+    let (folder, good) = used();
+    let server = serve(folder.path()).until_ready();
+    let pointers = folder.path().join("user-data");
+    let text = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
+    let made_up = unknown();
+    let planted = text.replace(&good, &made_up);
+    assert_ne!(planted, text);
+    fs::write(pointers.join("planted.ign"), planted).expect("a writable folder");
+    wait_for("it to carry the pool's token", || {
+        let now = fs::read_to_string(pointers.join("planted.ign")).expect("a pointer config");
+        now.contains(&good).then_some(())
+    });
+    let client = tls(&server, folder.path());
+    assert_eq!((status(&client, Some(&made_up)), status(&client, Some(&good))), (503, 200));
+}
+
+#[test]
+fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
+    let (folder, good) = used();
+    let state = folder.path();
+    let top = tempfile::tempdir().expect("a temporary folder");
+    let manifests = top.path().join("manifests");
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
+    assert!(copy.status().expect("cp").success());
+    let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
+    // What comes later and has no headers is refused, and opens nothing. Only a plain one is lifted.
+    let text = fs::read_to_string(state.join("user-data/worker.ign")).expect("a pointer config");
+    let mut pointer: Value = serde_json::from_str(&text).expect("JSON");
+    pointer["ignition"]["version"] = "3.0.0".into();
+    let fetch = pointer["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
+    fetch.remove("httpHeaders").expect("headers");
+    pointer["storage"] = serde_json::json!({"files": [{"path": "/etc/rack"}]});
+    fs::write(state.join("user-data/old.ign"), pointer.to_string()).expect("a writable folder");
+    wait_for("it to be told", || {
+        degraded(&server).into_iter().find(|line| line.contains("its machines are refused: old"))
+    });
+    let client = tls(&server, state);
+    let (pools, away) = (manifests.join("pools.yaml"), top.path().join("pools.yaml"));
+    fs::rename(&pools, &away).expect("a rename");
+    wait_for("the pool to be gone", || (status(&client, Some(&good)) == 503).then_some(()));
+    fs::rename(&away, &pools).expect("a rename");
+    wait_for("the pool to be back", || (status(&client, Some(&good)) == 200).then_some(()));
+    assert_closed(&server, state);
+    assert_refused(&get(&client, "worker", None));
 }
 
 /// What is wrong with a file, put in its place.
@@ -238,7 +305,7 @@ fn a_clock_that_is_wrong_refuses_nobody_and_opens_nothing() {
     let mut handed_out = vec![good];
     for (by, is_due) in [("+8d", true), ("-8d", false), ("+0", false), ("-20y", false)] {
         set(by);
-        let mut command = command(state);
+        let mut command = command(&in_repository("ignition-fixtures"), state, "enforce");
         follow_clock(&mut command, &clock);
         let server = Server::prepared(command).until_ready();
         if is_due {

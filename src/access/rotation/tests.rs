@@ -159,6 +159,58 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
 }
 
 #[test]
+fn a_pool_that_was_away_is_enforced_when_it_is_back() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    world.state.pointers[0].carries = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    world.settle(NOON);
+    let pools = std::mem::take(&mut world.state.pools);
+    world.settle(NOON);
+    world.state.pools = pools;
+    world.settle(NOON);
+    assert!(world.state.records.enforced.contains("worker"));
+    // Where it comes back open, it has to be in order anew.
+    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.settle(NOON);
+    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    world.settle(NOON);
+    assert!(world.state.records.enforced.is_empty());
+}
+
+#[test]
+fn what_cannot_be_written_is_enforced_all_the_same() {
+    let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
+    world.settle(NOON);
+    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    let records = standing(&world.state, NOON);
+    assert_eq!(records.tokens, world.state.records.tokens);
+    assert!(records.enforced.contains("worker"));
+    world.state.pointers[0].carries = Carried::Nothing;
+    assert!(standing(&world.state, NOON).enforced.is_empty());
+}
+
+#[test]
+fn to_write_a_token_into_a_pointer_config_makes_it_none() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    let made_up = Token::new([200; 32]);
+    world.state.pointers[0].carries = Carried::Token(made_up.clone());
+    assert_eq!(world.settle(NOON), [Because::Carry]);
+    assert!(world.state.records.find(&made_up.hash()).is_none());
+    // Nor is one back that was revoked so long ago that nothing of it is known.
+    let leaked = world.token();
+    world.state.records.tokens[0].revoked = Some(NOON);
+    world.settle(NOON);
+    let later = NOON + REMEMBERED;
+    world.settle(later);
+    assert!(world.state.records.find(&leaked.hash()).is_none(), "it is forgotten");
+    world.state.pointers[0].carries = Carried::Token(leaked.clone());
+    world.settle(later);
+    assert!(world.state.records.find(&leaked.hash()).is_none());
+    assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
+}
+
+#[test]
 fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
     let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
     world.settle(NOON);
@@ -186,14 +238,27 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     let ahead = NOON + Duration::days(3_650);
     world.settle(ahead);
     assert_eq!(world.until(&first), Some(ahead + POLICY.overlap));
-    // Right again, it is behind what was made; once that is revoked and forgotten, ends are set anew.
+    // Right again, it is behind what was made; once that is revoked or replaced, ends are set anew.
     assert!(world.settle(NOON).is_empty());
-    let second = world.token().hash();
-    world.state.issued.tokens.clear();
-    world.state.records.tokens.retain(|record| record.sha256 != second);
-    world.state.pointers[0].carries = Carried::Nothing;
+    assert!(world.settled(NOON).1[0].contains("is the clock right?"));
+    let mut revoked = world.clone();
+    let second = world.token();
+    let records = &mut revoked.state.records.tokens;
+    let record = records.iter_mut().find(|record| record.sha256 == second.hash());
+    record.expect("a record").revoked = Some(NOON);
+    revoked.settle(NOON);
+    assert_eq!(revoked.until(&first), Some(NOON + POLICY.overlap));
+    assert!(revoked.settled(NOON).1.is_empty());
+
+    let token = Token::new([201; 32]);
+    let third = IssuedToken { token: token.clone(), pool: "worker".to_owned(), made: NOON };
+    world.state.issued.tokens.push(third);
     world.settle(NOON);
-    assert_eq!(world.until(&first), Some(NOON + POLICY.overlap));
+    assert_eq!(world.state.pointers[0].carries, Carried::Token(token));
+    for before in [first, second] {
+        assert_eq!(world.until(&before), Some(NOON + POLICY.overlap));
+    }
+    assert!(world.settled(NOON).1.is_empty());
 }
 
 #[test]

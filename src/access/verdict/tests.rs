@@ -207,9 +207,9 @@ fn a_pool_is_enforced_once_its_pointer_configs_carry_tokens() {
 }
 
 #[test]
-fn what_may_heal_is_only_what_another_server_may_know() {
+fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
     let may_heal: Vec<_> = Refusal::ALL.into_iter().filter(|refusal| refusal.may_heal()).collect();
-    assert_eq!(may_heal, [Refusal::Unknown, Refusal::TooMany, Refusal::NotRead]);
+    assert_eq!(may_heal, [Refusal::Unknown, Refusal::NotYet, Refusal::TooMany, Refusal::NotRead]);
     let labels: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.label()).collect();
     assert_eq!(labels.len(), Refusal::ALL.len());
     for mode in Mode::ALL {
