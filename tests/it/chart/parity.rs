@@ -12,8 +12,6 @@ use crate::support::in_repository;
 /// What helm puts onto objects for itself, and kustomize does not.
 const HELMS_LABELS: [&str; 2] = ["app.kubernetes.io/managed-by", "helm.sh/chart"];
 const HELMS_ANNOTATION: &str = "helm.sh/resource-policy";
-/// Kustomize gives them to what is in a base and not to what a component adds, the chart to all.
-const LABELS: [&str; 2] = ["app.kubernetes.io/name", "app.kubernetes.io/part-of"];
 
 /// Values, and the overlays that say the same: a folder of `deploy/` with components.
 struct Choice {
@@ -193,7 +191,7 @@ fn in_order(mut object: Value) -> Value {
 }
 
 /// The chart's object without what helm alone puts there.
-fn without_helms_own(mut object: Value, theirs: &Value) -> Value {
+fn without_helms_own(mut object: Value) -> Value {
     let drop_empty = |object: &mut Value, field: &str| {
         let metadata = object["metadata"].as_object_mut().expect("metadata");
         if metadata
@@ -207,9 +205,6 @@ fn without_helms_own(mut object: Value, theirs: &Value) -> Value {
         for label in HELMS_LABELS {
             assert!(labels.remove(label).is_some(), "no {label}");
         }
-        labels.retain(|label, _| {
-            !LABELS.contains(&label.as_str()) || theirs["metadata"]["labels"][label].is_string()
-        });
     }
     if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
         annotations.remove(HELMS_ANNOTATION);
@@ -239,7 +234,7 @@ fn chart_and_kustomize_give_the_same_objects_for_the_same_choices() {
         );
         for (key, object) in ours {
             let theirs = theirs.get(&key).expect("a key of both");
-            let object = in_order(without_helms_own(object, theirs));
+            let object = in_order(without_helms_own(object));
             assert_eq!(object, *theirs, "{key:?} with {values}");
         }
     }

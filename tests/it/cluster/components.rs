@@ -1,8 +1,13 @@
-//! The components that restrict who gets configs, put together as an administrator does.
+//! The components, put together as an administrator does: whose their objects are, and who gets configs.
+
+use std::ffi::OsStr;
+use std::fs;
 
 use serde_json::{Value, json};
 
 use crate::support::cluster::{Cluster, NAMESPACE, kustomized, overlay};
+use crate::support::in_repository;
+use crate::support::manifests::{files, yaml_documents};
 use crate::support::server::binary;
 
 const ACCESS: &str = "deploy/components/access";
@@ -17,6 +22,43 @@ fn workload(objects: &[Value]) -> &Value {
 
 fn container(objects: &[Value]) -> &Value {
     &workload(objects)["spec"]["template"]["spec"]["containers"][0]
+}
+
+/// Whose a component's objects are: what they have as `app.kubernetes.io/name`, by which they are deleted.
+fn owner(component: &str, object: &Value) -> String {
+    let of = match component {
+        "monitoring" | "one-ledger" | "registry-auth" => "",
+        "ca-from-issuer" | "controller-monitoring" | "external-pair" | "secret-types" => {
+            "-controller"
+        }
+        "node-ca-monitoring" | "node-registry-auth" => "-node-ca",
+        // One for each.
+        "network-policy" => return object["metadata"]["name"].as_str().expect("a name").to_owned(),
+        issuer if issuer.starts_with("issuer") => "-issuer",
+        other => panic!("whose are the objects of {other}?"),
+    };
+    format!("machine-config-server{of}")
+}
+
+#[test]
+fn every_object_of_a_component_says_whose_it_is() {
+    let folder = in_repository("deploy/components");
+    let manifests = files(&folder).into_iter().filter(|it| !it.ends_with("kustomization.yaml"));
+    let mut seen = 0;
+    for file in manifests {
+        let component = file.iter().next().and_then(OsStr::to_str).expect("a folder");
+        let text = fs::read_to_string(folder.join(&file)).expect("a manifest");
+        for object in yaml_documents(&text) {
+            let labels = &object["metadata"]["labels"];
+            let (kind, file) = (&object["kind"], file.display());
+            let owner = owner(component, &object);
+            assert_eq!(labels["app.kubernetes.io/name"], owner.as_str(), "{kind} of {file}");
+            let part_of = &labels["app.kubernetes.io/part-of"];
+            assert_eq!(*part_of, "machine-config-server", "{kind} of {file}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 30, "{seen}");
 }
 
 #[test]
