@@ -58,13 +58,21 @@ fn each_component_has_prometheus_find_the_pods_that_it_fits() {
 
 #[test]
 fn servers_with_one_ledger_find_each_other_by_a_name() {
-    for (base, workload) in [("openshift", "DaemonSet"), ("kubernetes", "Deployment")] {
+    for (base, workload, dns) in [
+        // On the host's network nobody else knows that name.
+        ("openshift", "DaemonSet", Some("ClusterFirstWithHostNet")),
+        ("kubernetes", "Deployment", None),
+    ] {
+        let alone = kustomized(&format!("deploy/{base}"), &["deploy/components/monitoring"]);
+        let pod = |workload: &Value| workload["spec"]["template"]["spec"].clone();
+        assert!(pod(one(&alone, workload))["dnsPolicy"].is_null(), "{base}");
         let components = ["deploy/components/monitoring", "deploy/components/one-ledger"];
         let objects = kustomized(&format!("deploy/{base}"), &components);
         let is_peers = |it: &&Value| it["metadata"]["name"] == "machine-config-server-peers";
         let service = objects.iter().find(is_peers).expect("a name");
         assert_eq!(service["spec"]["clusterIP"], "None", "each server has an address of its own");
         let workload = one(&objects, workload);
+        assert_eq!(pod(workload)["dnsPolicy"].as_str(), dns, "{base}");
         let container = &workload["spec"]["template"]["spec"]["containers"][0];
         let port = metrics_port(workload);
         assert_eq!(service["spec"]["ports"][0]["port"], *port);
