@@ -147,7 +147,10 @@ fn a_release_comes_changes_goes_back_and_goes() {
     assert!(template.to_string().contains("https://other.example.com:6443"));
 
     release.say(&["rollback", "mcs", "1"]);
-    assert_eq!(left(&cluster), first);
+    let mut expected = first;
+    expected.push(format!("Namespace//{NODE_CA}"));
+    expected.sort();
+    assert_eq!(left(&cluster), expected, "namespaces stay");
     let template = &cluster.get(DEPLOYMENT).expect("the servers")["spec"]["template"];
     assert!(template.to_string().contains(super::API_SERVER));
     assert!(cluster.get(&path("secrets", NAMESPACE, SECRET)).is_none());
@@ -155,8 +158,8 @@ fn a_release_comes_changes_goes_back_and_goes() {
     release.say(&["uninstall", "mcs"]);
     let left = left(&cluster);
     let count = |kind: &str| left.iter().filter(|it| it.starts_with(kind)).count();
-    assert_eq!((count("Namespace//"), count("CustomResourceDefinition//")), (5, 6), "{left:?}");
-    assert_eq!(left.len(), 11, "{left:?}");
+    assert_eq!((count("Namespace//"), count("CustomResourceDefinition//")), (6, 6), "{left:?}");
+    assert_eq!(left.len(), 12, "{left:?}");
     assert!(cluster.get(&path("secrets", NAMESPACE, "machine-config-server-ca")).is_some());
     assert!(cluster.get(pools).is_some(), "the pools are not helm's to delete");
     let records = cluster.get(&format!("/api/v1/namespaces/{RELEASE_NAMESPACE}/secrets"));

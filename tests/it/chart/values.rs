@@ -202,6 +202,23 @@ fn each_workload_is_set_apart_from_the_others() {
     assert!(workload(&objects, "machine-config-server")["spec"]["replicas"].is_null());
 }
 
+#[test]
+fn namespaces_are_made_where_that_is_asked_for_and_stay() {
+    for (platform, count) in [("kubernetes", 6), ("openshift", 1)] {
+        let mut values = json!({"platform": platform, "nodeCa": {"enabled": true}});
+        let objects = rendered(&values).expect("objects");
+        let namespaces = of_kind(&objects, "Namespace");
+        assert_eq!(namespaces.len(), count, "{platform}");
+        for namespace in namespaces {
+            let annotations = &namespace["metadata"]["annotations"];
+            assert_eq!(annotations["helm.sh/resource-policy"], "keep", "{namespace}");
+        }
+        values["namespaces"] = json!({"create": false});
+        let objects = rendered(&values).expect("objects");
+        assert!(of_kind(&objects, "Namespace").is_empty(), "{platform}");
+    }
+}
+
 /// The arguments of a workload's container.
 fn arguments(objects: &[Value], name: &str) -> String {
     container(workload(objects, name))["args"].to_string()
