@@ -311,8 +311,20 @@ fn access_is_off_by_every_spelling_of_off() {
 
 #[test]
 fn what_would_not_work_is_refused() {
-    let error = rendered(&json!({"server": {"oneLedger": true}})).expect_err("a fault");
-    assert!(error.contains("server.oneLedger"), "{error}");
+    let pair = |pair: Value| json!({"controller": {"enabled": true, "externalPair": pair}});
+    for (values, said) in [
+        (
+            json!({"server": {"oneLedger": true}}),
+            "server.oneLedger: servers do not reach each other at a loopback address",
+        ),
+        (
+            pair(json!({"secret": "namespace/secret"})),
+            "controller.externalPair.secret: machines have to be told",
+        ),
+    ] {
+        let error = rendered(&values).expect_err("a fault");
+        assert!(error.contains(said), "{values}: {error}");
+    }
     let error = Helm::new().template(&chart(), &json!({}), &[]).expect_err("a fault");
     assert!(error.contains("server.apiServerUrl is missing"), "{error}");
     let no_server = json!({"server": {"enabled": false}});
