@@ -321,6 +321,11 @@ fn what_would_not_work_is_refused() {
             pair(json!({"secret": "namespace/secret"})),
             "controller.externalPair.secret: machines have to be told",
         ),
+        (
+            json!({"controller": {"enabled": true, "caFromIssuer": "ClusterIssuer/corporate",
+                                  "externalPair": {"trustBundle": "namespace/bundle"}}}),
+            "controller.caFromIssuer and controller.externalPair.trustBundle exclude each other",
+        ),
     ] {
         let error = rendered(&values).expect_err("a fault");
         assert!(error.contains(said), "{values}: {error}");
