@@ -182,6 +182,25 @@ fn the_secret_is_there_with_both_switches_and_accounts_name_it_with_the_first() 
 }
 
 #[test]
+fn whatever_is_enabled_alone_has_its_secret() {
+    let namespace = "openshift-machine-config-operator";
+    for (part, namespace) in [
+        ("server", namespace),
+        ("controller", namespace),
+        ("issuer", namespace),
+        ("nodeCa", "machine-config-server-node-ca"),
+    ] {
+        let mut values = with_login(&json!({}));
+        values["server"] = json!({"enabled": false});
+        values[part] = json!({"enabled": true});
+        let objects = rendered(&values).expect("objects");
+        let [secret] = of_kind(&objects, "Secret")[..] else { panic!("{part}: one secret") };
+        assert_eq!(secret["metadata"]["namespace"], namespace, "{part}");
+        assert_eq!(pull_secrets(&objects), [&json!([{"name": SECRET}])], "{part}");
+    }
+}
+
+#[test]
 fn the_secret_may_be_named_and_may_be_there_already() {
     let mut values = with_login(&json!({}));
     values["secrets"] = json!({"oci_image_registry": {USER: "other-name"}});
