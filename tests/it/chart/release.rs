@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Helm, RELEASE_NAMESPACE, chart, with_url};
+use super::{Helm, RELEASE_NAMESPACE, chart, of_kind, rendered, with_url};
 use crate::support::cluster::{Cluster, NAMESPACE};
 
 const PASSWORD: &str = "Pa$$w0rd of the registry";
@@ -168,6 +168,39 @@ fn a_release_comes_changes_goes_back_and_goes() {
     // And comes again, into what was left.
     release.bring("install", &json!({}), &[]).expect("a release");
     assert!(cluster.get(DEPLOYMENT).is_some());
+}
+
+#[test]
+fn the_api_server_takes_each_type_of_service_and_every_pod_network() {
+    let cluster = Cluster::empty();
+    cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}}));
+    let dry_run = |object: &Value| {
+        let group = match object["kind"].as_str() {
+            Some("Service") => "/api/v1/namespaces/NAMESPACE/services",
+            _ => "/apis/networking.k8s.io/v1/namespaces/NAMESPACE/networkpolicies",
+        };
+        let path = format!("{}?dryRun=All", group.replace("NAMESPACE", NAMESPACE));
+        let response = cluster.request("POST", &path, "application/json", object);
+        assert_eq!(response.status, 201, "{object}: {response:?}");
+    };
+    for service in [
+        json!({"type": "ClusterIP"}),
+        json!({"type": "NodePort", "nodePort": 32_623}),
+        json!({"type": "LoadBalancer", "nodePort": 32_623,
+               "loadBalancerSourceRanges": ["192.0.2.0/24"]}),
+    ] {
+        for enabled in [false, true] {
+            let networks = json!({"ipv4": ["128.0.0.0/1", "10.244.255.255/32"],
+                                  "ipv6": ["8000::/1", "fd00:10:244::1/128"]});
+            let values = json!({
+                "server": {"service": service},
+                "networkPolicy": {"enabled": enabled, "podNetworks": networks},
+            });
+            let objects = rendered(&values).expect("objects");
+            of_kind(&objects, "NetworkPolicy").into_iter().for_each(dry_run);
+            of_kind(&objects, "Service").into_iter().for_each(dry_run);
+        }
+    }
 }
 
 #[test]

@@ -54,6 +54,11 @@ fn a_slip_is_refused_in_one_line() {
         ("access.server", json!("enforced"), "at '/access/server'"),
         ("access.server", json!(true), "at '/access/server'"),
         ("networkPolicy.podNetworks.ipv4", json!([]), "at '/networkPolicy/podNetworks/ipv4'"),
+        ("networkPolicy.podNetworks.ipv4", json!(["10.0.0.0/33"]), "/podNetworks/ipv4/0'"),
+        ("networkPolicy.podNetworks.ipv4", json!(["10.0.0.0/0"]), "/podNetworks/ipv4/0'"),
+        ("networkPolicy.podNetworks.ipv4", json!(["10.256.0.0/16"]), "/podNetworks/ipv4/0'"),
+        ("networkPolicy.podNetworks.ipv6", json!(["fd00::/129"]), "/podNetworks/ipv6/0'"),
+        ("networkPolicy.podNetworks.ipv6", json!(["fd00::/0"]), "/podNetworks/ipv6/0'"),
         ("image.digest", json!("sha256:abc"), "at '/image/digest'"),
         (
             "image.pullSecrets",
@@ -229,7 +234,7 @@ fn what_has_one_place_is_set_there() {
     let values = json!({
         "server": {
             "registryAuth": "images/login", "metricsHost": "[::]", "oneLedger": true,
-            "service": {"type": "NodePort", "nodePort": 32_623, "annotations": {"a": "b"},
+            "service": {"type": "LoadBalancer", "nodePort": 32_623, "annotations": {"a": "b"},
                         "loadBalancerSourceRanges": ["192.0.2.0/24"]},
         },
         "controller": {"enabled": true, "host": "mcs.example.com",
@@ -259,7 +264,7 @@ fn what_has_one_place_is_set_there() {
     assert!(environment.contains(super::API_SERVER), "{environment}");
 
     let service = one("Service", "machine-config-server");
-    assert_eq!(service["spec"]["type"], "NodePort");
+    assert_eq!(service["spec"]["type"], "LoadBalancer");
     assert_eq!(service["spec"]["ports"][0]["nodePort"], 32_623);
     assert_eq!(service["spec"]["loadBalancerSourceRanges"], json!(["192.0.2.0/24"]));
     assert_eq!(service["metadata"]["annotations"], json!({"a": "b"}));
@@ -311,11 +316,24 @@ fn access_is_off_by_every_spelling_of_off() {
 
 #[test]
 fn what_would_not_work_is_refused() {
+    let service = |service: Value| json!({"server": {"service": service}});
     let pair = |pair: Value| json!({"controller": {"enabled": true, "externalPair": pair}});
     for (values, said) in [
         (
             json!({"server": {"oneLedger": true}}),
             "server.oneLedger: servers do not reach each other at a loopback address",
+        ),
+        (
+            json!({"server": {"metricsHost": "127.0.0.1"}, "monitoring": {"server": true}}),
+            "monitoring.server: Prometheus does not reach a loopback address",
+        ),
+        (
+            service(json!({"type": "ClusterIP", "nodePort": 32_623})),
+            "server.service.nodePort: a Service of type ClusterIP has no port on nodes",
+        ),
+        (
+            service(json!({"type": "NodePort", "loadBalancerSourceRanges": ["192.0.2.0/24"]})),
+            "server.service.loadBalancerSourceRanges goes with",
         ),
         (
             pair(json!({"secret": "namespace/secret"})),
