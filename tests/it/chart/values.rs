@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::{Helm, chart, of_kind, rendered};
 use crate::support::in_repository;
 use crate::support::manifests::yaml_documents;
+use crate::support::server::binary;
 
 fn defaults() -> Value {
     let text = fs::read_to_string(chart().join("values.yaml")).expect("the values");
@@ -300,6 +301,55 @@ fn what_has_one_place_is_set_there() {
     assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
     let text = fs::read_to_string(in_repository("deploy/monitoring/dashboard.json"));
     assert_eq!(dashboard["data"]["machine-config-server.json"], text.expect("a file"));
+}
+
+#[test]
+fn a_further_flag_takes_the_place_of_the_one_of_its_name() {
+    let mut values = json!({
+        "access": {"server": "audit", "controller": "audit"},
+        "monitoring": {"server": true, "nodeCa": true},
+        "server": {"oneLedger": true, "registryAuth": "images/login"},
+        "controller": {"enabled": true, "host": "a.example.com",
+                       "externalPair": {"trustBundle": "images/bundle"}},
+        "issuer": {"enabled": true},
+        "nodeCa": {"enabled": true, "registryAuth": "images/login"},
+    });
+    let parts = [
+        ("server", "machine-config-server"),
+        ("controller", "machine-config-server-controller"),
+        ("issuer", "machine-config-server-issuer"),
+        ("nodeCa", "node-ca"),
+    ];
+    let presets = rendered(&values).expect("objects");
+    for (part, name) in parts {
+        let presets = container(workload(&presets, name))["args"].as_array().expect("arguments");
+        let flags = presets.iter().filter(|it| it.as_str().is_some_and(|it| it.starts_with("--")));
+        values[part]["extraArgs"] = flags.cloned().collect();
+    }
+    let more = ["--allow-from=192.0.2.0/24", "--allow-from=2001:db8::/32", "--shutdown-delay=20s"];
+    let server = values["server"]["extraArgs"].as_array_mut().expect("flags");
+    server.retain(|it| *it != "--shutdown-delay=5s");
+    server.extend(more.map(Value::from));
+
+    let objects = rendered(&values).expect("objects");
+    for (part, name) in parts {
+        let presets = container(workload(&presets, name))["args"].as_array().expect("arguments");
+        let mut expected = vec![presets[0].clone()];
+        // A list, to which more is added.
+        let host = Value::from("--host=a.example.com");
+        expected.extend(presets.contains(&host).then_some(host));
+        expected.extend(values[part]["extraArgs"].as_array().expect("flags").iter().cloned());
+        let arguments = container(workload(&objects, name))["args"].as_array().expect("arguments");
+        assert_eq!(*arguments, expected, "{part}");
+        // The command takes all of them: it goes on to what comes after.
+        let arguments = arguments.iter().filter_map(Value::as_str).map(|it| {
+            it.replace("$(APISERVER_URL)", super::API_SERVER).replace("$(METRICS_ADDRESS)", "off")
+        });
+        let output = binary().args(arguments).arg("--no-such-flag").output();
+        let said = output.expect("the built binary").stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("unknown flag --no-such-flag"), "{part}: {said}");
+    }
 }
 
 #[test]

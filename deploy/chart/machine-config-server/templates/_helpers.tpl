@@ -55,6 +55,21 @@ takes them back when it returns: those stay when the release goes.
 {{- end -}}
 {{- end -}}
 
+{{- /*
+Arguments, as a list: presets, further. A command takes a flag once, so that a further one takes the place of the preset
+of its name. `--host` is a list, and grows.
+*/ -}}
+{{- define "machine-config-server.args" -}}
+{{- $names := list -}}
+{{- range .further }}{{ $names = append $names (first (splitList "=" .)) }}{{ end -}}
+{{- $args := list -}}
+{{- range $preset := .presets -}}
+{{-   $name := first (splitList "=" $preset) -}}
+{{-   if or (eq $name "--host") (not (has $name $names)) }}{{ $args = append $args $preset }}{{ end -}}
+{{- end -}}
+{{- concat $args .further | toJson -}}
+{{- end -}}
+
 {{- /* A workload with what the values say of it: root, name, object, values, args. */ -}}
 {{- define "machine-config-server.workload" -}}
 {{- $pod := .object.spec.template -}}
@@ -62,7 +77,8 @@ takes them back when it returns: those stay when the release goes.
 {{- $image := merge (dict "tag" (.root.Values.image.tag | default .root.Chart.AppVersion)) .root.Values.image -}}
 {{- $_ := set $container "image" (include "machine-config-server.image" $image) -}}
 {{- $_ := set $container "imagePullPolicy" .root.Values.image.pullPolicy -}}
-{{- $_ := set $container "args" (concat $container.args .args .values.extraArgs) -}}
+{{- $args := dict "presets" (concat $container.args .args) "further" .values.extraArgs -}}
+{{- $_ := set $container "args" (include "machine-config-server.args" $args | fromJsonArray) -}}
 {{- with .values.resources }}{{ $_ := set $container "resources" . }}{{ end -}}
 {{- with .values.nodeSelector }}{{ $_ := set $pod.spec "nodeSelector" . }}{{ end -}}
 {{- with .values.tolerations }}{{ $_ := set $pod.spec "tolerations" . }}{{ end -}}
