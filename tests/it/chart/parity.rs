@@ -109,6 +109,15 @@ fn choices() -> Vec<Choice> {
             &[("kubernetes", &["network-policy"]), ("controller", &[])],
         ),
         choice(
+            json!({"server": {"insecurePort": true, "registryAuth": login},
+                   "monitoring": {"server": true}}),
+            &[("kubernetes", &["registry-auth", "monitoring", "insecure-port"])],
+        ),
+        choice(
+            json!({"platform": "openshift", "server": {"insecurePort": true}}),
+            &[("openshift", &["insecure-port"])],
+        ),
+        choice(
             json!({"image": {"pullSecrets": [pull]}, "controller": {"enabled": true},
                    "nodeCa": {"enabled": true}}),
             &[

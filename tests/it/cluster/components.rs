@@ -13,6 +13,7 @@ use crate::support::server::binary;
 const ACCESS: &str = "deploy/components/access";
 const ENFORCED: &str = "deploy/components/access-enforced";
 const NETWORK_POLICY: &str = "deploy/components/network-policy";
+const INSECURE_PORT: &str = "deploy/components/insecure-port";
 const MONITORING: &str = "deploy/components/monitoring";
 
 fn workload(objects: &[Value]) -> &Value {
@@ -83,8 +84,21 @@ fn access_is_restricted_by_servers_and_controller_alike() {
 }
 
 #[test]
+fn the_port_without_tls_is_opened_in_pods_and_service() {
+    let objects = kustomized("deploy/kubernetes", &[INSECURE_PORT]);
+    let arguments = container(&objects)["args"].as_array().expect("arguments");
+    assert!(arguments.contains(&json!("--insecure-port=22624")), "{arguments:?}");
+    assert!(!arguments.contains(&json!("--insecure-port=0")), "{arguments:?}");
+    let opened = json!({"name": "http", "containerPort": 22624});
+    assert!(container(&objects)["ports"].as_array().expect("ports").contains(&opened));
+    let service = objects.iter().find(|it| it["kind"] == "Service").expect("the service");
+    let opened = json!({"name": "http", "port": 22624, "targetPort": "http"});
+    assert!(service["spec"]["ports"].as_array().expect("ports").contains(&opened));
+}
+
+#[test]
 fn who_reaches_which_port_is_said_for_each_port_of_the_pods() {
-    let mut servers = kustomized("deploy/kubernetes", &[MONITORING, NETWORK_POLICY]);
+    let mut servers = kustomized("deploy/kubernetes", &[MONITORING, NETWORK_POLICY, INSECURE_PORT]);
     let service = |objects: &[Value]| {
         let is_it = |it: &&Value| it["kind"] == "Service" && it["spec"]["type"] == "LoadBalancer";
         objects.iter().find(is_it).expect("the service")["spec"].clone()
@@ -107,15 +121,17 @@ fn who_reaches_which_port_is_said_for_each_port_of_the_pods() {
         let mut ports: Vec<&Value> = ports.map(|port| &port["containerPort"]).collect();
         let rules = policy["spec"]["ingress"].as_array().expect("rules");
         for rule in rules {
-            let port = &rule["ports"][0]["port"];
-            ports.retain(|it| *it != port);
+            let of_rule = rule["ports"].as_array().expect("ports").iter();
+            let of_rule: Vec<&Value> = of_rule.map(|it| &it["port"]).collect();
+            ports.retain(|it| !of_rule.contains(it));
+            let for_machines = of_rule == [&json!(22623), &json!(22624)];
             // Nobody's port is for everybody.
             let from = rule["from"].as_array().expect("somebody");
             assert!(!from.is_empty());
             for from in from {
                 let has_exception = from["ipBlock"]["except"].is_array();
-                assert!(has_exception || from["ipBlock"].is_null(), "{port}: {from}");
-                assert_eq!(from["ipBlock"].is_object(), *port == json!(22623), "{port}: {from}");
+                assert!(has_exception || from["ipBlock"].is_null(), "{of_rule:?}: {from}");
+                assert_eq!(from["ipBlock"].is_object(), for_machines, "{of_rule:?}: {from}");
             }
         }
         assert!(ports.is_empty(), "nothing is said of {ports:?}");
