@@ -84,6 +84,25 @@ fn access_is_restricted_by_servers_and_controller_alike() {
 }
 
 #[test]
+fn no_budget_holds_up_a_drain_for_ever() {
+    for (base, components) in
+        [("kubernetes", &[][..]), ("controller", &["deploy/components/issuer"][..])]
+    {
+        let objects = kustomized(&format!("deploy/{base}"), components);
+        let of_kind = |kind: &'static str| objects.iter().filter(move |it| it["kind"] == kind);
+        for deployment in of_kind("Deployment") {
+            let name = &deployment["metadata"]["name"];
+            let budget = of_kind("PodDisruptionBudget").find(|it| it["metadata"]["name"] == *name);
+            let expected = json!({
+                "maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                "selector": deployment["spec"]["selector"],
+            });
+            assert_eq!(budget.expect("a budget")["spec"], expected, "{name}");
+        }
+    }
+}
+
+#[test]
 fn the_port_without_tls_is_opened_in_pods_and_service() {
     let objects = kustomized("deploy/kubernetes", &[INSECURE_PORT]);
     let arguments = container(&objects)["args"].as_array().expect("arguments");
