@@ -172,6 +172,29 @@ fn the_runbook_has_every_cause_that_inspect_names() {
     }
 }
 
+/// `certs check` names it, and so does the label of `mcs_certificates_attention`.
+#[test]
+fn each_kind_of_attention_is_said_in_its_alert_and_in_the_runbook() {
+    let source = fs::read_to_string(in_repository("src/pki/attention.rs")).expect("the source");
+    let labels = source.split("pub fn label").nth(1).expect("their names");
+    let labels = labels.split("pub fn").next().expect("an end");
+    let labels: Vec<_> = labels.split('"').skip(1).step_by(2).collect();
+    assert!(labels.len() > 5, "{labels:?}");
+    let controller = COMPONENTS.iter().find(|it| it.name == "controller").expect("its alerts");
+    let alerts = controller.alerts();
+    let is_it = |it: &&Alert| it.name() == "MachineConfigServerCertificatesAttention";
+    let alert = alerts.iter().find(is_it).expect("an alert");
+    let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
+    let heading = "### MachineConfigServerCertificatesAttention\n";
+    let section = runbook.split(heading).nth(1).expect("a section");
+    let section = section.split("\n### ").next().expect("an end");
+    // The other two have alerts of their own.
+    for label in labels.into_iter().filter(|it| !["clock", "locked-out"].contains(it)) {
+        assert!(alert.annotation("description").contains(label), "nothing is said of {label}");
+        assert!(section.contains(&format!("`{label}`")), "the runbook has no {label}");
+    }
+}
+
 #[test]
 fn the_runbooks_links_lead_somewhere() {
     let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
