@@ -29,7 +29,8 @@ fn helm_lint_finds_nothing() {
     let chart = chart.to_str().expect("text");
     let all = json!({
         "controller": {"enabled": true}, "nodeCa": {"enabled": true},
-        "monitoring": {"server": true, "controller": true, "nodeCa": true},
+        "issuer": {"enabled": true},
+        "monitoring": {"server": true, "controller": true, "issuer": true, "nodeCa": true},
         "networkPolicy": {"enabled": true},
     });
     let openshift = json!({"platform": "openshift", "nodeCa": {"enabled": true}});

@@ -30,7 +30,7 @@ fn without_server(mut values: Value) -> Value {
 }
 
 /// The controller alone, with what is put on top of it.
-fn choices_of_the_controller() -> [Choice; 4] {
+fn choices_of_the_controller() -> [Choice; 5] {
     let trust = "openshift-machine-config-operator/machine-config-server-trust";
     [
         choice(
@@ -55,7 +55,32 @@ fn choices_of_the_controller() -> [Choice; 4] {
             without_server(json!({"controller": {"enabled": true}, "issuer": {"enabled": true}})),
             &[("controller", &["issuer"])],
         ),
+        choice(
+            without_server(json!({"controller": {"enabled": true}, "issuer": {"enabled": true},
+                                  "monitoring": {"issuer": true}})),
+            &[("controller", &["issuer", "issuer-monitoring"])],
+        ),
     ]
+}
+
+/// The port without TLS, which the DaemonSet has always.
+fn choices_of_the_insecure_port() -> [Choice; 2] {
+    let login = "openshift-config/pull-secret";
+    [
+        choice(
+            json!({"server": {"insecurePort": true, "registryAuth": login},
+                   "monitoring": {"server": true}}),
+            &[("kubernetes", &["registry-auth", "monitoring", "insecure-port"])],
+        ),
+        choice(
+            json!({"platform": "openshift", "server": {"insecurePort": true}}),
+            &[("openshift", &["insecure-port"])],
+        ),
+    ]
+}
+
+fn all_choices() -> impl Iterator<Item = Choice> {
+    choices().into_iter().chain(choices_of_the_controller()).chain(choices_of_the_insecure_port())
 }
 
 fn choices() -> Vec<Choice> {
@@ -105,17 +130,9 @@ fn choices() -> Vec<Choice> {
         ),
         choice(json!({"server": {"registryAuth": login}}), &[("kubernetes", &["registry-auth"])]),
         choice(
-            json!({"networkPolicy": {"enabled": true}, "controller": {"enabled": true}}),
-            &[("kubernetes", &["network-policy"]), ("controller", &[])],
-        ),
-        choice(
-            json!({"server": {"insecurePort": true, "registryAuth": login},
-                   "monitoring": {"server": true}}),
-            &[("kubernetes", &["registry-auth", "monitoring", "insecure-port"])],
-        ),
-        choice(
-            json!({"platform": "openshift", "server": {"insecurePort": true}}),
-            &[("openshift", &["insecure-port"])],
+            json!({"networkPolicy": {"enabled": true}, "controller": {"enabled": true},
+                   "issuer": {"enabled": true}}),
+            &[("kubernetes", &["network-policy"]), ("controller", &["issuer"])],
         ),
         choice(
             json!({"image": {"pullSecrets": [pull]}, "controller": {"enabled": true},
@@ -130,9 +147,10 @@ fn choices() -> Vec<Choice> {
             json!({
                 "access": {"server": "enforce", "controller": "enforce"},
                 "networkPolicy": {"enabled": true},
-                "monitoring": {"server": true, "controller": true, "nodeCa": true},
+                "monitoring": {"server": true, "controller": true, "issuer": true, "nodeCa": true},
                 "server": {"registryAuth": login, "oneLedger": true},
                 "controller": {"enabled": true, "secretTypes": {"restrict": true}},
+                "issuer": {"enabled": true},
                 "nodeCa": {"enabled": true, "registryAuth": login},
             }),
             &[
@@ -146,7 +164,16 @@ fn choices() -> Vec<Choice> {
                         "network-policy",
                     ],
                 ),
-                ("controller", &["access-enforced", "controller-monitoring", "secret-types"]),
+                (
+                    "controller",
+                    &[
+                        "access-enforced",
+                        "controller-monitoring",
+                        "secret-types",
+                        "issuer",
+                        "issuer-monitoring",
+                    ],
+                ),
                 ("node-ca", &["node-registry-auth", "node-ca-monitoring"]),
             ],
         ),
@@ -226,7 +253,7 @@ fn without_helms_own(mut object: Value) -> Value {
 #[test]
 fn chart_and_kustomize_give_the_same_objects_for_the_same_choices() {
     let helm = Helm::new();
-    for Choice { values, overlays } in choices().into_iter().chain(choices_of_the_controller()) {
+    for Choice { values, overlays } in all_choices() {
         let ours = helm.template(&chart(), &with_url(&values), &[]);
         let ours = by_key(ours.unwrap_or_else(|error| panic!("{values}: {error}")));
         let theirs = overlays.iter().flat_map(|(base, components)| {
@@ -255,7 +282,7 @@ fn every_component_is_a_choice_of_the_chart() {
     let there: BTreeSet<String> = there
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("text"))
         .collect();
-    let choices: Vec<_> = choices().into_iter().chain(choices_of_the_controller()).collect();
+    let choices: Vec<_> = all_choices().collect();
     let compared = choices.iter().flat_map(|choice| choice.overlays);
     let compared = compared.flat_map(|(_, components)| *components).map(|it| (*it).to_owned());
     assert_eq!(there, compared.collect::<BTreeSet<_>>());

@@ -123,10 +123,12 @@ fn who_reaches_which_port_is_said_for_each_port_of_the_pods() {
         objects.iter().find(is_it).expect("the service")["spec"].clone()
     };
     assert_eq!(service(&servers)["externalTrafficPolicy"], "Local");
-    let controllers = kustomized("deploy/controller", &[]);
+    let mut controllers = kustomized("deploy/controller", &["deploy/components/issuer"]);
+    let is_issuer = |it: &mut Value| it["metadata"]["name"] == "machine-config-server-issuer";
+    let issuers: Vec<Value> = controllers.extract_if(.., is_issuer).collect();
     let policies: Vec<Value> = servers.extract_if(.., |it| it["kind"] == "NetworkPolicy").collect();
-    assert_eq!(policies.len(), 2);
-    for objects in [&servers, &controllers] {
+    assert_eq!(policies.len(), 3);
+    for objects in [&servers, &controllers, &issuers] {
         let labels = &workload(objects)["spec"]["template"]["metadata"]["labels"];
         let selects = |policy: &&Value| {
             let selector =
@@ -162,7 +164,8 @@ fn the_api_server_takes_the_policies() {
     let cluster = Cluster::openshift();
     let mine = overlay("deploy/openshift", &[NETWORK_POLICY, ACCESS]);
     cluster.apply(&["-k", mine.path().to_str().expect("text")]);
-    for name in ["machine-config-server", "machine-config-server-controller"] {
+    for part in ["", "-controller", "-issuer"] {
+        let name = format!("machine-config-server{part}");
         let path =
             format!("/apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies/{name}");
         assert!(cluster.get(&path).is_some(), "{name}");

@@ -21,15 +21,32 @@ fn metrics_port(workload: &Value) -> &Value {
 
 #[test]
 fn each_component_has_prometheus_find_the_pods_that_it_fits() {
-    for (base, component, workload, monitor, port) in [
-        ("openshift", "monitoring", "DaemonSet", "ServiceMonitor", 9623),
-        ("kubernetes", "monitoring", "Deployment", "ServiceMonitor", 9623),
-        ("controller", "controller-monitoring", "Deployment", "ServiceMonitor", 9624),
-        ("node-ca", "node-ca-monitoring", "DaemonSet", "PodMonitor", 9625),
+    for (base, components, workload, monitor, port) in [
+        ("openshift", &["monitoring"][..], "machine-config-server", "ServiceMonitor", 9623),
+        ("kubernetes", &["monitoring"], "machine-config-server", "ServiceMonitor", 9623),
+        (
+            "controller",
+            &["controller-monitoring"],
+            "machine-config-server-controller",
+            "ServiceMonitor",
+            9624,
+        ),
+        (
+            "controller",
+            &["issuer", "issuer-monitoring"],
+            "machine-config-server-issuer",
+            "ServiceMonitor",
+            9626,
+        ),
+        ("node-ca", &["node-ca-monitoring"], "node-ca", "PodMonitor", 9625),
     ] {
-        let objects =
-            kustomized(&format!("deploy/{base}"), &[&format!("deploy/components/{component}")]);
-        let workload = one(&objects, workload);
+        let components: Vec<_> =
+            components.iter().map(|it| format!("deploy/components/{it}")).collect();
+        let components: Vec<_> = components.iter().map(String::as_str).collect();
+        let objects = kustomized(&format!("deploy/{base}"), &components);
+        let is_workload = |it: &&Value| it["kind"] == "DaemonSet" || it["kind"] == "Deployment";
+        let mut workloads = objects.iter().filter(is_workload);
+        let workload = workloads.find(|it| it["metadata"]["name"] == workload).expect("a workload");
         assert_eq!(*metrics_port(workload), port, "{base}");
         let pod = &workload["spec"]["template"]["metadata"]["labels"];
         let monitor = one(&objects, monitor);

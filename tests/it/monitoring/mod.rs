@@ -14,7 +14,7 @@ use crate::support::server::Server;
 use crate::support::{in_repository, manifests};
 
 /// Each command with the component that has its alerts, and the file that registers its metrics.
-pub(crate) const COMPONENTS: [Component; 3] = [
+pub(crate) const COMPONENTS: [Component; 4] = [
     Component {
         name: "server",
         folder: "monitoring",
@@ -25,6 +25,12 @@ pub(crate) const COMPONENTS: [Component; 3] = [
         name: "controller",
         folder: "controller-monitoring",
         job: "machine-config-server-controller",
+        metrics: &["src/controllers/metrics.rs"],
+    },
+    Component {
+        name: "issuer",
+        folder: "issuer-monitoring",
+        job: "machine-config-server-issuer",
         metrics: &["src/controllers/metrics.rs"],
     },
     Component {
