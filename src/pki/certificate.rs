@@ -17,6 +17,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::{X509Name, X509Version};
 
 use super::extensions::Extensions;
+use super::moment::written;
 use super::{Host, Unusable};
 
 /// A certificate, with the fields that matter here read out.
@@ -85,8 +86,8 @@ impl Certificate {
         Some(Self {
             common_name: common_name(parsed.subject()),
             issuer: common_name(parsed.issuer()),
-            not_before: validity.not_before.to_datetime(),
-            not_after: validity.not_after.to_datetime(),
+            not_before: written(validity.not_before.to_datetime()),
+            not_after: written(validity.not_after.to_datetime()),
             hosts: hosts(&parsed),
             public_key: parsed.public_key().subject_public_key.data.to_vec(),
             key_kind: key_kind(&parsed),

@@ -52,7 +52,9 @@ impl Links<'_> {
         let begins = followed.iter().filter(|ca| !is_above(ca)).map(|ca| ca.certificate.not_before);
         let begin = begins.fold(signer.not_before, Ord::min);
         match self.irreplaceable_until {
-            Some(end) => begin.max(end - CLOCKS_BEHIND).min(self.now - BACKDATED),
+            Some(end) => {
+                begin.max(end.saturating_sub(CLOCKS_BEHIND)).min(self.now.saturating_sub(BACKDATED))
+            }
             None => begin,
         }
     }

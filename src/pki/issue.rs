@@ -49,7 +49,8 @@ pub fn issue_authority(
     now: OffsetDateTime,
 ) -> Result<Certificate, IssueError> {
     let name = authority_name(key, now);
-    let validity = Validity { begin: now - BACKDATED, end: now + validity };
+    let validity =
+        Validity { begin: now.saturating_sub(BACKDATED), end: now.saturating_add(validity) };
     let params = authority_params(&name, key.der_bytes(), b"", validity)?;
     let issued = params.self_signed(key)?;
     Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)

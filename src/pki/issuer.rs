@@ -63,9 +63,9 @@ impl Issuer {
     /// What is to be done while a CA is wanted, and when something more is due.
     pub(super) fn duty(&self, now: OffsetDateTime) -> (RequestDuty, Option<OffsetDateTime>) {
         let Some(request) = &self.request else { return (RequestDuty::Ask, None) };
-        let again = request.since + ASKED_AGAIN;
+        let again = request.since.saturating_add(ASKED_AGAIN);
         match request.answer {
-            Answer::Pending(_) => (RequestDuty::Wait, Some(request.since + PATIENCE)),
+            Answer::Pending(_) => (RequestDuty::Wait, Some(request.since.saturating_add(PATIENCE))),
             Answer::Refused(_) if again <= now => (RequestDuty::Ask, None),
             Answer::Refused(_) => (RequestDuty::Wait, Some(again)),
             Answer::Issued { .. } => (RequestDuty::Take, Some(again)),
@@ -74,14 +74,16 @@ impl Issuer {
 
     /// Whether another CA is to be asked for in place of one that does not fit.
     pub(super) fn asks_again(&self, now: OffsetDateTime) -> bool {
-        self.request.as_ref().is_some_and(|request| request.since + ASKED_AGAIN <= now)
+        self.request
+            .as_ref()
+            .is_some_and(|request| request.since.saturating_add(ASKED_AGAIN) <= now)
     }
 
     /// What an administrator should know while a CA is wanted, if it is not about to come.
     pub(super) fn delay(&self, now: OffsetDateTime) -> Option<String> {
         let request = self.request.as_ref()?;
         match &request.answer {
-            Answer::Pending(what) if request.since + PATIENCE <= now => {
+            Answer::Pending(what) if request.since.saturating_add(PATIENCE) <= now => {
                 let what = if what.is_empty() { String::new() } else { format!(": {what}") };
                 Some(format!("no answer since {}{what}", date(request.since)))
             }

@@ -92,7 +92,12 @@ pub fn renewal(certificate: &Certificate, policy: &Policy) -> OffsetDateTime {
 
 fn renewal_between(begin: OffsetDateTime, end: OffsetDateTime, policy: &Policy) -> OffsetDateTime {
     let fifth: Duration = (end - begin) / 5;
-    end - fifth.min(policy.validity - policy.renewal)
+    end.saturating_sub(fifth.min(policy.validity - policy.renewal))
+}
+
+/// The first moment at which a certificate is over. One without an end never is.
+fn after(certificate: &Certificate) -> OffsetDateTime {
+    certificate.not_after.saturating_add(Duration::SECOND)
 }
 
 /// The same for one that is served, which may begin long before the CA that issued it.
@@ -183,7 +188,7 @@ impl RotationPlan {
             return;
         }
         // Right after its end a certificate has to leave.
-        self.times.extend(wanted.iter().map(|it| it.not_after + Duration::SECOND));
+        self.times.extend(wanted.iter().map(after));
         let present = &view.bundle;
         let is_same = present.len() == wanted.len() && wanted.iter().all(|it| present.contains(it));
         let leads = present.first().is_some_and(|first| view.vouches(first));
@@ -202,7 +207,7 @@ impl RotationPlan {
         }
         let certificates = external.certificates();
         let Some(leaf) = certificates.first() else { return };
-        self.times.extend([leaf.not_before, leaf.not_after + Duration::SECOND]);
+        self.times.extend([leaf.not_before, after(leaf)]);
         if !leaf.is_valid_at(view.now) {
             let fault = Unusable::NotValid;
             self.attention.push(Attention::External { name: external.name.clone(), fault });
@@ -227,7 +232,7 @@ impl RotationPlan {
         }
         if let Serving::Ours(leaf) | Serving::Foreign { leaf, .. } = &view.serving {
             self.times.extend([leaf.not_before, serving_renewal(view, leaf, policy)]);
-            self.times.push(leaf.not_after + Duration::SECOND);
+            self.times.push(after(leaf));
         }
         // Without a name there is nothing to issue one for.
         if !hosts.is_empty() {
@@ -328,14 +333,15 @@ fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Attention> {
     anchors.retain(|ca| !without.iter().any(|it| it.has_key_of(ca)));
     let newest = anchors.into_iter().max_by_key(|ca| ca.made_at())?;
     let made = newest.made_at();
-    (view.now + CLOCKS_DIFFER < made).then(|| Attention::ClockBehind { name: newest.title(), made })
+    (view.now.saturating_add(CLOCKS_DIFFER) < made)
+        .then(|| Attention::ClockBehind { name: newest.title(), made })
 }
 
 /// Whether a CA took another's place a moment ago. The first one takes nobody's.
 fn just_rotated(view: &View<'_>) -> bool {
     let signers = view.kept.signers();
     let newest = signers.first().map(|ca| ca.certificate.made_at());
-    signers.len() > 1 && newest.is_some_and(|made| view.now < made + ONE_ROTATION)
+    signers.len() > 1 && newest.is_some_and(|made| view.now < made.saturating_add(ONE_ROTATION))
 }
 
 /// Every authority that a machine may need to trust. The first vouches for what is served, because

@@ -170,7 +170,7 @@ fn issued(
     let signer = ca.signer().ok_or(IssueError::NoSigner)?;
     let links = view.links();
     let begin = links.begin(&ca.certificate);
-    let validity = Validity { begin, end: view.now + policy.validity };
+    let validity = Validity { begin, end: view.now.saturating_add(policy.validity) };
     let leaf = issue_serving(key, hosts, signer, validity)?;
     links.chain(&leaf, &ca.certificate)
 }

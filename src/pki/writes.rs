@@ -162,7 +162,11 @@ pub fn next(
     }
     attention.extend(view.told_lockouts().into_iter().map(Attention::LockedOut));
     let until = times.into_iter().filter(|time| *time > now).min();
-    Ok(Next::Settled { until: until.unwrap_or(now + policy.renewal), attention, asking })
+    Ok(Next::Settled {
+        until: until.unwrap_or(now.saturating_add(policy.renewal)),
+        attention,
+        asking,
+    })
 }
 
 /// What a state comes to when all that is due is done, pointer configs left aside, and what would be

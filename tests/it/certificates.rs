@@ -265,6 +265,31 @@ fn pointer_configs_that_no_machine_could_boot_from_are_named() {
     assert_eq!(lines.lines().count(), 3, "who could not boot, and what is to be done: {lines}");
 }
 
+/// The last moment that there is means "no expiration" (RFC 5280 section 4.1.2.5).
+#[test]
+fn a_ca_that_never_ends_is_served_shown_judged_and_rotated() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let state = folder.path().join("state");
+    fs::create_dir(&state).expect("a new folder");
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    params.not_after = time::macros::datetime!(9999-12-31 23:59:59 UTC);
+    let ca = params.self_signed(&key).expect("a CA").pem();
+    fs::write(state.join("ca.key"), key.serialize_pem() + &ca).expect("a write");
+    fs::write(state.join("ca.crt"), &ca).expect("a write");
+    let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
+    let client = Client::tls(server.secure(), ca.as_bytes());
+    assert_eq!(client.get("/healthz").status, 200);
+    let shown = must(&certs(&state, &["show"]));
+    assert!(shown.contains("9999-12-31T23:59:59Z"), "{shown}");
+    must(&certs(&state, &["check"]));
+    must(&certs(&state, &["rotate", "--ca"]));
+    must(&certs(&state, &["check"]));
+    assert_eq!(client.get("/healthz").status, 200);
+}
+
 #[test]
 fn pairs_that_somebody_brings_are_taken_over_as_they_are() {
     for (form, key) in [

@@ -22,6 +22,7 @@ use super::super::write::{
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED};
 use super::secret::{annotation, stored_pair, value};
+use crate::pki::moment::written;
 use crate::pki::{Answer, Issuer, Request, VALIDITY};
 
 /// The secret with the key and what is asked for.
@@ -139,7 +140,7 @@ impl CaRequest {
     /// What was asked for, `None` if it was not this issuer, or cannot be told: then it is asked for anew.
     fn asked(&self) -> Option<Request> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
-        let since = OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?;
+        let since = written(OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?);
         let key = value(secret, PRIVATE_KEY)?.to_vec();
         value(secret, REQUEST_KEY)?;
         let answer = match (&self.request, &self.unasked) {

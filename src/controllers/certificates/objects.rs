@@ -236,7 +236,10 @@ fn pair_annotations(
             .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))
     };
     Ok([
-        (NOT_BEFORE.to_owned(), date(leaf.not_before.max(renewal(leaf, policy) - policy.renewal))?),
+        (
+            NOT_BEFORE.to_owned(),
+            date(leaf.not_before.max(renewal(leaf, policy).saturating_sub(policy.renewal)))?,
+        ),
         (NOT_AFTER.to_owned(), date(leaf.not_after)?),
         (ISSUER.to_owned(), leaf.issuer.clone()),
         // As Go writes a duration.

@@ -8,6 +8,7 @@ use time::{Duration, OffsetDateTime};
 use super::super::certificates::ClusterState;
 use super::policy::Grant;
 use crate::pki::issue::Validity;
+use crate::pki::moment::LAST;
 use crate::pki::{
     CertificateState, Host, IssueError, Issued, OwnCa, Requested, StoredPair, issue_requested,
     signing_fault,
@@ -15,9 +16,6 @@ use crate::pki::{
 
 /// Clocks of those who are shown a certificate may be behind by so much.
 const BACKDATED: Duration = Duration::minutes(5);
-
-/// Later than any CA's end: RFC 5280 has no later year.
-const FAR: OffsetDateTime = time::macros::datetime!(9999-12-31 23:59:59 UTC);
 
 /// A CA that can sign now.
 pub(super) enum Authority {
@@ -71,12 +69,12 @@ impl Authority {
     pub(super) fn issue(&self, grant: &Grant, now: OffsetDateTime) -> Result<Issued, IssueError> {
         let duration = Duration::try_from(grant.duration).unwrap_or(Duration::MAX);
         // The CA's own end comes before that of time.
-        let end = now.checked_add(duration).unwrap_or(FAR);
+        let end = now.checked_add(duration).unwrap_or(LAST);
         let requested = Requested {
             request: &grant.request,
             usages: &grant.usages,
             is_ca: grant.is_ca,
-            validity: Validity { begin: now - BACKDATED, end },
+            validity: Validity { begin: now.saturating_sub(BACKDATED), end },
         };
         match self {
             Self::Server(state) => issue_requested(state, &requested, now),
