@@ -91,6 +91,17 @@ impl OwnCa {
         Ok(Self { kept, above, roots })
     }
 
+    /// Whether it signs by a key of one of the CAs in a store of a signing CA's, this one or an older one.
+    #[must_use]
+    pub fn is_of(&self, stored: &StoredPair) -> bool {
+        let (kept, _) = Kept::read(stored);
+        let own = kept.cas.iter().filter(|ca| ca.key.is_some()).map(|ca| &ca.certificate);
+        // What cannot be read as a whole may be put in order.
+        let named = Certificate::read_all(&stored.certificates);
+        let key = self.kept.cas.first().and_then(|ca| ca.key.as_ref());
+        key.is_some_and(|key| own.chain(named.first()).any(|ca| ca.matches(&key.pair)))
+    }
+
     /// Issues a certificate.
     pub fn issue(&self, requested: &Requested<'_>) -> Result<Issued, IssueError> {
         let ca = self.kept.cas.first().and_then(Ca::signer).ok_or(IssueError::NoSigner)?;

@@ -45,6 +45,7 @@ use self::apply::{apply_pointers, apply_write, ask_issuer};
 use self::internal_release_image::{Decision, SignError};
 pub(in crate::controllers) use self::objects::user_data_write;
 use self::report::Report;
+pub(in crate::controllers) use self::secret::stored_pair;
 pub(in crate::controllers) use self::state::user_data;
 use super::apply::{Applied, apply};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};

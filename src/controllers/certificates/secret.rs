@@ -16,7 +16,7 @@ pub(super) fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
 }
 
 /// A pair of a secret, with what else a CA's store holds.
-pub(super) fn stored_pair(secret: &Secret) -> StoredPair {
+pub(in crate::controllers) fn stored_pair(secret: &Secret) -> StoredPair {
     let bytes = |key| value(secret, key).unwrap_or_default().to_vec();
     let previous = value(secret, PREVIOUS).or_else(|| value(secret, PREVIOUS_BEFORE));
     StoredPair {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Secret;
 use time::{Duration, OffsetDateTime};
 
-use super::super::certificates::ClusterState;
+use super::super::certificates::{ClusterState, stored_pair};
 use super::policy::Grant;
 use crate::pki::issue::Validity;
 use crate::pki::moment::LAST;
@@ -43,8 +43,13 @@ impl Authority {
         Ok(Self::Server(Box::new(state)))
     }
 
-    /// One out of a secret, or why it cannot sign.
-    pub(super) fn of_secret(secret: &Secret, now: OffsetDateTime) -> Result<Self, String> {
+    /// One out of a secret, or why it cannot sign. The machine config server's own key signs as such, so that it is
+    /// known which names are the server's.
+    pub(super) fn of_secret(
+        secret: &Secret,
+        cluster: &ClusterState,
+        now: OffsetDateTime,
+    ) -> Result<Self, String> {
         let value = |key: &str| {
             let value = secret.data.as_ref().and_then(|data| data.get(key));
             value.map(|value| value.0.clone()).unwrap_or_default()
@@ -55,6 +60,12 @@ impl Authority {
             ..StoredPair::default()
         };
         let own = OwnCa::read(&pair, &value("ca.crt"), now).map_err(|error| error.to_string())?;
+        if cluster.authority.as_ref().is_some_and(|stored| own.is_of(&stored_pair(stored))) {
+            return Err(
+                "its key is the server's CA's, which signs by machineConfigServer: {} alone"
+                    .to_owned(),
+            );
+        }
         Ok(Self::Own(Box::new(own)))
     }
 
@@ -129,9 +140,41 @@ mod tests {
     fn a_ca_out_of_a_secret_has_no_names_of_the_server() {
         let key = KeyPair::generate().unwrap();
         let ca = issue_authority(&key, Duration::days(10), NOW).unwrap();
-        let authority = Authority::of_secret(&secret(&ca.to_pem(), &key), NOW).unwrap();
+        let none = ClusterState::default();
+        let authority = Authority::of_secret(&secret(&ca.to_pem(), &key), &none, NOW).unwrap();
         assert!(authority.reserved().is_empty());
-        let fault = Authority::of_secret(&Secret::default(), NOW).err();
+        let fault = Authority::of_secret(&Secret::default(), &none, NOW).err();
         assert_eq!(fault.unwrap(), "it is empty");
+    }
+
+    #[test]
+    fn the_server_s_key_does_not_sign_out_of_a_secret() {
+        let [key, before, other] = [(); 3].map(|()| KeyPair::generate().unwrap());
+        let ca = |key: &KeyPair| issue_authority(key, Duration::days(10), NOW).unwrap();
+        let own = ca(&key);
+        let mut stored = secret(&own.to_pem(), &key);
+        let previous = ca(&before).to_pem() + &before.serialize_pem();
+        let data = stored.data.as_mut().unwrap();
+        data.insert("previous-cas.pem".to_owned(), ByteString(previous.into()));
+        let whole = ClusterState { authority: Some(stored), ..ClusterState::default() };
+        // Somebody has to put it in order.
+        let broken = ClusterState {
+            authority: Some(secret(&own.to_pem(), &other)),
+            ..ClusterState::default()
+        };
+        // Another certificate for the same key is none of another CA.
+        let renewed = issue_authority(&key, Duration::days(20), NOW).unwrap();
+        for (certificate, key, cluster, is_server) in [
+            (&own, &key, &whole, true),
+            (&renewed, &key, &whole, true),
+            (&ca(&before), &before, &whole, true),
+            (&ca(&other), &other, &whole, false),
+            (&own, &key, &broken, true),
+        ] {
+            let secret = secret(&certificate.to_pem(), key);
+            let fault = Authority::of_secret(&secret, cluster, NOW).err();
+            let told = "its key is the server's CA's, which signs by machineConfigServer: {} alone";
+            assert_eq!(fault.as_deref(), is_server.then_some(told), "{certificate:?}");
+        }
     }
 }

@@ -18,7 +18,7 @@ use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, Upstrea
 use super::kinds::issuers_of;
 use super::policy::Policy;
 use super::upstream::{Secrets, Upstream};
-use crate::pki::{Host, IssueError};
+use crate::pki::Host;
 
 /// An issuer that can sign.
 pub(super) struct Issuer {
@@ -94,17 +94,16 @@ impl IssuerReader {
         };
         let authority = match spec.signer {
             SignerSpec::MachineConfigServer => {
-                if server.is_none() {
-                    *server = Some(self.server().await?);
-                }
-                server.as_ref().map_or_else(
-                    || Err(IssueError::NoSigner.to_string()),
-                    |server| Authority::of_server(server, now),
-                )
+                Authority::of_server(self.server_once(server).await?, now)
             }
             SignerSpec::Secret(secret) => {
+                let server = self.server_once(server).await?;
                 let object = ObjectName::secret(namespace, &secret);
-                self.own_ca(&object, now).await?
+                let secret = self.secret(&object).await?;
+                secret.and_then(|secret| {
+                    let own = Authority::of_secret(&secret, server, now);
+                    own.map_err(|fault| format!("{object}: {fault}"))
+                })
             }
             SignerSpec::Upstream(upstream) => {
                 let secrets = self.secrets(namespace, &upstream).await?;
@@ -160,6 +159,18 @@ impl IssuerReader {
         Ok(Ok(secrets))
     }
 
+    /// What the server's own CA is, read once a look.
+    async fn server_once<'a>(
+        &self,
+        known: &'a mut Option<ClusterState>,
+    ) -> Result<&'a ClusterState, ControlError> {
+        let server = match known.take() {
+            Some(server) => server,
+            None => self.server().await?,
+        };
+        Ok(known.insert(server))
+    }
+
     /// What the server's own CA is.
     async fn server(&self) -> Result<ClusterState, ControlError> {
         let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
@@ -170,18 +181,6 @@ impl IssuerReader {
             bundle: read::<ConfigMap>(&self.client, &bundle).await?,
             ..ClusterState::default()
         })
-    }
-
-    /// A CA out of a secret.
-    async fn own_ca(
-        &self,
-        object: &ObjectName,
-        now: OffsetDateTime,
-    ) -> Result<Result<Authority, String>, ControlError> {
-        let secret = self.secret(object).await?;
-        Ok(secret.and_then(|secret| {
-            Authority::of_secret(&secret, now).map_err(|fault| format!("{object}: {fault}"))
-        }))
     }
 
     /// A secret of an issuer's. That this one may not be read holds up no other issuer; that none can be read now says
