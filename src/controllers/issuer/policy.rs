@@ -189,8 +189,10 @@ impl Policy {
         })
     }
 
+    /// An IPv4 address within IPv6 (RFC 4291 section 2.5.5.2) is the same to who verifies it.
     fn allows_address(&self, address: IpAddr, reserved: &BTreeSet<Host>) -> bool {
-        let is_reserved = reserved.contains(&Host::Address(address));
+        let address = address.to_canonical();
+        let is_reserved = is_reserved(&address.to_string(), reserved);
         self.addresses.iter().any(|network| {
             let is_one = network.prefix_len() == network.max_prefix_len();
             network.contains(&address) && (is_one || !is_reserved)
@@ -203,7 +205,9 @@ fn is_reserved(name: &str, reserved: &BTreeSet<Host>) -> bool {
     reserved.iter().any(|host| match (host, name.strip_prefix("*.")) {
         (Host::Name(host), Some(rest)) => host.split_once('.').is_some_and(|(_, it)| it == rest),
         (Host::Name(host), None) => host == name,
-        (Host::Address(address), _) => name.parse() == Ok(*address),
+        (Host::Address(host), _) => {
+            name.parse().is_ok_and(|it: IpAddr| it.to_canonical() == host.to_canonical())
+        }
     })
 }
 
@@ -230,213 +234,4 @@ fn hours(duration: Duration) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn policy() -> Policy {
-        Policy {
-            dns_names: vec!["a.example.com".to_owned(), "*.apps.example.com".to_owned()],
-            addresses: vec!["192.0.2.0/24".parse().unwrap(), "198.51.100.7/32".parse().unwrap()],
-            uris: vec!["spiffe://example.com/*".to_owned()],
-            subjects: vec!["O=Example".to_owned(), "OU=*".to_owned(), "CN=user *".to_owned()],
-            ..Policy::default()
-        }
-    }
-
-    fn asked(request: SigningRequest) -> Asked {
-        Asked { request, usages: BTreeSet::new(), is_ca: false, duration: None }
-    }
-
-    fn names(dns_names: &[&str]) -> SigningRequest {
-        let dns_names = dns_names.iter().map(|&name| name.to_owned()).collect();
-        SigningRequest { dns_names, ..SigningRequest::default() }
-    }
-
-    fn usages(words: &[&str]) -> BTreeSet<Usage> {
-        words.iter().map(|word| word.parse().unwrap()).collect()
-    }
-
-    fn refusals(policy: &Policy, asked: Asked) -> Vec<String> {
-        policy.grant(asked, &BTreeSet::new()).err().unwrap_or_default()
-    }
-
-    #[test]
-    fn names_are_signed_that_the_policy_lists() {
-        for (name, is_allowed) in [
-            ("a.example.com", true),
-            ("A.Example.com", true),
-            ("b.example.com", false),
-            ("a.apps.example.com", true),
-            ("a.b.apps.example.com", true),
-            ("*.apps.example.com", true),
-            ("apps.example.com", false),
-            ("anapps.example.com", false),
-            ("*.example.com", false),
-        ] {
-            let refused = refusals(&policy(), asked(names(&[name])));
-            let expected = format!("the issuer's dnsNames do not cover {name}");
-            assert_eq!(refused, if is_allowed { vec![] } else { vec![expected] }, "{name}");
-        }
-        for name in ["", "a b", "*", "a.apps.example.com.", "*.*.apps.example.com", "192.0.2.1"] {
-            let refused = refusals(&policy(), asked(names(&[name])));
-            assert_eq!(refused, [format!("{name:?} is no DNS name")], "{name:?}");
-        }
-        assert_eq!(refusals(&policy(), asked(names(&[]))), ["it asks for no name"]);
-        let all = Policy { dns_names: vec!["*".to_owned()], ..Policy::default() };
-        assert_eq!(refusals(&all, asked(names(&["*.example.org"]))), [""; 0]);
-    }
-
-    #[test]
-    fn by_default_no_name_is_signed_and_no_ca() {
-        let refused = refusals(&Policy::default(), Asked { is_ca: true, ..asked(names(&["a"])) });
-        assert_eq!(
-            refused,
-            [
-                "the issuer's dnsNames do not cover a",
-                "it is to be a CA's, and the issuer's policy has no isCA: true",
-            ]
-        );
-    }
-
-    #[test]
-    fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
-        let text = |kind: &str, value: &str| (kind.to_owned(), value.to_owned());
-        let good = SigningRequest {
-            addresses: vec!["192.0.2.1".parse().unwrap()],
-            uris: vec!["spiffe://example.com/ns/a".to_owned()],
-            subject: vec![text("CN", "a.example.com"), text("O", "Example"), text("OU", "any")],
-            ..SigningRequest::default()
-        };
-        assert_eq!(refusals(&policy(), asked(good)), [""; 0]);
-        let bad = SigningRequest {
-            addresses: vec!["203.0.113.1".parse().unwrap()],
-            uris: vec!["spiffe://example.org/ns/a".to_owned()],
-            subject: vec![text("CN", "b.example.com"), text("O", "Example Two"), text("C", "NO")],
-            others: vec!["the extension 1.2.3".to_owned()],
-            ..SigningRequest::default()
-        };
-        assert_eq!(
-            refusals(&policy(), asked(bad)),
-            [
-                "the issuer's ipAddresses do not cover 203.0.113.1",
-                "the issuer's uris do not cover \"spiffe://example.org/ns/a\"",
-                "the issuer's subjects do not cover \"CN=b.example.com\"",
-                "the issuer's subjects do not cover \"O=Example Two\"",
-                "the issuer's subjects do not cover \"C=NO\"",
-                "it asks for the extension 1.2.3, which is never signed here",
-            ]
-        );
-        for (name, is_allowed) in [("user a", true), ("192.0.2.9", true), ("203.0.113.9", false)] {
-            let request =
-                SigningRequest { subject: vec![text("CN", name)], ..SigningRequest::default() };
-            assert_eq!(refusals(&policy(), asked(request)).is_empty(), is_allowed, "{name}");
-        }
-    }
-
-    #[test]
-    fn names_of_the_server_have_to_be_listed_as_they_are() {
-        let reserved: BTreeSet<Host> =
-            ["api.apps.example.com", "a.example.com", "192.0.2.5", "198.51.100.7"]
-                .map(|host| host.parse().unwrap())
-                .into();
-        for (name, is_allowed) in [
-            ("b.apps.example.com", true),
-            ("api.apps.example.com", false),
-            ("API.apps.example.com", false),
-            ("*.apps.example.com", false),
-            ("*.b.apps.example.com", true),
-            ("a.example.com", true),
-        ] {
-            let granted = policy().grant(asked(names(&[name])), &reserved);
-            assert_eq!(granted.is_ok(), is_allowed, "{name}");
-        }
-        for (address, is_allowed) in
-            [("192.0.2.6", true), ("192.0.2.5", false), ("198.51.100.7", true)]
-        {
-            let addresses = vec![address.parse().unwrap()];
-            let request = SigningRequest { addresses, ..SigningRequest::default() };
-            assert_eq!(policy().grant(asked(request), &reserved).is_ok(), is_allowed, "{address}");
-        }
-        // Some clients read a common name like a DNS name.
-        let any = Policy { subjects: vec!["CN=*".to_owned()], ..policy() };
-        for (name, is_allowed) in [
-            ("other", true),
-            ("a.example.com", true),
-            ("api.apps.example.com", false),
-            ("*.apps.example.com", false),
-            ("192.0.2.5", false),
-        ] {
-            let subject = vec![("CN".to_owned(), name.to_owned())];
-            let request = SigningRequest { subject, ..SigningRequest::default() };
-            assert_eq!(any.grant(asked(request), &reserved).is_ok(), is_allowed, "{name}");
-        }
-    }
-
-    #[test]
-    fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
-        let granted = |asked_usages: &[&str], in_request: &[&str]| {
-            let request =
-                SigningRequest { usages: usages(in_request), ..names(&["a.example.com"]) };
-            let asked = Asked { usages: usages(asked_usages), ..asked(request) };
-            policy().grant(asked, &BTreeSet::new()).map(|grant| grant.usages)
-        };
-        let both = ["server auth", "client auth"];
-        let default = [&["digital signature", "key encipherment"][..], &both].concat();
-        assert_eq!(granted(&[], &[]), Ok(usages(&default)));
-        let signature = [&["digital signature"][..], &both].concat();
-        assert_eq!(granted(&[], &["digital signature"]), Ok(usages(&signature)));
-        let server = ["digital signature", "server auth"];
-        assert_eq!(granted(&server, &server), Ok(usages(&server)));
-        assert_eq!(
-            granted(&server, &["client auth"]),
-            Err(vec![
-                "the request in it asks for client auth, which usages beside it lack".to_owned()
-            ])
-        );
-        for word in ["code signing", "cert sign", "any"] {
-            let refused = vec![format!("the issuer's usages lack {word}")];
-            assert_eq!(granted(&["digital signature", word], &[]), Err(refused));
-        }
-    }
-
-    #[test]
-    fn a_ca_is_signed_where_the_policy_says_so() {
-        let policy = Policy { is_ca: true, ..policy() };
-        let ask = |is_ca, in_request| Asked {
-            is_ca,
-            ..asked(SigningRequest { is_ca: in_request, ..names(&["a.example.com"]) })
-        };
-        let grant = policy.grant(ask(true, Some(true)), &BTreeSet::new()).unwrap();
-        assert!(grant.is_ca);
-        let all = ["digital signature", "key encipherment", "cert sign", "crl sign"];
-        assert_eq!(grant.usages, usages(&all));
-        assert!(!policy.grant(ask(false, None), &BTreeSet::new()).unwrap().is_ca);
-        for (is_ca, in_request) in [(true, false), (false, true)] {
-            assert_eq!(
-                refusals(&policy, ask(is_ca, Some(in_request))),
-                ["its basic constraints say otherwise than isCA beside it"]
-            );
-        }
-    }
-
-    #[test]
-    fn a_certificate_is_valid_no_longer_than_the_policy_says() {
-        let grant = |longest: u64, asked_for: Option<u64>| {
-            let policy = Policy { longest: Duration::from_secs(longest), ..policy() };
-            let duration = asked_for.map(Duration::from_secs);
-            let asked = Asked { duration, ..asked(names(&["a.example.com"])) };
-            policy.grant(asked, &BTreeSet::new()).map(|grant| grant.duration.as_secs())
-        };
-        assert_eq!(grant(7200, Some(7200)), Ok(7200));
-        assert_eq!(
-            grant(7200, Some(9015)),
-            Err(vec![
-                "it is to be valid for 2h30m15s, longer than the issuer's maxDuration, 2h"
-                    .to_owned()
-            ])
-        );
-        assert_eq!(grant(7200, None), Ok(7200), "not the usual time, which is longer");
-        assert_eq!(grant(u64::MAX, None), Ok(LONGEST.as_secs()));
-        assert!(grant(7200, Some(0)).is_err());
-    }
-}
+mod tests;
