@@ -138,6 +138,12 @@ impl Certificate {
         &self.issuer_name
     }
 
+    /// The DNS names among the alternative names as they are written, wildcards too.
+    #[must_use]
+    pub fn dns_names(&self) -> &[String] {
+        &self.extensions.dns_names
+    }
+
     /// The key's identifier, empty where there is none (RFC 5280 section 4.2.1.2).
     #[must_use]
     pub fn key_identifier(&self) -> &[u8] {

@@ -11,8 +11,8 @@ use super::ca_request::CaRequest;
 use super::infrastructure::Infrastructure;
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    BUNDLE_KEY, DISTRUST, FORCE, FORCED, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH, ROOT_KEY, ROTATE,
-    ROTATED, USER_DATA,
+    BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH,
+    ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use super::secret::{annotation, stored_pair, value};
 use crate::pki::{
@@ -144,6 +144,11 @@ impl ClusterState {
         let forced_over = self.authority.as_ref().and_then(|secret| annotation(secret, FORCED));
         secrets.into_iter().any(asks_with_force)
             || forced_over.is_some() && forced_over == self.serving_digest().as_deref()
+    }
+
+    /// The names that the serving pair's secret says that it is for.
+    pub(in crate::controllers) fn serving_names(&self) -> Option<&str> {
+        annotation(self.serving.as_ref()?, HOSTNAMES)
     }
 
     /// The SHA-256 of the serving certificate.

@@ -7,10 +7,11 @@ use time::{Duration, OffsetDateTime};
 
 use super::super::certificates::{ClusterState, stored_pair};
 use super::policy::Grant;
+use super::reserved::Reserved;
 use crate::pki::issue::Validity;
 use crate::pki::moment::LAST;
 use crate::pki::{
-    CertificateState, Host, IssueError, Issued, OwnCa, Requested, StoredPair, issue_requested,
+    CertificateState, IssueError, Issued, OwnCa, Requested, StoredPair, issue_requested,
     signing_fault,
 };
 
@@ -19,8 +20,8 @@ const BACKDATED: Duration = Duration::minutes(5);
 
 /// A CA that can sign now.
 pub(super) enum Authority {
-    /// The machine config server's.
-    Server(Box<CertificateState>),
+    /// The machine config server's, with the names that machines know the server by.
+    Server(Box<CertificateState>, Reserved),
     /// One out of a secret.
     Own(Box<OwnCa>),
 }
@@ -37,10 +38,13 @@ impl Authority {
             return Err(format!("the server's CA cannot sign: {fault}"));
         }
         // Nobody is to get a name of the server's before it is known which ones those are.
-        if state.served().is_none_or(|leaf| leaf.hosts.is_empty()) {
+        let leaf = state.served();
+        let told = cluster.serving_names().unwrap_or_default();
+        let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, told)).unwrap_or_default();
+        if reserved.is_empty() {
             return Err("the server has no serving pair that tells its names".to_owned());
         }
-        Ok(Self::Server(Box::new(state)))
+        Ok(Self::Server(Box::new(state), reserved))
     }
 
     /// One out of a secret, or why it cannot sign. The machine config server's own key signs as such, so that it is
@@ -70,10 +74,10 @@ impl Authority {
     }
 
     /// The names that a pattern in a policy does not cover: by its own CA, those that machines know the server by.
-    pub(super) fn reserved(&self) -> BTreeSet<Host> {
+    pub(super) fn reserved(&self) -> Reserved {
         match self {
-            Self::Server(state) => state.served().map(|leaf| leaf.hosts).unwrap_or_default(),
-            Self::Own(_) => BTreeSet::new(),
+            Self::Server(_, reserved) => reserved.clone(),
+            Self::Own(_) => Reserved::default(),
         }
     }
 
@@ -88,7 +92,7 @@ impl Authority {
             validity: Validity { begin: now.saturating_sub(BACKDATED), end },
         };
         match self {
-            Self::Server(state) => issue_requested(state, &requested, now),
+            Self::Server(state, _) => issue_requested(state, &requested, now),
             Self::Own(own) => own.issue(&requested),
         }
     }
@@ -96,6 +100,7 @@ impl Authority {
 
 #[cfg(test)]
 mod tests {
+    use crate::pki::Host;
     use k8s_openapi::ByteString;
     use rcgen::KeyPair;
 
@@ -127,7 +132,19 @@ mod tests {
         assert_eq!(fault(&cluster, NOW).unwrap(), unknown);
         cluster.serving = Some(secret(&leaf.to_pem(), &key));
         let authority = Authority::of_server(&cluster, NOW).unwrap();
-        assert_eq!(authority.reserved(), [host].into());
+        assert_eq!(authority.reserved(), ["mcs.example.com"].into_iter().collect());
+        let annotations = [("auth.openshift.io/certificate-hostnames", "api-int.example.com")];
+        let annotations = annotations.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        cluster.serving.as_mut().unwrap().metadata.annotations = Some(annotations.into());
+        let authority = Authority::of_server(&cluster, NOW).unwrap();
+        assert!(authority.reserved().has_name("api-int.example.com"));
+        // Somebody else's pair may have a wildcard alone.
+        let mut params = rcgen::CertificateParams::new(["*.example.com".to_owned()]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        let wild = params.self_signed(&key).unwrap().pem();
+        let cluster_of = |serving| ClusterState { serving, ..cluster.clone() };
+        let authority = Authority::of_server(&cluster_of(Some(secret(&wild, &key))), NOW).unwrap();
+        assert!(authority.reserved().has_name("mcs.example.com"));
         let late = NOW + Duration::days(11);
         let over = "the server's CA cannot sign: no CA with a key at hand is valid now";
         assert_eq!(fault(&cluster, late).unwrap(), over);

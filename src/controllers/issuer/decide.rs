@@ -8,12 +8,10 @@
 //! | approved, broken or not covered by the policy | ready | failed, with all reasons |
 //! | approved and covered | ready | signed |
 
-use std::collections::BTreeSet;
-
 use super::issuer_spec::IssuerName;
 use super::objects::{RequestSeen, Standing};
 use super::policy::{Grant, Policy};
-use crate::pki::Host;
+use super::reserved::Reserved;
 
 /// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub(super) enum Decision {
 }
 
 /// What is known of an issuer: its policy with the names that have to be listed as they are, or why it cannot sign.
-pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a BTreeSet<Host>), &'a str>;
+pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a Reserved), &'a str>;
 
 /// Decides about a request by the issuer that it asks for, `None` if there is none of its name.
 pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
@@ -60,6 +58,7 @@ fn absent(issuer: &IssuerName) -> String {
 #[cfg(test)]
 mod tests {
     use core::time::Duration;
+    use std::collections::BTreeSet;
 
     use super::super::issuer_spec::IssuerKind;
     use super::super::policy::Asked;
@@ -85,7 +84,7 @@ mod tests {
     #[test]
     fn only_what_is_approved_and_covered_is_signed() {
         let policy = Policy { dns_names: vec!["good".to_owned()], ..Policy::default() };
-        let reserved = BTreeSet::new();
+        let reserved = Reserved::default();
         let ready = Some(Ok((&policy, &reserved)));
         let broken = Some(Err("no secret"));
         let pending = |reason: &str| Decision::Pending(reason.to_owned());

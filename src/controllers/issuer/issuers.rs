@@ -17,14 +17,14 @@ use super::authority::Authority;
 use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
 use super::kinds::issuers_of;
 use super::policy::Policy;
+use super::reserved::Reserved;
 use super::upstream::{Secrets, Upstream};
-use crate::pki::Host;
 
 /// An issuer that can sign.
 pub(super) struct Issuer {
     pub(super) policy: Policy,
     /// Names that the policy has to list as they are.
-    pub(super) reserved: BTreeSet<Host>,
+    pub(super) reserved: Reserved,
     pub(super) signer: Signer,
 }
 
@@ -108,7 +108,7 @@ impl IssuerReader {
             SignerSpec::Upstream(upstream) => {
                 let secrets = self.secrets(namespace, &upstream).await?;
                 let upstream = secrets.and_then(|secrets| self.upstream(name, *upstream, secrets));
-                let (policy, reserved) = (spec.policy, BTreeSet::new());
+                let (policy, reserved) = (spec.policy, Reserved::default());
                 return Ok(upstream.map(|upstream| Issuer {
                     policy,
                     reserved,

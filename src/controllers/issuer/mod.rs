@@ -19,6 +19,7 @@ mod issuers;
 mod kinds;
 mod objects;
 mod policy;
+mod reserved;
 mod upstream;
 
 use std::collections::BTreeMap;

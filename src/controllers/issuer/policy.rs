@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
+use super::reserved::Reserved;
 use crate::pki::{Host, SigningRequest, Usage};
 
 /// The longest a certificate is valid where an issuer does not say: what cert-manager asks for by itself.
@@ -70,11 +71,7 @@ pub(super) struct Grant {
 impl Policy {
     /// What is to be signed, or all that keeps it from being. `reserved` are names that an issuer has to list as
     /// they are: a pattern does not cover them.
-    pub(super) fn grant(
-        &self,
-        asked: Asked,
-        reserved: &BTreeSet<Host>,
-    ) -> Result<Grant, Vec<String>> {
+    pub(super) fn grant(&self, asked: Asked, reserved: &Reserved) -> Result<Grant, Vec<String>> {
         let mut refused = Vec::new();
         self.judge_names(&asked.request, reserved, &mut refused);
         for other in &asked.request.others {
@@ -109,7 +106,7 @@ impl Policy {
     fn judge_names(
         &self,
         request: &SigningRequest,
-        reserved: &BTreeSet<Host>,
+        reserved: &Reserved,
         refused: &mut Vec<String>,
     ) {
         let SigningRequest { subject, dns_names, addresses, uris, .. } = request;
@@ -138,7 +135,7 @@ impl Policy {
                     |address| self.allows_address(address, reserved),
                 );
             // What reads as a name of the server is one, whatever the subjects say.
-            let is_reserved = kind == "CN" && is_reserved(&value.to_ascii_lowercase(), reserved);
+            let is_reserved = kind == "CN" && reserved.has_name(value);
             let is_listed = self.subjects.iter().any(|it| matches(it, &attribute));
             if !is_name && (is_reserved || !is_listed) {
                 refused.push(format!("the issuer's subjects do not cover {attribute:?}"));
@@ -175,9 +172,9 @@ impl Policy {
         usages
     }
 
-    fn allows_name(&self, name: &str, reserved: &BTreeSet<Host>) -> bool {
+    fn allows_name(&self, name: &str, reserved: &Reserved) -> bool {
         let name = name.to_ascii_lowercase();
-        let is_reserved = is_reserved(&name, reserved);
+        let is_reserved = reserved.has_name(&name);
         self.dns_names.iter().any(|allowed| {
             let allowed = allowed.to_ascii_lowercase();
             match allowed.strip_prefix('*') {
@@ -190,25 +187,14 @@ impl Policy {
     }
 
     /// An IPv4 address within IPv6 (RFC 4291 section 2.5.5.2) is the same to who verifies it.
-    fn allows_address(&self, address: IpAddr, reserved: &BTreeSet<Host>) -> bool {
+    fn allows_address(&self, address: IpAddr, reserved: &Reserved) -> bool {
         let address = address.to_canonical();
-        let is_reserved = is_reserved(&address.to_string(), reserved);
+        let is_reserved = reserved.has_address(address);
         self.addresses.iter().any(|network| {
             let is_one = network.prefix_len() == network.max_prefix_len();
             network.contains(&address) && (is_one || !is_reserved)
         })
     }
-}
-
-/// Whether a name in lower case is one of these, or a wildcard that stands for one.
-fn is_reserved(name: &str, reserved: &BTreeSet<Host>) -> bool {
-    reserved.iter().any(|host| match (host, name.strip_prefix("*.")) {
-        (Host::Name(host), Some(rest)) => host.split_once('.').is_some_and(|(_, it)| it == rest),
-        (Host::Name(host), None) => host == name,
-        (Host::Address(host), _) => {
-            name.parse().is_ok_and(|it: IpAddr| it.to_canonical() == host.to_canonical())
-        }
-    })
 }
 
 /// Whether it is one, or a wildcard.

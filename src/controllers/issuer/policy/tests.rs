@@ -28,7 +28,7 @@ fn usages(words: &[&str]) -> BTreeSet<Usage> {
 }
 
 fn refusals(policy: &Policy, asked: Asked) -> Vec<String> {
-    policy.grant(asked, &BTreeSet::new()).err().unwrap_or_default()
+    policy.grant(asked, &Reserved::default()).err().unwrap_or_default()
 }
 
 #[test]
@@ -112,21 +112,25 @@ fn addresses_uris_and_subjects_are_signed_that_the_policy_lists() {
 
 #[test]
 fn names_of_the_server_have_to_be_listed_as_they_are() {
-    let reserved: BTreeSet<Host> = [
+    let reserved: Reserved = [
         "api.apps.example.com",
         "a.example.com",
+        "*.wild.apps.example.com",
         "::ffff:192.0.2.5",
         "198.51.100.7",
         "2001:db8::7",
     ]
-    .map(|host| host.parse().unwrap())
-    .into();
+    .into_iter()
+    .collect();
     for (name, is_allowed) in [
         ("b.apps.example.com", true),
         ("api.apps.example.com", false),
         ("API.apps.example.com", false),
         ("*.apps.example.com", false),
         ("*.b.apps.example.com", true),
+        ("web.wild.apps.example.com", false),
+        ("*.wild.apps.example.com", false),
+        ("a.web.wild.apps.example.com", true),
         ("a.example.com", true),
     ] {
         let granted = policy().grant(asked(names(&[name])), &reserved);
@@ -153,7 +157,9 @@ fn names_of_the_server_have_to_be_listed_as_they_are() {
         ("other", true),
         ("a.example.com", true),
         ("api.apps.example.com", false),
+        ("api.apps.example.com.", false),
         ("*.apps.example.com", false),
+        ("web.wild.apps.example.com", false),
         ("192.0.2.5", false),
         ("::ffff:192.0.2.5", false),
         ("::ffff:c000:205", false),
@@ -169,7 +175,7 @@ fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
     let granted = |asked_usages: &[&str], in_request: &[&str]| {
         let request = SigningRequest { usages: usages(in_request), ..names(&["a.example.com"]) };
         let asked = Asked { usages: usages(asked_usages), ..asked(request) };
-        policy().grant(asked, &BTreeSet::new()).map(|grant| grant.usages)
+        policy().grant(asked, &Reserved::default()).map(|grant| grant.usages)
     };
     let both = ["server auth", "client auth"];
     let default = [&["digital signature", "key encipherment"][..], &both].concat();
@@ -195,11 +201,11 @@ fn a_ca_is_signed_where_the_policy_says_so() {
         is_ca,
         ..asked(SigningRequest { is_ca: in_request, ..names(&["a.example.com"]) })
     };
-    let grant = policy.grant(ask(true, Some(true)), &BTreeSet::new()).unwrap();
+    let grant = policy.grant(ask(true, Some(true)), &Reserved::default()).unwrap();
     assert!(grant.is_ca);
     let all = ["digital signature", "key encipherment", "cert sign", "crl sign"];
     assert_eq!(grant.usages, usages(&all));
-    assert!(!policy.grant(ask(false, None), &BTreeSet::new()).unwrap().is_ca);
+    assert!(!policy.grant(ask(false, None), &Reserved::default()).unwrap().is_ca);
     for (is_ca, in_request) in [(true, false), (false, true)] {
         assert_eq!(
             refusals(&policy, ask(is_ca, Some(in_request))),
@@ -214,7 +220,7 @@ fn a_certificate_is_valid_no_longer_than_the_policy_says() {
         let policy = Policy { longest: Duration::from_secs(longest), ..policy() };
         let duration = asked_for.map(Duration::from_secs);
         let asked = Asked { duration, ..asked(names(&["a.example.com"])) };
-        policy.grant(asked, &BTreeSet::new()).map(|grant| grant.duration.as_secs())
+        policy.grant(asked, &Reserved::default()).map(|grant| grant.duration.as_secs())
     };
     assert_eq!(grant(7200, Some(7200)), Ok(7200));
     assert_eq!(

@@ -1,0 +1,125 @@
+//! The names that machines know the server by. A certificate for one, by a CA that machines trust, would do in the
+//! server's place, so that a pattern in a policy covers none of them.
+//!
+//! They are what the serving pair says, by whoever made it: every pointer config asks for one of those. A wildcard in
+//! it stands for names that nobody has listed.
+
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+use crate::pki::{Certificate, Host};
+
+/// Names that a policy has to list as they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Reserved {
+    hosts: BTreeSet<Host>,
+    /// What wildcards stand before: `example.com` for `*.example.com`.
+    wildcards: BTreeSet<String>,
+}
+
+impl Reserved {
+    /// Those of a serving certificate, and of a list in `told` with commas between.
+    pub(super) fn of_server(leaf: &Certificate, told: &str) -> Self {
+        let names = leaf.dns_names().iter().map(String::as_str).chain(told.split(','));
+        let mut reserved: Self = names.collect();
+        reserved.hosts.extend(leaf.hosts.iter().map(canonical));
+        reserved
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.hosts.is_empty() && self.wildcards.is_empty()
+    }
+
+    /// Whether a name, or what a wildcard stands for, is one of these, whether as a DNS name or as an address.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        if let Ok(address) = name.parse() {
+            return self.has_address(address);
+        }
+        let parent = |name: &str| name.split_once('.').map(|(_, rest)| rest.to_owned());
+        match name.strip_prefix("*.") {
+            Some(rest) => {
+                let below = |host: &Host| match host {
+                    Host::Name(host) => parent(host).is_some_and(|it| it == rest),
+                    Host::Address(_) => false,
+                };
+                self.wildcards.contains(rest) || self.hosts.iter().any(below)
+            }
+            None => {
+                parent(&name).is_some_and(|rest| self.wildcards.contains(&rest))
+                    || self.hosts.contains(&Host::Name(name))
+            }
+        }
+    }
+
+    pub(super) fn has_address(&self, address: IpAddr) -> bool {
+        self.hosts.contains(&Host::Address(address.to_canonical()))
+    }
+}
+
+impl<'a> FromIterator<&'a str> for Reserved {
+    /// What is no name is none that anybody asks for.
+    fn from_iter<T: IntoIterator<Item = &'a str>>(names: T) -> Self {
+        let mut reserved = Self::default();
+        for name in names {
+            match name.trim().strip_prefix("*.") {
+                Some(rest) => {
+                    reserved.wildcards.insert(rest.trim_end_matches('.').to_ascii_lowercase());
+                }
+                None => reserved.hosts.extend(name.trim().parse::<Host>().as_ref().map(canonical)),
+            }
+        }
+        reserved
+    }
+}
+
+/// An IPv4 address within IPv6 is the same to who verifies it.
+fn canonical(host: &Host) -> Host {
+    match host {
+        Host::Address(address) => Host::Address(address.to_canonical()),
+        Host::Name(_) => host.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_serving_certificate_and_of_its_list() {
+        let names = ["API.example.com", "*.wild.example.com", "::ffff:192.0.2.5"];
+        let mut params = CertificateParams::new(names.map(str::to_owned)).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "no-name.example.com");
+        let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let leaf = Certificate::from_der(signed.der()).unwrap();
+        let reserved = Reserved::of_server(&leaf, "api-int.example.com, 2001:db8::7,?");
+        for (name, is_reserved) in [
+            ("api.example.com", true),
+            ("API.Example.com.", true),
+            ("api-int.example.com", true),
+            ("no-name.example.com", false),
+            ("a.api.example.com", false),
+            ("*.example.com", true),
+            ("*.api.example.com", false),
+            ("example.com", false),
+            ("wild.example.com", false),
+            ("a.wild.example.com", true),
+            ("*.wild.example.com", true),
+            ("a.b.wild.example.com", false),
+            ("*.a.wild.example.com", false),
+            ("192.0.2.5", true),
+            ("::ffff:192.0.2.5", true),
+            ("2001:db8::7", true),
+            ("2001:db8::8", false),
+            ("", false),
+        ] {
+            assert_eq!(reserved.has_name(name), is_reserved, "{name}");
+        }
+        assert!(!reserved.is_empty());
+        assert!([""; 0].into_iter().collect::<Reserved>().is_empty());
+        assert!(["", "?"].into_iter().collect::<Reserved>().is_empty());
+        assert!(!["*.example.com"].into_iter().collect::<Reserved>().is_empty());
+    }
+}
