@@ -20,11 +20,11 @@ mod kinds;
 mod objects;
 mod policy;
 mod reserved;
+mod round;
 mod upstream;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
@@ -43,16 +43,12 @@ use self::objects::{
     time_text,
 };
 use self::policy::Grant;
-use super::apply::Applied;
+use self::round::Round;
 use super::certificates::{AUTHORITY, SERVING};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::write::ObjectName;
 use super::{ControlError, NAMESPACE};
 use crate::pki::{Certificate, IssueError, Issued};
-
-/// An issuer whose secret is not in order is looked at again after this long: a controller that may read the
-/// secrets of others by name alone cannot watch them.
-const ANOTHER_LOOK: Duration = Duration::from_secs(10);
 
 /// Signs what is asked of the issuers of a cluster.
 pub struct IssuerController {
@@ -65,29 +61,6 @@ pub struct IssuerController {
 
 /// All issuers by name, or why one cannot sign.
 type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
-
-/// What came of a look at everything, where not all went well.
-#[derive(Default)]
-struct Round {
-    is_superseded: bool,
-    /// For one that may be put in order; it cannot be watched.
-    waits_for_secret: bool,
-    failure: Option<ControlError>,
-}
-
-impl Round {
-    fn note(&mut self, object: &ObjectName, result: Result<Applied, ControlError>) -> bool {
-        match result {
-            Ok(Applied::Done) => return true,
-            Ok(Applied::Superseded) => self.is_superseded = true,
-            Err(error) => {
-                tracing::error!(%object, %error, "its status cannot be written");
-                self.failure.get_or_insert(error);
-            }
-        }
-        false
-    }
-}
 
 impl IssuerController {
     /// A controller that has not looked yet. `namespace` is where cluster issuers have their secrets.
@@ -165,10 +138,11 @@ impl IssuerController {
                 }
                 Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
                 Outcome::Issued(issued, changed) => {
-                    let fields = status([
-                        ("certificate", bytes(&pem(&issued.chain))),
-                        ("ca", bytes(&pem(&issued.roots))),
-                    ]);
+                    let mut fields = status([("certificate", bytes(&pem(&issued.chain)))]);
+                    // The API server refuses one that is empty.
+                    if !issued.roots.is_empty() {
+                        fields.insert("ca".to_owned(), bytes(&pem(&issued.roots)));
+                    }
                     let message = match changed {
                         None => "it is signed".to_owned(),
                         Some(how) => format!("it is signed, not quite as it was asked for: {how}"),
@@ -267,7 +241,7 @@ impl IssuerController {
                 self.write(kind, object, fields, &said.message, round).await
             }
             Ok(None) => false,
-            Err(reason) => round.note(&name, Err(name.malformed(reason).into())),
+            Err(reason) => round.note(Err(name.malformed(reason).into())),
         }
     }
 
@@ -281,7 +255,7 @@ impl IssuerController {
     ) -> bool {
         let name = kind.object(object);
         let result = kind.write_status(&self.client, object, fields).await;
-        let is_written = round.note(&name, result);
+        let is_written = round.note(result);
         if is_written {
             tracing::info!(object = %name, "{because}");
         }
@@ -318,12 +292,13 @@ impl Reconciler for IssuerController {
         if let Some(news) = self.health.status.degraded.set_all("upstream CAs", &troubles) {
             tracing::warn!("requests wait for a CA beyond the cluster: {news}");
         }
-        match round {
-            Round { failure: Some(error), .. } => Err(error),
-            Round { is_superseded: true, .. } => Ok(Requeue::Now),
-            Round { waits_for_secret: true, .. } => Ok(Requeue::After(ANOTHER_LOOK)),
-            Round { .. } => Ok(Requeue::Resync),
+        if let Some(news) = self.health.status.degraded.set_all("statuses", &round.refused) {
+            tracing::error!("statuses cannot be written: {news}");
         }
+        if !round.refused.is_empty() {
+            self.health.metrics.failures.inc();
+        }
+        round.end()
     }
 }
 

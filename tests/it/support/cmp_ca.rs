@@ -87,6 +87,8 @@ pub(crate) enum Quirk {
     UnprotectedError,
     Mods,
     Implicit,
+    /// No certificate of its root comes along.
+    NoRoot,
     /// So many polls: after a status, and after an error message that says to wait.
     Waits(usize),
     WaitsByError(usize),
@@ -551,6 +553,7 @@ impl Shared {
         };
         let many = if self.quirk() == Quirk::TwoCertificates { 2 } else { 1 };
         let authorities = Some(vec![Any::from_der(&self.root.der).expect("DER")]);
+        let authorities = authorities.filter(|_| self.quirk() != Quirk::NoRoot);
         let answers = (0..many).map(|_| answer()).collect();
         let kind = match (self.quirk(), open.kind) {
             (Quirk::OtherKind, _) => 8,
@@ -699,7 +702,11 @@ impl Shared {
         let protection = BitString::from_bytes(&protection).expect("bits").to_der().expect("DER");
         let protection = tagged(0, &protection);
         let is_bare = matches!(self.quirk(), Quirk::UnprotectedError | Quirk::Unprotected);
-        let extra = tagged(1, &sequence(&[&signer.der, &self.issuing.der, &self.root.der]));
+        let mut extra = vec![&signer.der[..], &self.issuing.der];
+        if self.quirk() != Quirk::NoRoot {
+            extra.push(&self.root.der);
+        }
+        let extra = tagged(1, &sequence(&extra));
         sequence(&[&header, &body, if is_bare { &[] } else { &protection }, &extra])
     }
 }

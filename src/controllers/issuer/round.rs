@@ -1,0 +1,115 @@
+//! What came of a look at everything, where not all went well.
+//!
+//! A status that the API server takes from nobody is that object's own trouble, and the others have theirs written. An
+//! API server that is away, or that knows nobody any more, is everybody's.
+
+use std::time::Duration;
+
+use super::super::ControlError;
+use super::super::apply::Applied;
+use super::super::runtime::Requeue;
+
+/// An issuer whose secret is not in order is looked at again after this long: a controller that may read the
+/// secrets of others by name alone cannot watch them.
+const ANOTHER_LOOK: Duration = Duration::from_secs(10);
+/// The same for an object whose status was refused: the reason may be gone, a right that was missing, say.
+const ANOTHER_WRITE: Duration = Duration::from_secs(60);
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Round {
+    is_superseded: bool,
+    /// For one that may be put in order; it cannot be watched.
+    pub(super) waits_for_secret: bool,
+    /// Which statuses were refused, and why.
+    pub(super) refused: Vec<String>,
+    failure: Option<ControlError>,
+}
+
+impl Round {
+    /// Notes what came of the write of a status. Tells whether it was written.
+    pub(super) fn note(&mut self, result: Result<Applied, ControlError>) -> bool {
+        match result {
+            Ok(Applied::Done) => return true,
+            Ok(Applied::Superseded) => self.is_superseded = true,
+            Err(error) if is_of_the_object(&error) => self.refused.push(error.to_string()),
+            Err(error) => {
+                self.failure.get_or_insert(error);
+            }
+        }
+        false
+    }
+
+    /// When to look again, or why nothing can be brought in order.
+    pub(super) fn end(self) -> Result<Requeue, ControlError> {
+        match self {
+            Self { failure: Some(error), .. } => Err(error),
+            Self { is_superseded: true, .. } => Ok(Requeue::Now),
+            Self { waits_for_secret: true, .. } => Ok(Requeue::After(ANOTHER_LOOK)),
+            Self { refused, .. } if !refused.is_empty() => Ok(Requeue::After(ANOTHER_WRITE)),
+            Self { .. } => Ok(Requeue::Resync),
+        }
+    }
+}
+
+/// Whether an answer is to this object, and would be the same to nobody else: not that of a server that is away, does
+/// not know who asks, or has too much to do.
+fn is_of_the_object(error: &ControlError) -> bool {
+    match error {
+        ControlError::Malformed(_) => true,
+        ControlError::Api { error: kube::Error::Api(status), .. } => {
+            matches!(status.code, 400..500) && ![401, 408, 429].contains(&status.code)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::super::super::error::api_error;
+    use super::super::super::write::ObjectName;
+    use super::*;
+
+    fn answered(code: u16) -> Result<Applied, ControlError> {
+        let status = Status::failure("no", "Test").with_code(code).boxed();
+        let object = ObjectName::new("CertificateRequest", "ns", "a");
+        Err(api_error(&object)(kube::Error::Api(status)))
+    }
+
+    fn requeue(
+        results: impl IntoIterator<Item = Result<Applied, ControlError>>,
+    ) -> Option<Requeue> {
+        let mut round = Round::default();
+        for result in results {
+            round.note(result);
+        }
+        round.end().ok()
+    }
+
+    #[test]
+    fn what_is_refused_of_one_object_holds_up_nothing_else() {
+        for code in [400, 403, 413, 422] {
+            assert_eq!(requeue([answered(code)]), Some(Requeue::After(ANOTHER_WRITE)), "{code}");
+            let all = [answered(code), Ok(Applied::Superseded), Ok(Applied::Done)];
+            assert_eq!(requeue(all), Some(Requeue::Now), "{code}");
+        }
+        let mut round = Round { waits_for_secret: true, ..Round::default() };
+        let malformed = ObjectName::new("Issuer", "ns", "b").malformed("x".to_owned());
+        assert!(!round.note(answered(422)) && !round.note(Err(malformed.into())));
+        assert!(round.note(Ok(Applied::Done)));
+        assert_eq!(round.refused.len(), 2);
+        assert_eq!(round.refused[0], "CertificateRequest ns/a: no");
+        assert_eq!(round.end().ok(), Some(Requeue::After(ANOTHER_LOOK)));
+        assert_eq!(requeue([Ok(Applied::Done)]), Some(Requeue::Resync));
+    }
+
+    #[test]
+    fn a_server_that_is_away_or_knows_nobody_is_everybody_s_trouble() {
+        for code in [401, 408, 429, 500, 503] {
+            assert_eq!(requeue([answered(422), answered(code)]), None, "{code}");
+        }
+        assert_eq!(requeue([Err(ControlError::Endless)]), None);
+    }
+}
