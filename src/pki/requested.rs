@@ -8,9 +8,11 @@ use rcgen::{BasicConstraints, DnType, IsCa, SanType, SubjectPublicKeyInfo};
 use time::OffsetDateTime;
 use x509_parser::extensions::SubjectAlternativeName;
 use x509_parser::prelude::FromDer as _;
+use x509_parser::x509::X509Name;
 
 use super::issue::{Signer, Validity, params};
 use super::kept::{Ca, Kept};
+use super::signing_request::{COMMON_NAME, E_MAIL, mail_address};
 use super::view::View;
 use super::{
     Certificate, CertificateState, Host, IssueError, SigningRequest, StoredPair, Unusable, Usage,
@@ -159,24 +161,32 @@ pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) 
     }
     let asked: BTreeSet<String> = words(request).collect();
     let mut named = SigningRequest::default();
-    if !certificate.common_name.is_empty() {
-        named.subject.push(("CN".to_owned(), certificate.common_name.clone()));
+    match X509Name::from_der(&certificate.subject_name) {
+        Ok((_, subject)) => named.take_subject_names(&subject),
+        Err(_) => named.others.push("a subject that cannot be read".to_owned()),
     }
     let alternative = extensions.alternative_names.as_deref().unwrap_or_default();
     if let Ok((_, alternative)) = SubjectAlternativeName::from_der(alternative) {
         alternative.general_names.iter().for_each(|name| named.take_name(name));
     }
     let more: BTreeSet<String> = words(&named).filter(|name| !asked.contains(name)).collect();
-    let more: Vec<String> = more.into_iter().chain(named.others).collect();
+    let others =
+        named.others.into_iter().filter(|name| !asked.contains(&name.to_ascii_lowercase()));
+    let more: Vec<String> = more.into_iter().chain(others).collect();
     (!more.is_empty()).then(|| format!("it is for {} too", more.join(", ")))
 }
 
-/// All names that a certificate is for: CAs repeat a common name as an alternative one, and the other way.
+/// All names that a certificate is for: CAs repeat a common name as an alternative one, and the other way; e-mail
+/// addresses likewise.
 fn words(request: &SigningRequest) -> impl Iterator<Item = String> {
-    let common_names = request.subject.iter().filter(|(kind, _)| kind == "CN");
-    let names = request.dns_names.iter().chain(common_names.map(|(_, name)| name));
+    let of_kind = |wanted: &'static str| {
+        let found = request.subject.iter().filter(move |(kind, _)| kind == wanted);
+        found.map(|(_, value)| value.to_ascii_lowercase())
+    };
+    let names = request.dns_names.iter().map(|name| name.to_ascii_lowercase());
     names
-        .map(|name| name.to_ascii_lowercase())
+        .chain(of_kind(COMMON_NAME))
+        .chain(of_kind(E_MAIL).map(|address| mail_address(&address)))
         .chain(request.addresses.iter().map(IpAddr::to_string))
         .chain(request.uris.iter().cloned())
 }

@@ -6,15 +6,19 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use x509_parser::asn1_rs::{Any, FromDer as _};
+use x509_parser::asn1_rs::{Any, FromDer as _, Tag};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::cri_attributes::ParsedCriAttribute;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::objects::{oid_registry, oid2abbrev};
-use x509_parser::x509::X509Name;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 use super::Usage;
 use super::certificate::{address, is_signature};
+
+/// The attributes of a subject that name whom a certificate is for, by their short names.
+pub(super) const COMMON_NAME: &str = "CN";
+pub(super) const E_MAIL: &str = "Email";
 
 /// A request whose key its sender has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -123,6 +127,19 @@ impl SigningRequest {
         }
     }
 
+    /// Takes those attributes of a subject that name whom a certificate is for, however they are written.
+    pub(super) fn take_subject_names(&mut self, subject: &X509Name<'_>) {
+        for attribute in subject.iter_attributes() {
+            let kind = oid2abbrev(attribute.attr_type(), oid_registry());
+            let Ok(kind @ (COMMON_NAME | E_MAIL)) = kind else { continue };
+            match text(attribute) {
+                Some(value) if value.is_empty() => {}
+                Some(value) => self.subject.push((kind.to_owned(), value)),
+                None => self.others.push(format!("{kind} in its subject, which cannot be read")),
+            }
+        }
+    }
+
     fn take(&mut self, extension: &ParsedExtension<'_>, identifier: &str) {
         match extension {
             ParsedExtension::SubjectAlternativeName(names) => {
@@ -150,9 +167,37 @@ impl SigningRequest {
                 Some(address) => self.addresses.push(address),
                 None => self.others.push("an address that is none".to_owned()),
             },
-            GeneralName::RFC822Name(name) => self.others.push(format!("the e-mail address {name}")),
+            GeneralName::RFC822Name(name) => self.others.push(mail_address(name)),
             _ => self.others.push("an alternative name of another kind".to_owned()),
         }
+    }
+}
+
+/// An e-mail address in words.
+pub(super) fn mail_address(address: &str) -> String {
+    format!("the e-mail address {address}")
+}
+
+/// A value of any string type (RFC 5280 section 4.1.2.4).
+fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
+    let bytes = attribute.as_slice();
+    match attribute.attr_value().tag() {
+        Tag::BmpString => {
+            let (units, rest) = bytes.as_chunks();
+            let units: Vec<u16> = units.iter().map(|unit| u16::from_be_bytes(*unit)).collect();
+            String::from_utf16(&units).ok().filter(|_| rest.is_empty())
+        }
+        Tag::UniversalString => {
+            let (points, rest) = bytes.as_chunks();
+            let points = points.iter().map(|point| char::from_u32(u32::from_be_bytes(*point)));
+            points.collect::<Option<String>>().filter(|_| rest.is_empty())
+        }
+        // What is beyond ASCII there reads in several ways.
+        Tag::TeletexString | Tag::VisibleString => {
+            let text = core::str::from_utf8(bytes).ok()?;
+            text.is_ascii().then(|| text.to_owned())
+        }
+        _ => attribute.as_str().ok().map(str::to_owned),
     }
 }
 

@@ -229,3 +229,60 @@ fn what_was_not_asked_for_is_in_excess_and_repeated_common_names_are_not() {
     let told = excess(&other, &SigningRequest { uris, ..asked(&["admin"], &[], "") }, false);
     assert_eq!(told.unwrap(), "it is for the e-mail address a@example.com too");
 }
+
+/// A subject's name of these attributes: the type's identifier, the string's type, the value.
+fn name(attributes: &[(&[u8], u8, &[u8])]) -> Vec<u8> {
+    let tlv = |tag: u8, parts: &[&[u8]]| {
+        let value = parts.concat();
+        [&[tag, u8::try_from(value.len()).unwrap()], &value[..]].concat()
+    };
+    let attributes = attributes.iter().map(|(kind, tag, value)| {
+        let pair = tlv(0x30, &[&tlv(6, &[kind]), &tlv(*tag, &[value])]);
+        tlv(0x31, &[&pair])
+    });
+    tlv(0x30, &[&attributes.collect::<Vec<_>>().concat()])
+}
+
+#[test]
+fn every_name_in_a_subject_is_in_excess_that_was_not_asked_for() {
+    const COMMON_NAME: &[u8] = &[85, 4, 3];
+    const ORGANIZATION: &[u8] = &[85, 4, 10];
+    const E_MAIL: &[u8] = &[42, 134, 72, 134, 247, 13, 1, 9, 1];
+    let [utf8, printable, teletex, ia5] = [12, 19, 20, 22];
+    let [universal, bmp] = [28, 30];
+    let root = Root::new();
+    let usages = BTreeSet::new();
+    let mut params = CertificateParams::new(vec!["a.example.com".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "a");
+    let mail = DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]);
+    params.distinguished_name.push(mail, "Ann@example.com");
+    let sent = params.serialize_request(&KeyPair::generate().unwrap()).unwrap();
+    let sent = SigningRequest::from_der(sent.der()).unwrap();
+    let more = |what: &str| Some(format!("it is for {what} too"));
+    let unreadable = || more("CN in its subject, which cannot be read");
+    let (a, mail) = ((COMMON_NAME, utf8, &b"a"[..]), (E_MAIL, ia5, &b"ann@example.com"[..]));
+    for (subject, expected) in [
+        (vec![], None),
+        (vec![a, mail, (ORGANIZATION, teletex, b"\xe9")], None),
+        (vec![a, (COMMON_NAME, printable, b"A.example.com"), (COMMON_NAME, utf8, b"")], None),
+        (vec![a, (COMMON_NAME, utf8, b"admin")], more("admin")),
+        (vec![(COMMON_NAME, teletex, b"admin"), a], more("admin")),
+        (vec![(COMMON_NAME, bmp, b"\0a")], None),
+        (vec![(COMMON_NAME, bmp, b"\0r\0o\0o\0t")], more("root")),
+        (vec![(COMMON_NAME, universal, b"\0\0\0r")], more("r")),
+        (vec![(COMMON_NAME, bmp, b"\0ro")], unreadable()),
+        (vec![(COMMON_NAME, teletex, b"\xe9")], unreadable()),
+        (vec![(E_MAIL, utf8, b"bob@example.com")], more("the e-mail address bob@example.com")),
+    ] {
+        let asked = SigningRequest { subject_name: name(&subject), ..sent.clone() };
+        let leaf = issue(&requested(&asked, &usages, false), root.signer()).unwrap();
+        assert_eq!(excess(&leaf, &sent, false), expected, "{subject:?}");
+    }
+    // What was asked for in the subject comes among the alternative names.
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "a");
+    params.subject_alt_names = vec![SanType::Rfc822Name("Ann@example.com".try_into().unwrap())];
+    let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let other = Certificate::from_der(signed.der()).unwrap();
+    assert_eq!(excess(&other, &sent, false), None);
+}
