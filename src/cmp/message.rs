@@ -65,6 +65,16 @@ pub struct StatusInfo {
     pub failures: Option<BitString>,
 }
 
+impl StatusInfo {
+    /// A rejection of what is not as it was asked for.
+    pub fn bad_template(reason: String) -> der::Result<Self> {
+        /// `badCertTemplate`, bit 19.
+        const BAD_TEMPLATE: [u8; 3] = [0, 0, 0b0001_0000];
+        let failures = Some(BitString::from_bytes(&BAD_TEMPLATE)?);
+        Ok(Self { status: 2, text: Some(vec![reason]), failures })
+    }
+}
+
 /// `ErrorMsgContent` (section 5.3.21).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct ErrorContent {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::message::{ErrorContent, StatusInfo};
+use super::message::{Answer, ErrorContent, Message, StatusInfo};
 use crate::escape::{REASON, cut};
 
 /// `PKIStatus`.
@@ -174,6 +174,18 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// What a message says went wrong.
+pub(super) fn claims(message: &Message<'_>) -> Option<Report> {
+    let status = match message.answer().ok()? {
+        Answer::Error(error) => return Some(Report::from(&error)),
+        Answer::Certificates(_, answer) => answer.responses.into_iter().next()?.status,
+        _ => return None,
+    };
+    let is_refusal =
+        !matches!(Status::of(status.status), Status::Accepted | Status::GrantedWithMods);
+    is_refusal.then(|| Report::from(&status))
 }
 
 #[cfg(test)]

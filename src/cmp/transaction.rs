@@ -4,7 +4,7 @@
 //! ```text
 //!  begin ──> ip | cp | kup ──> certConf ──> pkiConf ──> Done
 //!    │            │  └── confirmed implicitly ────────────^
-//!    │         waiting ──> pollReq <──> pollRep (Wait, poll)
+//!    │         waiting ──> pollReq <──> pollRep, waiting (Wait, poll)
 //!    └── error, rejection: refused
 //! ```
 //!
@@ -15,7 +15,7 @@ use core::time::Duration;
 use cmpv2::r#gen::InfoTypeAndValue;
 use cmpv2::header::{PkiHeader, Pvno};
 use der::Encode as _;
-use der::asn1::{BitString, GeneralizedTime, Null, ObjectIdentifier, OctetString};
+use der::asn1::{GeneralizedTime, Null, ObjectIdentifier, OctetString};
 use time::OffsetDateTime;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -26,7 +26,7 @@ use super::message::{
 use super::name::DirectoryName;
 use super::protection::{self, Credential, Expected};
 use super::request::Request;
-use super::status::{Report, Status};
+use super::status::{Report, Status, claims};
 use crate::escape::{REASON, cut};
 use crate::pki::{Certificate, untrusted};
 
@@ -35,6 +35,8 @@ const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1
 /// The only request of a message, and what answers a PKCS #10 request may say instead (RFC 9483 section 4.1.4).
 const REQUEST: i64 = 0;
 const NO_REQUEST: i64 = -1;
+/// How long to wait where the server does not say.
+const UNTOLD: Duration = Duration::from_secs(60);
 
 /// How a server is dealt with.
 #[derive(Debug)]
@@ -159,10 +161,11 @@ impl Transaction {
         let answer = message.answer().map_err(CmpError::Unreadable)?;
         self.their_nonce.clone_from(&message.header.sender_nonce);
         match (core::mem::replace(&mut self.state, State::Over), answer) {
-            (State::Asked { polled: None }, Answer::Error(error))
+            (State::Asked { polled }, Answer::Error(error))
                 if Status::of(error.status.status) == Status::Waiting =>
             {
-                self.ask_again(NO_REQUEST, random, now)
+                let request = polled.unwrap_or(NO_REQUEST);
+                self.wait_for(request, polled.is_some(), &error.status, random, now)
             }
             (_, Answer::Error(error)) => Err(CmpError::Refused(Box::new(Report::from(&error)))),
             (State::Asked { polled }, Answer::Certificates(kind, answer)) => {
@@ -213,13 +216,20 @@ impl Transaction {
         }
     }
 
-    fn ask_again(
+    /// Polls, which tells how long to wait (RFC 9483 section 4.4). A server that says to wait once more in place of
+    /// that is asked later.
+    fn wait_for(
         &mut self,
         request: i64,
+        is_polled: bool,
+        status: &StatusInfo,
         random: Random,
         now: OffsetDateTime,
     ) -> Result<Step, CmpError> {
         self.state = State::Asked { polled: Some(request) };
+        if is_polled {
+            return Ok(later(UNTOLD, status.text.as_deref().unwrap_or_default()));
+        }
         self.poll(random, now).map(Step::Send)
     }
 
@@ -271,7 +281,10 @@ impl Transaction {
             return Err(CmpError::OtherRequest);
         }
         match Status::of(response.status.status) {
-            Status::Waiting => return self.ask_again(request, random, now),
+            Status::Waiting => {
+                let is_polled = polled.is_some();
+                return self.wait_for(request, is_polled, &response.status, random, now);
+            }
             Status::Accepted | Status::GrantedWithMods => {}
             _ => return Err(CmpError::Refused(Box::new(Report::from(&response.status)))),
         }
@@ -338,18 +351,9 @@ impl Transaction {
         random: Random,
         now: OffsetDateTime,
     ) -> Result<Vec<u8>, CmpError> {
-        /// `badCertTemplate`, bit 19.
-        const BAD_TEMPLATE: [u8; 3] = [0, 0, 0b0001_0000];
         let encode = || {
-            let rejection = |error: &CmpError| {
-                let failures = Some(BitString::from_bytes(&BAD_TEMPLATE)?);
-                der::Result::Ok(StatusInfo {
-                    status: 2,
-                    text: Some(vec![error.to_string()]),
-                    failures,
-                })
-            };
-            let status = error.map(rejection).transpose()?;
+            let status = error.map(|error| StatusInfo::bad_template(error.to_string()));
+            let status = status.transpose()?;
             let hash = OctetString::new(hash)?;
             let contents = vec![CertStatus { hash, request_id, status, algorithm: None }];
             message::body(Kind::CertConf, &contents.to_der()?)
@@ -399,25 +403,16 @@ impl Transaction {
     }
 }
 
-/// What a message says went wrong.
-fn claims(message: &Message<'_>) -> Option<Report> {
-    let status = match message.answer().ok()? {
-        Answer::Error(error) => return Some(Report::from(&error)),
-        Answer::Certificates(_, answer) => answer.responses.into_iter().next()?.status,
-        _ => return None,
-    };
-    let is_refusal =
-        !matches!(Status::of(status.status), Status::Accepted | Status::GrantedWithMods);
-    is_refusal.then(|| Report::from(&status))
-}
-
 fn wait(reports: &[PollRep]) -> Result<Step, CmpError> {
     let [report] = reports else { return Err(CmpError::OtherRequest) };
     // At once and in the past are no time to wait; a year is as good as for ever.
     let seconds = u64::try_from(report.check_after).unwrap_or_default().clamp(1, 365 * 86_400);
-    let reason = report.reason.clone().unwrap_or_default().join("; ");
-    let reason = cut(&reason, REASON).into_owned();
-    Ok(Step::Wait { time: Duration::from_secs(seconds), reason })
+    Ok(later(Duration::from_secs(seconds), report.reason.as_deref().unwrap_or_default()))
+}
+
+fn later(time: Duration, reason: &[String]) -> Step {
+    let reason = cut(&reason.join("; "), REASON).into_owned();
+    Step::Wait { time, reason }
 }
 
 fn is_implicitly_confirmed(header: &PkiHeader<'_>) -> bool {

@@ -301,3 +301,41 @@ fn a_poll_waits_as_long_as_it_is_told_within_reason() {
     }
     assert!(wait(&[]).is_err());
 }
+
+#[test]
+fn a_server_that_says_to_wait_in_answer_to_a_poll_is_asked_again_a_minute_later() {
+    let (ca, key) = (Ca::new(), KeyPair::generate().unwrap());
+    let status = || StatusInfo { status: 3, text: Some(vec!["slow".to_owned()]), failures: None };
+    let answer = |request_id| {
+        let response = CertResponse { request_id, status: status(), certified: None, info: None };
+        CertRep { authorities: None, responses: vec![response] }.to_der().unwrap()
+    };
+    let error = message::ErrorContent { status: status(), code: None, details: None };
+    let error = error.to_der().unwrap();
+    let polled = |message: &[u8]| {
+        let body = Message::read(message).unwrap().body().to_vec();
+        let expected = |request| vec![PollReq { request_id: request }].to_der().unwrap();
+        let is = |request| body == message::body(Kind::PollReq, &expected(request)).unwrap();
+        [0, -1].into_iter().find(|request| is(*request)).expect("a poll")
+    };
+    let cases = [
+        (Kind::Ip, answer(0), 0, Kind::Ip, answer(0), 0),
+        (Kind::Error, error.clone(), -1, Kind::Error, error.clone(), -1),
+        (Kind::Error, error.clone(), -1, Kind::Ip, answer(0), 0),
+        (Kind::Ip, answer(0), 0, Kind::Error, error, 0),
+    ];
+    for (kind, contents, request, again, more, next) in cases {
+        let (mut transaction, first) = begin(settings(password(), &ca), &key);
+        let waiting = ca.answer(&first, kind, &contents, &password());
+        let poll = sent(transaction.take(&waiting, random(2), NOW).unwrap());
+        assert_eq!(polled(&poll), request);
+        let waiting = ca.answer(&poll, again, &more, &password());
+        let step = transaction.take(&waiting, random(3), NOW).unwrap();
+        let Step::Wait { time, reason } = step else { panic!("{step:?}") };
+        assert_eq!((time.as_secs(), reason.as_str()), (60, "slow"));
+        let poll = transaction.poll(random(4), NOW).unwrap();
+        assert_eq!(polled(&poll), next, "{kind:?}, {again:?}");
+        let answer = ca.answer(&poll, Kind::Ip, &ca.certificates(&ca.issue(&key)), &password());
+        let _ = sent(transaction.take(&answer, random(5), NOW).unwrap());
+    }
+}

@@ -92,6 +92,8 @@ pub(crate) enum Quirk {
     /// So many polls: after a status, and after an error message that says to wait.
     Waits(usize),
     WaitsByError(usize),
+    /// Every poll has the first answer once more, which says to wait and not how long.
+    WaitsAgain,
     /// A poll's answer without a poll.
     LaterUnasked,
     /// The delayed answer repeats the first nonce.
@@ -504,6 +506,7 @@ impl Shared {
                 open.polls += 1;
                 let most = match self.quirk() {
                     Quirk::Waits(most) | Quirk::WaitsByError(most) => most,
+                    Quirk::WaitsAgain => return self.first(&header, open, by_password),
                     _ => 1,
                 };
                 if open.polls <= most {
@@ -518,7 +521,7 @@ impl Shared {
     fn first(&self, header: &PkiHeader<'_>, open: &Open, by_password: bool) -> Vec<u8> {
         let waiting = || Answered { request: 0, status: status(3, &[], &[]), certified: None };
         match self.quirk() {
-            Quirk::Waits(_) | Quirk::FirstNonce => {
+            Quirk::Waits(_) | Quirk::WaitsAgain | Quirk::FirstNonce => {
                 let answer = Answer { authorities: None, answers: vec![waiting()] };
                 self.write(
                     header,
