@@ -2,7 +2,7 @@
 
 use super::name::DirectoryName;
 use super::status::Report;
-use crate::pki::LockoutReason;
+use crate::pki::{BadRequest, LockoutReason};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum CmpError {
     Encoding(der::Error),
     /// A PKCS #10 request that is none, or whose own signature is not its key's.
     #[error("the certificate request cannot be used: {0}")]
-    Csr(&'static str),
+    Csr(BadRequest),
     /// A key that no signature can be made with.
     #[error("the key cannot sign a message: {0}")]
     Signing(String),

@@ -12,14 +12,12 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
-use x509_parser::certification_request::X509CertificationRequest;
-use x509_parser::prelude::FromDer as _;
 
 use super::error::CmpError;
 use super::message::{Kind, body};
 use super::name::DirectoryName;
 use super::protection::{sign, signature_algorithm};
-use crate::pki::{Certificate, Host};
+use crate::pki::{BadRequest, Certificate, Host, SigningRequest};
 
 /// `id-regCtrl-oldCertID` (RFC 4211 section 6.5).
 const OLD_CERTIFICATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.5.1.5");
@@ -70,18 +68,10 @@ impl Request<'_> {
                 Ok(Asked { answer: Kind::Ip, body, subject: subject.clone(), key })
             }
             Self::Signing(csr) => {
-                let (rest, parsed) = X509CertificationRequest::from_der(csr)
-                    .map_err(|_| CmpError::Csr("it is no PKCS #10 request"))?;
-                if !rest.is_empty() {
-                    return Err(CmpError::Csr("something follows it"));
-                }
-                parsed
-                    .verify_signature()
-                    .map_err(|_| CmpError::Csr("its signature is not by its own key"))?;
-                let info = &parsed.certification_request_info;
-                let subject = DirectoryName::from_der(info.subject.as_raw())
-                    .ok_or(CmpError::Csr("its subject cannot be read"))?;
-                let key = info.subject_pki.raw.to_vec();
+                let SigningRequest { subject_name, key_info: key, .. } =
+                    SigningRequest::from_der(csr).map_err(CmpError::Csr)?;
+                let subject = DirectoryName::from_der(&subject_name);
+                let subject = subject.ok_or(CmpError::Csr(BadRequest::Malformed))?;
                 let body = body(Kind::P10cr, csr).map_err(CmpError::Encoding)?;
                 Ok(Asked { answer: Kind::Cp, body, subject, key })
             }
@@ -156,4 +146,32 @@ fn with_template(
     let popo = Some(ProofOfPossession::Signature(Box::new(proof)));
     let messages: CertReqMessages = vec![CertReqMsg { cert_req, popo, reg_info: None }];
     messages.to_der().and_then(|it| body(kind, &it)).map_err(CmpError::Encoding)
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType};
+
+    use super::*;
+    use crate::pki::KeyAlgorithm;
+
+    #[test]
+    fn somebodys_request_is_taken_by_every_kind_of_key_that_has_signed_it() {
+        let mut params = CertificateParams::new(vec!["a.example.com".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a");
+        let ed25519 = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let keys = KeyAlgorithm::ALL.map(|(_, algorithm)| algorithm.generate().unwrap());
+        for key in keys.iter().chain([&ed25519]) {
+            let csr = params.serialize_request(key).unwrap();
+            let asked = Request::Signing(csr.der()).encode().unwrap();
+            assert_eq!(asked.key, key.subject_public_key_info(), "{:?}", key.algorithm());
+            assert_eq!((asked.answer, asked.subject), (Kind::Cp, "CN=a".parse().unwrap()));
+            let mut broken = csr.der().to_vec();
+            *broken.last_mut().unwrap() ^= 1;
+            let error = Request::Signing(&broken).encode().err().unwrap();
+            assert!(matches!(error, CmpError::Csr(BadRequest::Signature)), "{error}");
+        }
+        let error = Request::Signing(b"?").encode().err().unwrap();
+        assert!(matches!(error, CmpError::Csr(BadRequest::Malformed)), "{error}");
+    }
 }

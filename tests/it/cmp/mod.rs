@@ -149,8 +149,8 @@ fn mode(path: &Path) -> u32 {
 fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
     let (ca, desk) = (CmpCa::start(Quirk::None), Desk::new());
     let key =
-        ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "their.key"];
-    let request = ["req", "-new", "-subj", "/CN=theirs", "-out", "their.csr"];
+        ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-521", "-nodes", "-keyout", "their.key"];
+    let request = ["req", "-new", "-sha512", "-subj", "/CN=theirs", "-out", "their.csr"];
     openssl(desk.folder.path(), &[&request[..], &key].concat());
     openssl(
         desk.folder.path(),
@@ -169,7 +169,7 @@ fn a_request_of_somebody_gets_what_it_asks_for_in_pem_and_in_der() {
     broken[last] ^= 1;
     fs::write(desk.path("broken.der"), broken).expect("a writable folder");
     let said = desk.enroll(&ca, &[&PASSWORD[..], &["--csr", "broken.der"]].concat());
-    assert!(said.error.contains("its signature is not by its own key"), "{}", said.error);
+    assert!(said.error.contains("its signature is not that of its own key"), "{}", said.error);
     assert_eq!(ca.seen().len(), 4, "nothing is asked for with a broken request");
 }
 
