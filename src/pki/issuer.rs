@@ -14,8 +14,11 @@ use super::{Answer, Certificate, Issuer, Request, Unusable};
 
 /// An answer that has not come after so long is told.
 const PATIENCE: Duration = Duration::minutes(10);
-/// So long after it was refused, or something came that cannot be used, it is asked for anew.
+/// So long after it was refused, or something came that cannot be used, it is asked for anew: after twice as long
+/// each time, for as long as nobody puts it in order.
 const ASKED_AGAIN: Duration = Duration::hours(1);
+/// At the longest.
+const LONGEST_WAIT: Duration = Duration::DAY;
 /// A CA of less is not taken: machines are installed from pointer configs that were handed out weeks ago.
 const LEAST_VALIDITY: Duration = Duration::days(30);
 
@@ -63,7 +66,7 @@ impl Issuer {
     /// What is to be done while a CA is wanted, and when something more is due.
     pub(super) fn duty(&self, now: OffsetDateTime) -> (RequestDuty, Option<OffsetDateTime>) {
         let Some(request) = &self.request else { return (RequestDuty::Ask, None) };
-        let again = request.since.saturating_add(ASKED_AGAIN);
+        let again = request.again();
         match request.answer {
             Answer::Pending(_) => (RequestDuty::Wait, Some(request.since.saturating_add(PATIENCE))),
             Answer::Refused(_) if again <= now => (RequestDuty::Ask, None),
@@ -74,9 +77,7 @@ impl Issuer {
 
     /// Whether another CA is to be asked for in place of one that does not fit.
     pub(super) fn asks_again(&self, now: OffsetDateTime) -> bool {
-        self.request
-            .as_ref()
-            .is_some_and(|request| request.since.saturating_add(ASKED_AGAIN) <= now)
+        self.request.as_ref().is_some_and(|request| request.again() <= now)
     }
 
     /// What an administrator should know while a CA is wanted, if it is not about to come.
@@ -94,6 +95,12 @@ impl Issuer {
 }
 
 impl Request {
+    /// When it is asked for anew, if nothing comes of it.
+    fn again(&self) -> OffsetDateTime {
+        let longer = 1 << self.before.min(8);
+        self.since.saturating_add(ASKED_AGAIN.saturating_mul(longer).min(LONGEST_WAIT))
+    }
+
     /// The CA that was issued, `None` if there is none yet. Whether machines could boot by it is looked at
     /// by whoever knows what is sent.
     pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<Granted, Unfit>> {
@@ -138,4 +145,34 @@ fn granted(
     let above = between.collect::<Vec<_>>().into_iter().chain(roots.clone()).map(known).collect();
     let ca = Ca { certificate, key: Some(CaKey::new(pair).into()) };
     Ok(Granted { ca, above, roots })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
+
+    #[test]
+    fn what_is_refused_is_asked_for_less_and_less_often_and_once_a_day_at_least() {
+        for (before, hours) in [(0, 1), (1, 2), (2, 4), (4, 16), (5, 24), (u32::MAX, 24)] {
+            let issuer = |since, answer| Issuer {
+                name: "corporate".to_owned(),
+                has_issued: false,
+                request: Some(Request { key: Vec::new(), since, before, answer }),
+            };
+            let refused = issuer(NOW, Answer::Refused("no".to_owned()));
+            let again = NOW + Duration::hours(hours);
+            let early = again - Duration::SECOND;
+            assert_eq!(refused.duty(early), (RequestDuty::Wait, Some(again)), "{before}");
+            assert_eq!(refused.duty(again), (RequestDuty::Ask, None), "{before}");
+            let issued = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
+            assert_eq!((issued.asks_again(early), issued.asks_again(again)), (false, true));
+            // Whatever somebody has written there.
+            let late = super::super::moment::LAST;
+            let refused = issuer(late, Answer::Refused("no".to_owned()));
+            assert_eq!(refused.duty(late).0, RequestDuty::Wait);
+            assert_eq!(issuer(late, Answer::Pending(String::new())).delay(late), None);
+        }
+    }
 }

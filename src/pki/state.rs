@@ -141,6 +141,8 @@ pub struct Request {
     pub key: Vec<u8>,
     /// When it was asked for.
     pub since: OffsetDateTime,
+    /// How many before it were for naught.
+    pub before: u32,
     /// What came of it.
     pub answer: Answer,
 }

@@ -20,7 +20,7 @@ use super::super::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
 use super::issuer_ref::{GROUP, IssuerRef};
-use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED};
+use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, stored_pair, value};
 use crate::pki::moment::written;
 use crate::pki::{Answer, Issuer, Request, VALIDITY};
@@ -93,8 +93,13 @@ impl CaRequest {
         let now = now
             .format(&Rfc3339)
             .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))?;
-        let annotations =
-            [(CA_ISSUER.to_owned(), self.issuer.to_string()), (REQUESTED.to_owned(), now)].into();
+        let before = self.asked().map_or(0, |asked| asked.before.saturating_add(1));
+        let annotations = [
+            (CA_ISSUER.to_owned(), self.issuer.to_string()),
+            (REQUESTED.to_owned(), now),
+            (REQUESTED_BEFORE.to_owned(), before.to_string()),
+        ]
+        .into();
         let [key, request] = [key, request].map(|text| ByteString(text.into()));
         let change = match &self.secret {
             Some(present) => Change::Patch(MergePatch::new(
@@ -119,6 +124,11 @@ impl CaRequest {
         Ok(ObjectWrite { object, change })
     }
 
+    /// The name of the CertificateRequest that is there, which nobody needs once another one is asked for.
+    pub(super) fn present(&self) -> Option<String> {
+        self.request.as_ref().and(self.secret.as_ref()).and_then(request_name)
+    }
+
     /// The write that forgets it.
     pub(super) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
@@ -141,6 +151,7 @@ impl CaRequest {
     fn asked(&self) -> Option<Request> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
         let since = written(OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?);
+        let before = annotation(secret, REQUESTED_BEFORE).and_then(|before| before.parse().ok());
         let key = value(secret, PRIVATE_KEY)?.to_vec();
         value(secret, REQUEST_KEY)?;
         let answer = match (&self.request, &self.unasked) {
@@ -148,7 +159,7 @@ impl CaRequest {
             (None, Some(reason)) => Answer::Refused(reason.clone()),
             (None, None) => Answer::Pending(String::new()),
         };
-        Some(Request { key, since, answer })
+        Some(Request { key, since, before: before.unwrap_or_default(), answer })
     }
 }
 
@@ -193,6 +204,37 @@ fn answer(request: &Value) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_for_naught_are_counted_until_another_issuer_is_asked() {
+        let now = time::macros::datetime!(2026-01-01 0:00 UTC);
+        let write = |issuer: &str, secret: Option<Secret>| {
+            let issuer = issuer.parse().unwrap();
+            let request = CaRequest { issuer, secret, request: None, unasked: None };
+            let write = request.write("key".to_owned(), "csr".to_owned(), now).unwrap();
+            match write.change {
+                Change::Create(secret) => serde_json::to_value(secret).unwrap(),
+                Change::Patch(patch) => serde_json::to_value(patch).unwrap(),
+                Change::Replace(_) | Change::Delete(_) => panic!("it is neither made nor patched"),
+            }
+        };
+        let before = |write: &Value| write["metadata"]["annotations"][REQUESTED_BEFORE].clone();
+        let first = write("ClusterIssuer/corporate", None);
+        assert_eq!(before(&first), "0");
+        let mut secret: Secret = serde_json::from_value(first).unwrap();
+        secret.metadata.uid = Some("u".to_owned());
+        secret.metadata.resource_version = Some("1".to_owned());
+        let mut told = |count: &str| {
+            let annotations = secret.metadata.annotations.as_mut().unwrap();
+            annotations.insert(REQUESTED_BEFORE.to_owned(), count.to_owned());
+            let same = write("ClusterIssuer/corporate", Some(secret.clone()));
+            let other = write("ClusterIssuer/other", Some(secret.clone()));
+            [same, other].map(|write| before(&write).as_str().unwrap().to_owned())
+        };
+        assert_eq!(told("0"), ["1", "0"]);
+        assert_eq!(told("6"), ["7", "0"]);
+        assert_eq!(told("?"), ["1", "0"]);
+    }
 
     #[test]
     fn a_requests_conditions_are_its_answer() {

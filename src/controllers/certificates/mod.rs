@@ -41,7 +41,7 @@ pub use self::shown::{Shown, Trust};
 pub use self::state::{ClusterState, Pool, UserDataDuty};
 
 pub(in crate::controllers) use self::apply::Refusals;
-use self::apply::{apply_pointers, apply_write, ask_issuer};
+use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
 use self::internal_release_image::{Decision, SignError};
 pub(in crate::controllers) use self::objects::user_data_write;
 use self::report::Report;
@@ -217,6 +217,9 @@ impl CertificateController {
             && let Asking::Ask(because) = asking
         {
             self.report.asked(&request.issuer, because).await;
+            if let Some(replaced) = request.present() {
+                delete_request(&self.client, &replaced).await;
+            }
         }
         Ok(true)
     }

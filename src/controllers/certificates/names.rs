@@ -54,8 +54,9 @@ pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certi
 pub(super) const FORCED: &str = "machineconfiguration.openshift.io/forced-over-certificate-sha256";
 /// Who issued the CA, where that was an issuer, and who is asked for one.
 pub(super) const CA_ISSUER: &str = "machineconfiguration.openshift.io/ca-issuer";
-/// When it was asked for.
+/// When it was asked for, and how many requests before were for naught.
 pub(super) const REQUESTED: &str = "machineconfiguration.openshift.io/requested-at";
+pub(super) const REQUESTED_BEFORE: &str = "machineconfiguration.openshift.io/requested-before";
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
 pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";

@@ -91,7 +91,7 @@ impl World {
     fn answered(&mut self, key: &KeyPair, answer: Answer) {
         let since = self.now;
         let key = key.serialize_pem().into();
-        self.issuer().request = Some(Request { key, since, answer });
+        self.issuer().request = Some(Request { key, since, before: 0, answer });
     }
 
     /// Asks, as it is asked to, and gets this CA.

@@ -248,6 +248,17 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
     assert_eq!(site.serial(&authority()), own);
     assert_eq!(site.requests().len(), 1);
+
+    // An hour later another one takes its place.
+    let at = "machineconfiguration.openshift.io/requested-at";
+    let past = json!({"metadata": {"annotations": {at: "2026-01-01T00:00:00Z"}}});
+    site.cluster.patch(&format!("{}/machine-config-server-ca-request", secrets(NAMESPACE)), &past);
+    wait_for("another request in its place", || {
+        let requests = site.requests();
+        let names: Vec<_> = requests.iter().map(|it| &it["metadata"]["name"]).collect();
+        (names.len() == 1 && *names[0] != name).then_some(())
+    });
+    assert_eq!(site.serial(&authority()), own);
 }
 
 #[test]
