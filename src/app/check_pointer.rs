@@ -1,5 +1,5 @@
-//! Whether a machine would boot from a pointer config: by the certificates of a state directory or
-//! a cluster, or by a server that runs.
+//! Whether a machine would boot from a pointer config: by the certificates and tokens of a state
+//! directory or a cluster, or by a server that runs.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,8 +11,10 @@ use time::OffsetDateTime;
 use super::certs::{self, Place};
 use super::print_line;
 use super::probe::{self, Address};
+use super::tokens;
+use crate::access::{Records, Refusal};
 use crate::pki::Lockout;
-use crate::pointer_check::{self, Fetch, PointerConfig};
+use crate::pointer_check::{self, Admission, Fetch, PointerConfig};
 use crate::user_data::MOST_BYTES;
 
 /// What a pointer config is judged by.
@@ -68,21 +70,51 @@ fn by_place(
     now: OffsetDateTime,
 ) -> anyhow::Result<usize> {
     const ELSE: &str = "--connect HOST:PORT asks a server that runs";
-    let (place, chain) = certs::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+    let (kept, chain) = certs::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
     if chain.is_empty() {
-        bail!("{place}: there is no serving pair; {ELSE}");
+        bail!("{kept}: there is no serving pair; {ELSE}");
     }
+    let records = match tokens::read(place) {
+        Ok(records) => records,
+        // Whoever looks at certificates need not have a right to tokens.
+        Err(error) if matches!(place, Place::Cluster { .. }) => {
+            print_line(&format!("{name}: warning: its token is not looked at: {error:#}"));
+            Records::default()
+        }
+        Err(error) => bail!("{error:#}; {ELSE}"),
+    };
     let refusals = pointer_check::refusals(name, config, &config.fetches, &chain, now);
     tell(&refusals);
-    if refusals.is_empty() {
-        for fetch in &config.fetches {
-            print_line(&format!(
-                "{name}: boots from {}, by the certificates of {place}",
-                fetch.url
-            ));
+    let mut faults = refusals.len();
+    for fetch in &config.fetches {
+        let url = &fetch.url;
+        let by = match pointer_check::admission(fetch, &records, now) {
+            Admission::Open => "certificates",
+            Admission::Proven => "certificates and tokens",
+            Admission::Unjudged => {
+                print_line(&format!(
+                    "{name}: warning: the token for {url} is signed by another issuer, and not \
+                     looked at"
+                ));
+                "certificates"
+            }
+            Admission::Refused(refusal) => {
+                faults += 1;
+                print_line(&format!("{name}: {}", unproven(fetch, &kept, refusal)));
+                continue;
+            }
+        };
+        if refusals.is_empty() {
+            print_line(&format!("{name}: boots from {url}, by the {by} of {kept}"));
         }
     }
-    Ok(refusals.len())
+    Ok(faults)
+}
+
+/// What a machine makes of a refusal.
+fn unproven(fetch: &Fetch, place: &str, refusal: Refusal) -> String {
+    let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
+    format!("no config from {}, by the tokens of {place}: {refusal}: a machine {then}", fetch.url)
 }
 
 /// Returns the number of faults, all of which it has told.

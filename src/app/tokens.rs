@@ -123,7 +123,8 @@ pub fn rotate(place: &Place, pools: &[String], now: OffsetDateTime) -> anyhow::R
     Ok(())
 }
 
-fn read(place: &Place) -> anyhow::Result<Records> {
+/// What is known of tokens.
+pub(super) fn read(place: &Place) -> anyhow::Result<Records> {
     match place {
         Place::Folder(folder) => Ok(open(folder)?.records()?),
         Place::Cluster { kubeconfig, .. } => {

@@ -3,18 +3,20 @@
 //!
 //! ```text
 //!  bytes ─> read ─> PointerConfig, Warnings ─> refusals (with a chain) ─> Lockouts
-//!              └──> Faults
+//!              └──> Faults                      └─> admission (with records of tokens) ─> Admission
 //! ```
 //!
 //! What counts is what Ignition makes of it, so a config is looked at as far as its own spec goes:
 //! what that does not know, Ignition ignores. Who is locked out is judged by [`locked_out`].
 
 mod authority;
+mod token;
 
 use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -22,6 +24,7 @@ use crate::ignition::{self, Config, SpecVersion};
 use crate::pki::{Certificate, Holder, Host, Lockout, locked_out};
 
 pub use authority::AuthorityFault;
+pub use token::{Admission, admission};
 
 /// What EC2 takes as user data, in bytes, before it is encoded for the request.
 pub const EC2_LIMIT: usize = 16 * 1024;
@@ -46,6 +49,8 @@ pub struct Fetch {
     pub url: http::Uri,
     /// The host in it, which the serving certificate has to name.
     pub host: Host,
+    /// The pool in it.
+    pub pool: String,
     /// What is sent along, names and values.
     pub headers: Vec<(String, String)>,
 }
@@ -331,7 +336,9 @@ fn fetch(url: http::Uri, resource: &Value) -> Result<Fetch, Fault> {
         let value = header["value"].as_str()?;
         Some((header["name"].as_str()?.to_owned(), value.to_owned()))
     });
-    Ok(Fetch { host, headers: headers.collect(), url })
+    // As a server reads it.
+    let pool = percent_decode_str(pool).decode_utf8_lossy().into_owned();
+    Ok(Fetch { host, pool, headers: headers.collect(), url })
 }
 
 /// A source that fits into a line; a data URL may be a whole config.

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::access::{credential, unknown};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
@@ -48,7 +49,11 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
-        let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        Self::with_flags(&[])
+    }
+
+    fn with_flags(flags: &[&str]) -> Self {
+        let server = Server::serve(&in_repository("ignition-fixtures"), flags);
         let state = server.state().to_str().expect("text").to_owned();
         let address = format!("localhost:{}", server.secure().port());
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -196,6 +201,84 @@ fn whom_the_certificates_lock_out_is_told() {
         assert!(said.lines[0].contains("reads only the first in spec 2"), "{:?}", said.lines);
         assert!(said.lines[1].contains("among the CAs that it trusts"), "{:?}", said.lines);
     }
+}
+
+#[test]
+fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
+    let served = Served::with_flags(&["--access", "enforce"]);
+    let credential = credential(&served.server, "worker");
+    let url = served.config()["ignition"]["config"]["merge"][0]["source"].clone();
+    let url = url.as_str().expect("a URL");
+    let sends = |value: &str| {
+        served.with(|config| {
+            config["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"] = value.into();
+        })
+    };
+    let proven = |file: &Path| {
+        let Said { status, lines, error } = served.by_state(file);
+        let by = format!("by the certificates and tokens of {}", served.state);
+        assert_eq!(lines, [format!("{}: boots from {url}, {by}", file.display())]);
+        assert_eq!((status, &error[..]), (0, ""));
+        assert_eq!(served.by_server(file).status, 0);
+    };
+    let refused = |file: &Path, reason: &str, then: &str, status: u16| {
+        let by = format!("by the tokens of {}: {reason}: a machine {then}", served.state);
+        let told = format!("{}: no config from {url}, {by}", file.display());
+        let said = served.by_state(file);
+        assert_eq!((said.status, said.lines), (1, vec![told]));
+        assert_eq!(said.error, one_error(file, 1));
+        let said = served.by_server(file);
+        assert_eq!((said.status, said.lines.len()), (1, 1), "{:?}", said.lines);
+        assert!(
+            said.lines[0].contains(&format!(" answers {status} for {url}")),
+            "{:?}",
+            said.lines
+        );
+        assert_eq!(said.error, one_error(file, 1));
+    };
+    proven(&served.own());
+    let without = served.with(|config| {
+        let fetch = config["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
+        fetch.remove("httpHeaders");
+    });
+    refused(&without, "it has no token", "gives up", 401);
+    refused(&sends("Basic eA=="), "its token is malformed", "gives up", 401);
+    let again = "asks again until it is";
+    refused(&sends(&unknown()), "its token is not known here", again, 503);
+
+    // Whose keys servers have, and the folder has not.
+    let signed = sends("Bearer e30.e30.c2ln");
+    let Said { status, lines, .. } = served.by_state(&signed);
+    assert_eq!((status, lines.len()), (0, 2), "{lines:?}");
+    assert!(lines[0].contains(": warning: ") && lines[0].contains("another issuer"), "{lines:?}");
+
+    let tokens = |arguments: &[&str]| -> String {
+        let mut command = binary();
+        command.arg("tokens").args(arguments).args(["--state-dir", &served.state]);
+        let said = Said::from(command.output().expect("the built binary"));
+        assert_eq!((said.status, &said.error[..]), (0, ""));
+        said.lines.join("\n")
+    };
+    let kept = sends(&credential);
+    let listed = tokens(&["list"]);
+    let of_worker = listed.lines().find(|line| line.contains(" worker ")).expect("a token");
+    tokens(&["revoke", of_worker.split(' ').next().expect("an id")]);
+    wait_for("another token", || {
+        let said = served.by_server(&kept);
+        (said.status == 1).then_some(())
+    });
+    refused(&kept, "its token was revoked", "gives up", 401);
+    wait_for("another token in the pointer config", || {
+        let now = crate::access::credential(&served.server, "worker");
+        (now != credential).then_some(())
+    });
+    proven(&served.own());
+
+    // What cannot be read says nothing.
+    fs::write(served.server.state().join("access.json"), "[").expect("a writable folder");
+    let Said { status, lines, error } = served.by_state(&served.own());
+    assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
+    assert!(error.contains("access.json") && error.contains("; --connect HOST:PORT"), "{error}");
 }
 
 #[test]

@@ -7,17 +7,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
+use crate::access::credential;
 use crate::support::cluster::{Cluster, NAMESPACE};
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
 
 #[test]
 fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     let cluster = Cluster::openshift();
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     let made = server.state().join("user-data/worker.ign");
-    wait_for("the pointer config", || made.exists().then_some(()));
+    credential(&server, "worker");
     let user_data = json!({
         "metadata": {"name": "worker-user-data"},
         "data": {"userData": BASE64.encode(fs::read(&made).expect("a file"))},
@@ -55,4 +55,17 @@ fn a_pointer_config_is_judged_by_the_serving_pair_in_the_cluster() {
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
     let line = text(&output.stdout);
     assert!(line.ends_with("/config/worker, by the certificates of the cluster\n"), "{line}");
+
+    // What servers know of tokens is kept there too.
+    let records = json!({"tokens": [], "enforced": ["worker"], "lacking": {}}).to_string();
+    let access = json!({
+        "metadata": {"name": "machine-config-server-access"},
+        "data": {"access.json": BASE64.encode(records)},
+    });
+    cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &access);
+    let output = check();
+    assert_eq!(output.status.code(), Some(1));
+    let line = text(&output.stdout);
+    assert!(line.contains(": no config from https://") && line.lines().count() == 1, "{line}");
+    assert!(line.contains("/config/worker, by the tokens of the cluster: its token is "), "{line}");
 }

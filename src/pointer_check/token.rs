@@ -1,0 +1,129 @@
+//! Whether what a pointer config sends along opens the pool that it fetches, by what is known of tokens:
+//! judged as a server judges a request.
+
+use core::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+
+use super::Fetch;
+use crate::access::{
+    Credential, KnownTokens, Mode, Modes, Networks, Policy, Records, Refusal, Request, decide,
+};
+
+/// What comes of a fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Everybody gets the config.
+    Open,
+    /// It is opened by what is sent along.
+    Proven,
+    /// Nothing that is sent along opens it, for this reason.
+    Refused(Refusal),
+    /// What is sent along is signed by another issuer, whose keys servers have.
+    Unjudged,
+}
+
+/// Judges a fetch. Networks are not looked at: from where a machine will ask is not in its file.
+#[must_use]
+pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admission {
+    let enforced: BTreeMap<String, Mode> =
+        records.enforced.iter().map(|pool| (pool.clone(), Mode::Enforce)).collect();
+    let policy = Policy {
+        modes: Modes::new(Mode::Off, &enforced, Some(records)),
+        networks: Networks::default(),
+        verifiers: vec![Arc::new(KnownTokens::new(records))],
+    };
+    let is_proof = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("Authorization");
+    let proofs = fetch.headers.iter().filter(is_proof).map(|(_, value)| value.as_bytes());
+    let credential = Credential::of(proofs);
+    let request = Request {
+        pool: &fetch.pool,
+        address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        is_private: true,
+        credential,
+        has_failed_often: false,
+    };
+    let verdict = decide(&request, &policy, now);
+    match (verdict.refusal(), credential) {
+        (Some(Refusal::Malformed), Credential::Bearer(token)) if is_signed(token) => {
+            Admission::Unjudged
+        }
+        (Some(refusal), _) => Admission::Refused(refusal),
+        (None, _) if verdict.is_proven() => Admission::Proven,
+        (None, _) => Admission::Open,
+    }
+}
+
+/// Whether a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
+fn is_signed(credential: &str) -> bool {
+    let mut parts = credential.split('.');
+    parts.by_ref().take(3).filter(|part| !part.is_empty()).count() == 3 && parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::Duration;
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::access::{Record, Token};
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn fetch(pool: &str, headers: &[(&str, &str)]) -> Fetch {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Fetch {
+            url: format!("https://localhost:22623/config/{pool}").parse().unwrap(),
+            host: "localhost".parse().unwrap(),
+            pool: pool.to_owned(),
+            headers: headers.iter().map(owned).collect(),
+        }
+    }
+
+    #[test]
+    fn a_fetch_is_judged_as_a_server_judges_it() {
+        let token = Token::new([1; 32]);
+        let good = Record {
+            sha256: token.hash(),
+            name: None,
+            pools: ["worker".to_owned()].into(),
+            made: NOON,
+            until: None,
+            revoked: None,
+        };
+        let revoked = Record { revoked: Some(NOON), ..good.clone() };
+        let ended = Record { until: Some(NOON), ..good.clone() };
+        let ends = Record { until: Some(NOON + Duration::HOUR), ..good.clone() };
+        let bearer = format!("Bearer {}", token.as_str());
+        let ours = [("authorization", &*bearer)];
+        let signed = [("Authorization", "Bearer e30.e30.c2ln")];
+        let twice = [ours[0], ours[0]];
+        let refused = Admission::Refused;
+        for (pool, headers, tokens, expected) in [
+            ("worker", &ours[..], vec![good.clone()], Admission::Proven),
+            ("worker", &ours, vec![ends], Admission::Proven),
+            ("worker", &ours, vec![revoked.clone()], refused(Refusal::Revoked)),
+            ("worker", &ours, vec![ended], refused(Refusal::Expired)),
+            ("worker", &ours, vec![], refused(Refusal::Unknown)),
+            ("master", &ours, vec![good.clone()], refused(Refusal::OtherPool)),
+            ("worker", &[("X", "y")], vec![good.clone()], refused(Refusal::Missing)),
+            ("worker", &twice, vec![good.clone()], refused(Refusal::Malformed)),
+            ("worker", &[("Authorization", "Bearer x")], vec![], refused(Refusal::Malformed)),
+            ("worker", &[("Authorization", "Bearer a..b")], vec![], refused(Refusal::Malformed)),
+            ("worker", &[("Authorization", "Basic eA==")], vec![], refused(Refusal::Malformed)),
+            ("worker", &signed, vec![good], Admission::Unjudged),
+            ("audited", &ours, vec![revoked], Admission::Open),
+            ("audited", &signed, vec![], Admission::Open),
+            ("audited", &[], vec![], Admission::Open),
+        ] {
+            let enforced = ["worker", "master"].map(str::to_owned).into();
+            let records = Records { tokens, enforced, ..Records::default() };
+            let judged = admission(&fetch(pool, headers), &records, NOON);
+            assert_eq!(judged, expected, "{pool} {headers:?}");
+        }
+        let judged = admission(&fetch("worker", &[]), &Records::default(), NOON);
+        assert_eq!(judged, Admission::Open, "where nothing is known, nothing is enforced");
+    }
+}
