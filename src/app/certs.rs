@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{exposure, print_line, terminal};
+use crate::access::rotation::Pointer;
 use crate::controllers::NAMESPACE;
 use crate::controllers::access;
 use crate::controllers::certificates::{AUTHORITY, FORCE, Observer, ROTATE, SERVING};
@@ -24,7 +25,7 @@ use crate::pki::{
 };
 use crate::store::state_folder::StateFolder;
 use crate::table::table;
-use crate::user_data::{self, Assessment, LeftAlone, assess};
+use crate::user_data::{self, Assessment, LeftAlone, assess, carriers};
 
 /// Where certificates are kept.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ pub(super) struct Seen {
     pub(super) place: String,
     pub(super) observed: CertificateState,
     pub(super) pointers: Vec<(String, Vec<u8>)>,
+    /// Those of them that no machine is made from, as an administrator says.
+    pub(super) unused: BTreeSet<String>,
     /// Files with keys that others than their owner can read.
     pub(super) open_files: Vec<String>,
     /// The CAs that are asked to be distrusted.
@@ -54,13 +57,24 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Why a pointer config that names authorities trusts none that is known to be the server's, or
-    /// is not looked at.
-    fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
+    /// Further authorities that were the server's once.
+    fn known(&self) -> Vec<Certificate> {
         let stored = self.observed.authority.iter().flat_map(StoredPair::authorities);
         let root = self.observed.root_authority.as_deref().unwrap_or_default();
-        let known: Vec<_> = stored.chain(Certificate::read_all(root)).collect();
-        match assess(pointer, &self.observed.trusted(), &known) {
+        stored.chain(Certificate::read_all(root)).collect()
+    }
+
+    /// What the pointer configs carry that a rotation of tokens looks after.
+    pub(super) fn carriers(&self) -> Vec<Pointer> {
+        let (trusted, known) = (self.observed.trusted(), self.known());
+        let used = self.pointers.iter().filter(|(name, _)| !self.unused.contains(name));
+        used.flat_map(|(name, text)| carriers(name, text, &trusted, &known, true)).collect()
+    }
+
+    /// Why a pointer config that names authorities trusts none that is known to be the server's, or
+    /// is not looked at.
+    pub(super) fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
+        match assess(pointer, &self.observed.trusted(), &self.known()) {
             Assessment::LeftAlone(
                 reason @ (LeftAlone::Foreign | LeftAlone::NameOnly | LeftAlone::TooLarge),
             ) => Some(reason),
@@ -332,19 +346,23 @@ fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
         distrusted: Vec::new(),
         files: state.key_files(),
         pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
+        unused: BTreeSet::new(),
     })
 }
 
 async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
     let state = Observer::new(client, namespace.to_owned(), Vec::new()).observe().await?;
     let observed = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
+    let title = |name: &String| format!("Secret {namespace}/{name}");
     let pointers = state.user_data.iter().filter_map(|(name, secret)| {
         let data = secret.data.as_ref()?.get("userData")?;
-        Some((format!("Secret {namespace}/{name}"), data.0.clone()))
+        Some((title(name), data.0.clone()))
     });
+    let unused = state.user_data.iter().filter(|(_, secret)| access::is_unused(secret));
     Ok(Seen {
         place: "the cluster".to_owned(),
         pointers: pointers.collect(),
+        unused: unused.map(|(name, _)| title(name)).collect(),
         open_files: Vec::new(),
         distrusted: observed.asked.distrust.clone(),
         files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),

@@ -3,15 +3,19 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
+use time::OffsetDateTime;
 
-use super::certs::{self, Place, Seen};
+use super::certs::{self, Place};
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
+use super::tokens;
+use crate::access::Records;
+use crate::access::rotation::{Carried, Pointer};
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::Certificate;
 use crate::source::cluster;
-use crate::user_data::{self, Brings, fetches_of_pools, with_bearer};
+use crate::user_data::{self, carried, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -80,41 +84,64 @@ fn make_pointer(
         bail!("{pool:?} is no pool's name");
     }
     let seen = certs::see(authorities)?;
+    let place = &seen.place;
     let bundle = seen.observed.trusted();
     if bundle.is_empty() {
-        bail!("{}: there is no certificate authority yet", seen.place);
+        bail!("{place}: there is no certificate authority yet");
     }
-    let kept = || seen.pointers.iter().find_map(|(_, text)| user_data::url_for(text, pool));
+    // Another server's leads a machine that trusts these CAs nowhere.
+    let mut own = seen.pointers.iter().filter(|(_, text)| seen.stranger(text).is_none());
+    let kept = || own.find_map(|(_, text)| user_data::url_for(text, pool));
     let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
     let url = url.ok_or_else(|| {
-        let place = &seen.place;
         anyhow!(
             "{place}: no pointer config says where machines find a server: --server HOST:PORT does"
         )
     })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
     let text = pointer(&url, pem.as_bytes(), spec).to_string();
-    let Some(token) = token(&seen, pool) else { return Ok(text) };
-    match with_bearer(text.as_bytes(), pool, &token) {
-        Ok(with) => Ok(String::from_utf8(with)?),
+    match with_token(&text, pool, &seen.carriers(), tokens::read(authorities)) {
+        Ok(Some(with)) => Ok(String::from_utf8(with)?),
+        Ok(None) => Ok(text),
         Err(reason) => {
-            let place = &seen.place;
-            let warning = format!(
-                "{place}: the pointer configs for pool {pool} carry a token, and this one does not: \
-                 {reason}"
-            );
             // Nobody may be reading it.
-            let _ = writeln!(std::io::stderr(), "machine-config-server: {warning}");
+            let _ = writeln!(std::io::stderr(), "machine-config-server: {place}: {reason}");
             Ok(text)
         }
     }
 }
 
-/// What the pointer configs that are there bring along for a pool.
-fn token(seen: &Seen, pool: &str) -> Option<String> {
-    let mut fetches = seen.pointers.iter().flat_map(|(_, text)| fetches_of_pools(text));
-    fetches.find_map(|fetch| match fetch.brings {
-        Brings::Bearer(token) if fetch.pool == pool => Some(token),
-        _ => None,
-    })
+/// The pointer config with the token that those for the same pool carry, `None` where nothing says that
+/// it should have one.
+///
+/// # Errors
+/// Why it has none.
+fn with_token(
+    text: &str,
+    pool: &str,
+    pointers: &[Pointer],
+    records: anyhow::Result<Records>,
+) -> anyhow::Result<Option<Vec<u8>>> {
+    let others =
+        format!("the pointer configs for pool {pool} carry a token, and this one does not");
+    let records = match records {
+        Ok(records) => records,
+        Err(error) => {
+            let carries = |it: &Pointer| it.pool == pool && matches!(it.carries, Carried::Token(_));
+            let unknown = error.context("which tokens are good is not known");
+            ensure!(!pointers.iter().any(carries), "{others}: {unknown:#}");
+            return Ok(None);
+        }
+    };
+    let Some(token) = carried(pointers, pool, &records, OffsetDateTime::now_utc()) else {
+        ensure!(
+            !records.enforced.contains(pool),
+            "pool {pool} is enforced, and no pointer config carries a token that opens it: this one \
+             carries none"
+        );
+        return Ok(None);
+    };
+    with_bearer(text.as_bytes(), pool, token.as_str())
+        .map(Some)
+        .map_err(|reason| anyhow!("{others}: {reason}"))
 }

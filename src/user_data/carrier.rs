@@ -1,10 +1,12 @@
 //! Pointer configs as carriers of tokens, as a rotation of tokens sees and writes them.
 
+use time::OffsetDateTime;
+
 use super::bearer::{Brings, fetches_of_pools, no_header, with_bearer};
 use super::plain::lifted;
 use super::{Assessment, LeftAlone, assess};
-use crate::access::Token;
 use crate::access::rotation::{Carried, Pointer, PointerWrite};
+use crate::access::{KnownTokens, Records, Token, Verifier as _};
 use crate::pki::Certificate;
 
 /// What the pointer config `name` carries for each pool that it fetches from. Judged by its authorities
@@ -53,11 +55,33 @@ pub fn carrying(user_data: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
     with_bearer(text, &write.pool, write.token.as_str()).ok()
 }
 
+/// The newest token that these carry for a pool, of those that open it at `now`.
+#[must_use]
+pub fn carried<'a>(
+    pointers: &'a [Pointer],
+    pool: &str,
+    records: &Records,
+    now: OffsetDateTime,
+) -> Option<&'a Token> {
+    let known = KnownTokens::new(records);
+    let opens =
+        |token: &&Token| matches!(known.verify(token.as_str(), pool, now), Some(Ok(_proof)));
+    let tokens = pointers.iter().filter(|pointer| pointer.pool == pool);
+    let tokens = tokens.filter_map(|pointer| match &pointer.carries {
+        Carried::Token(token) => Some(token),
+        Carried::Nothing | Carried::Other | Carried::Cannot(_) => None,
+    });
+    let made = |token: &&Token| records.find(&token.hash()).map(|record| record.made);
+    tokens.filter(opens).max_by_key(made)
+}
+
 #[cfg(test)]
 mod tests {
+    use time::Duration;
     use time::macros::datetime;
 
     use super::*;
+    use crate::access::Record;
     use crate::ignition::{SpecVersion, pointer};
     use crate::pki::issue::issue_authority;
     use crate::pki::{KeyAlgorithm, VALIDITY};
@@ -107,5 +131,44 @@ mod tests {
         }
         assert_eq!(carrying(&old, &write).unwrap(), with, "lifted, it is the same");
         assert_eq!(carrying(b"#cloud-config", &write), None);
+    }
+
+    #[test]
+    fn what_is_carried_is_the_newest_token_that_opens_the_pool() {
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        let [old, new, revoked, named] = [1, 2, 3, 4].map(|byte| Token::new([byte; 32]));
+        let pointer = |pool: &str, carries| {
+            let (name, pool) = ("a".to_owned(), pool.to_owned());
+            Pointer { name, pool, carries, waits: false }
+        };
+        let worker = |token: &Token| pointer("worker", Carried::Token(token.clone()));
+        let record = |token: &Token, pool: &str, hours| Record {
+            sha256: token.hash(),
+            name: None,
+            pools: [pool.to_owned()].into(),
+            made: noon - Duration::hours(hours),
+            until: Some(noon + Duration::HOUR),
+            revoked: (*token == revoked).then_some(noon),
+        };
+        let tokens = vec![
+            record(&old, "worker", 3),
+            record(&new, "worker", 2),
+            record(&revoked, "worker", 1),
+            record(&named, "master", 0),
+        ];
+        let records = Records { tokens, ..Records::default() };
+        let all = [&revoked, &old, &new, &named].map(worker);
+        let carried_at =
+            |pointers: &[Pointer], now| carried(pointers, "worker", &records, now).cloned();
+        assert_eq!(carried_at(&all, noon), Some(new));
+        assert_eq!(carried_at(&all[..2], noon), Some(old));
+        assert_eq!(carried_at(&all[..1], noon), None);
+        assert_eq!(carried_at(&all[3..], noon), None, "it opens another pool");
+        assert_eq!(carried_at(&all, noon + Duration::HOUR), None, "they have ended");
+        assert_eq!(carried(&all, "worker", &Records::default(), noon), None, "none is known");
+        assert_eq!(carried(&all, "master", &records, noon), None, "they are another pool's");
+        for carries in [Carried::Nothing, Carried::Other, Carried::Cannot("x".to_owned())] {
+            assert_eq!(carried_at(&[pointer("worker", carries)], noon), None);
+        }
     }
 }

@@ -27,7 +27,7 @@ use crate::pki::certificate::certificate_pem;
 use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 
 pub use self::bearer::{Brings, Fetch, NoHeader, fetches_of_pools, no_header, with_bearer};
-pub use self::carrier::{carriers, carrying};
+pub use self::carrier::{carried, carriers, carrying};
 pub use self::config::MOST_BYTES;
 pub use self::plain::{is_plain_pointer, lifted};
 

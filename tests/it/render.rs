@@ -4,9 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
+use crate::access::{credential, enforcing, unknown};
 use crate::support::in_repository;
+use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::wait_for;
 
@@ -80,4 +84,55 @@ fn a_pointer_config_is_the_one_that_serve_makes() {
     assert!(told.contains("is no pool's name"), "{told}");
     let told = error(&render(&["worker", "--pointer", "--state-dir", "/no/such/folder"]));
     assert!(told.contains("there is no such directory"), "{told}");
+}
+
+#[test]
+fn a_token_is_one_that_our_own_pointer_configs_carry_and_that_is_good() {
+    let mut server = enforcing(&[]);
+    let good = credential(&server, "worker");
+    let folder = server.state().join("user-data");
+    let own = fs::read_to_string(folder.join("worker.ign")).expect("a pointer config");
+    // Another server's comes first by its name, and so does one of ours with a token that is not known.
+    let host = format!("localhost:{}", server.secure().port());
+    let mut other: Value =
+        serde_json::from_str(&own.replace(&host, "other.example.com")).expect("JSON");
+    let stranger = tempfile::tempdir().expect("a temporary folder");
+    let pair = Pair::make(stranger.path(), "other");
+    let ca = fs::read(&pair.certificate).expect("a certificate");
+    let trusts = &mut other["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"];
+    *trusts = format!("data:;base64,{}", BASE64.encode(ca)).into();
+    let add = ["tokens", "add", "rack-7", "--pool", "worker", "--until", "never", "--state-dir"];
+    let added = binary().args(add).arg(server.state()).output().expect("the built binary");
+    let named = String::from_utf8(added.stdout).expect("text");
+    let named = format!("Bearer {}", named.trim_end());
+    server.terminate();
+    server.ended();
+    fs::write(folder.join("a-other.ign"), other.to_string().replace(&good, &named))
+        .expect("a file");
+    fs::write(folder.join("b-old.ign"), own.replace(&good, &unknown())).expect("a file");
+
+    let state = server.state().display().to_string();
+    let render = |pool: &str| {
+        let output = render(&[pool, "--pointer", "--state-dir", &state]);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8(output.stderr).expect("text");
+        (String::from_utf8(output.stdout).expect("text"), told)
+    };
+    let (text, told) = render("worker");
+    assert_eq!((text.contains(&good), told.as_str()), (true, ""), "{text}");
+    assert!(text.contains(&host), "{text}");
+
+    // Without ours there is none.
+    fs::remove_file(folder.join("worker.ign")).expect("a file");
+    let (text, told) = render("worker");
+    assert!(!text.contains("Bearer") && text.contains(&host), "{text}");
+    assert_eq!(
+        told,
+        format!(
+            "machine-config-server: {state}: pool worker is enforced, and no pointer config carries \
+             a token that opens it: this one carries none\n"
+        )
+    );
+    // Nobody asks for one there.
+    assert_eq!(render("infra").1, "");
 }

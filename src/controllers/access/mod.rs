@@ -13,6 +13,7 @@ use kube::runtime::events::EventType;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+pub use self::objects::is_unused;
 use self::objects::{Observed, issued_write, records_write};
 use super::apply::{Applied, apply, read};
 use super::certificates::{ACCESS_ANNOTATION, Observer, Refusals, user_data, user_data_write};

@@ -73,7 +73,8 @@ fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
 }
 
 /// Whether an administrator says that no machine is made from it.
-fn is_unused(secret: &Secret) -> bool {
+#[must_use]
+pub fn is_unused(secret: &Secret) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     annotations
         .and_then(|it| it.get(ACCESS_ANNOTATION))

@@ -304,4 +304,10 @@ fn a_pointer_config_is_rendered_from_a_cluster() {
     assert!(json(&old.stdout)["ignition"]["config"]["append"][0]["source"].is_string());
     let warning = String::from_utf8_lossy(&old.stderr);
     assert!(warning.contains("carry a token, and this one does not"), "{warning}");
+    // From one that no machine is made from, no machine gets its token.
+    let unused =
+        json!({"metadata": {"annotations": {"machineconfiguration.openshift.io/access": "off"}}});
+    site.cluster.patch(&user_data("worker-user-data-managed"), &unused);
+    let rendered = render(&[]);
+    assert!(!String::from_utf8_lossy(&rendered.stdout).contains("httpHeaders"), "{rendered:?}");
 }
