@@ -35,6 +35,33 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
+/// The beginning of a text that takes at most `most` bytes as a string in JSON, without the quotes, with
+/// an ellipsis in place of what is left out. Counted in characters, what a stranger sends may be six
+/// times as long there.
+#[must_use]
+pub fn cut_for_json(text: &str, most: usize) -> Cow<'_, str> {
+    let (mut taken, mut end) = (0, 0);
+    for (index, c) in text.char_indices() {
+        if taken + '…'.len_utf8() <= most {
+            end = index;
+        }
+        taken += json_bytes(c);
+        if taken > most {
+            return format!("{}…", &text[..end]).into();
+        }
+    }
+    text.into()
+}
+
+/// What a character takes in JSON, by RFC 8259 section 7 with nothing escaped that need not be.
+fn json_bytes(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => c.len_utf8(),
+    }
+}
+
 /// A name in quotes, cut and escaped.
 #[must_use]
 pub fn quoted(name: &str) -> String {
@@ -69,5 +96,24 @@ mod tests {
         assert_eq!(cut("äöü", 2), "äö…");
         assert_eq!(cut("", 0), "");
         assert_eq!(quoted(&"\n".repeat(300)), format!("\"{}…\"", "\\n".repeat(NAME)));
+    }
+
+    #[test]
+    fn a_text_is_cut_by_what_it_takes_in_json() {
+        let in_json = |text: &str| serde_json::to_string(text).unwrap().len() - 2;
+        assert_eq!(cut_for_json("rendered-worker-1", 17), "rendered-worker-1");
+        assert_eq!(cut_for_json("rendered-worker-1", 16), "rendered-work…");
+        assert_eq!(cut_for_json("\u{1}\u{1}\u{1}", 17), "\u{1}\u{1}…");
+        assert_eq!(cut_for_json("", 0), "");
+        for c in ('\0'..='\u{ff}').chain(['\u{2028}', '\u{fffd}', '\u{1f600}']) {
+            assert_eq!(json_bytes(c), in_json(&c.to_string()), "{c:?}");
+            let long = c.to_string().repeat(100);
+            for most in [3, 50, 51, 52, 53, 54, 55, 600] {
+                let cut = cut_for_json(&long, most);
+                assert!(in_json(&cut) <= most, "{c:?} {most}");
+                assert!(cut == long || in_json(&cut) + 6 > most - 3, "{c:?} {most}: {cut:?}");
+                assert_eq!(cut_for_json(&cut, most), cut, "what is cut stays as it is");
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Requests that this program makes itself, outside of the Kubernetes API.
 
+use anyhow::anyhow;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -41,5 +42,10 @@ impl HttpConnection {
 
 /// An answer's body, of at most so many bytes.
 pub(crate) async fn read(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
-    Ok(axum::body::to_bytes(Body::new(response.into_body()), most).await?)
+    let read = axum::body::to_bytes(Body::new(response.into_body()), most).await;
+    // An error of axum says what the one within says, and would say it twice.
+    read.map_err(|error| match error.into_inner().downcast::<axum::Error>() {
+        Ok(error) => anyhow!(error.into_inner()),
+        Err(error) => anyhow!(error),
+    })
 }

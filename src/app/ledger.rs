@@ -11,8 +11,8 @@ use crate::ledger::{Ledger, Machine};
 use crate::source::manifest::check_json;
 use crate::store::files::{self, PRIVATE};
 
-/// The least time from one write to the next: all of it is written each time, some megabytes, and a
-/// process that is killed forgets no more than this.
+/// The least time from one write to the next: all of it is written each time, some 5 MB when it is
+/// full, and a process that is killed forgets no more than this.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// A ledger with its file.

@@ -22,7 +22,7 @@ use crate::source::manifest::check_json;
 pub(super) const PATH: &str = "/api/v1/ledger";
 /// A server that takes longer is silent: a person waits for the page.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// 10,000 machines take some 5 MB.
+/// 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
 const LARGEST: usize = 32 << 20;
 
 /// One server's part of the ledger.
@@ -89,10 +89,69 @@ async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
+    use time::macros::datetime;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::ignition::SpecVersion;
+    use crate::ledger::{Failed, Ledger, MOST, Request as Asked};
+    use crate::overview::MachineLine;
+
+    /// What is told of a full ledger, and what is kept, as JSON in bytes. Its machines sent and got
+    /// `asked`.
+    fn sizes(asked: &Asked<'_>) -> [usize; 2] {
+        let (ledger, now) = (Ledger::default(), datetime!(2026-11-21 12:00 UTC));
+        for number in 0..u128::try_from(MOST.get()).unwrap() {
+            // Each in a network of its own, with an address that is as long as any.
+            let address = Ipv6Addr::from_bits(u128::MAX - (number << 64)).into();
+            ledger.asked(&Asked { address, ..*asked }, now);
+            ledger.handshake_failed(address, Failed::Connection, now);
+        }
+        let machines = ledger.machines();
+        let kept = serde_json::to_vec(&machines).unwrap().len();
+        let count = machines.len();
+        let line =
+            |machine: Machine| MachineLine { standing: machine.standing(None, now), machine };
+        let lines: Vec<_> = machines.into_iter().map(line).collect();
+        let told = serde_json::to_vec(&lines).unwrap().len();
+        // As if machines that got a config had all places, of which they have three quarters.
+        assert!(count >= MOST.get() * 3 / 4);
+        [told, kept].map(|bytes| bytes * MOST.get() / count)
+    }
+
+    #[test]
+    fn no_machines_make_more_than_is_read() {
+        let plain = Asked {
+            address: Ipv6Addr::LOCALHOST.into(),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: Some(SpecVersion::V3_3),
+            answer: Err((503, "there is no pool of this name")),
+            would_be_refused: Some("missing"),
+        };
+        let digest = "0".repeat(64);
+        let config = "rendered-worker-0123456789abcdef0123456789abcdef";
+        let served = Asked { answer: Ok((config, &digest)), ..plain };
+        for plain in [plain, served] {
+            let [told, kept] = sizes(&plain);
+            assert!((4_000_000..=told).contains(&kept) && told < 6_000_000, "{told} {kept}");
+        }
+        // What takes most as JSON, by its kind, and a program that is named in the words as well.
+        for worst in ["\u{1}", "\"", "\u{fffd}", "\u{1f600}", "x"] {
+            let worst = worst.repeat(9_000);
+            for user_agent in [&worst, &format!("Ignition/{worst}")] {
+                for answer in [Ok((&*worst, &*worst)), Err((503, &*worst))] {
+                    let asked = Asked { pool: &worst, user_agent, answer, ..plain };
+                    let [told, kept] = sizes(&asked);
+                    assert!(told < 24_000_000 && kept < 15_000_000, "{told} {kept}");
+                }
+            }
+        }
+        assert!(24_000_000 < LARGEST * 3 / 4, "a page has more than machines");
+    }
 
     /// A server that says this to whoever asks, or nothing.
     async fn server(says: Option<String>) -> String {
@@ -122,7 +181,7 @@ mod tests {
             (None, "no answer in time"),
             (Some("garbage\r\n\r\n".to_owned()), "invalid HTTP version parsed"),
             (Some(missing), "it answers 404"),
-            (Some(endless), "too large, or cut short"),
+            (Some(endless), "too large, or cut short: length limit exceeded"),
             (Some(answer("{\"server\": 1}")), "invalid type: integer"),
             (Some(answer(&"[".repeat(1_000))), "more than 100 deep"),
         ] {
@@ -131,6 +190,7 @@ mod tests {
             assert!(parts.is_empty());
             let [line] = &silent[..] else { panic!("{silent:?}") };
             assert!(line.starts_with(&address) && line.contains(reason), "{reason:?}: {line}");
+            assert!(line.matches("length limit").count() < 2, "{line}");
         }
         let told = answer("{\"server\": \"a\", \"machines\": []}");
         let Answers { parts, silent } = ask(&server(Some(told)).await).await;

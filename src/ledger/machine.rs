@@ -1,16 +1,22 @@
 //! What is remembered of one machine.
 
 use core::net::IpAddr;
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
 use utoipa::ToSchema;
 
-use crate::escape::{NAME, cut};
+use crate::escape::{NAME, cut_for_json as cut};
 use crate::ignition::SpecVersion;
 
-/// What is enough of a user agent to recognise it, in characters.
+/// What is enough of a user agent to recognise it. This and the others are bytes in JSON, which is how
+/// a ledger is kept and given out: what strangers send makes it no larger than whoever reads it takes.
 const USER_AGENT: usize = 256;
+/// What is enough of a reason.
+const REASON: usize = 512;
+/// What a SHA-256 has in hexadecimal; a word of ours has less.
+const SHA256: usize = 64;
 /// Who asks again after so long is booting anew. Ignition asks every few seconds.
 const PAUSE: Duration = Duration::hours(1);
 
@@ -136,6 +142,12 @@ impl Machine {
         self.requests.as_ref().is_none_or(|requests| requests.user_agent.starts_with("Ignition/"))
     }
 
+    /// Whether it got a config, the last time that it asked.
+    pub(super) fn is_served(&self) -> bool {
+        let outcome = self.requests.as_ref().map(|requests| &requests.outcome);
+        matches!(outcome, Some(Outcome::Served { .. }))
+    }
+
     pub(super) fn asked(&mut self, request: &Request<'_>, now: OffsetDateTime) {
         let now = whole_seconds(now);
         self.last = now;
@@ -152,8 +164,11 @@ impl Machine {
         self.handshakes = Some(Handshakes { failed, times, last: now });
     }
 
-    /// Adds what is known of the same machine elsewhere.
-    pub(super) fn absorb(&mut self, other: Self) {
+    /// Adds what is known of the same machine elsewhere, where it may not have been cut.
+    pub(super) fn absorb(&mut self, mut other: Self) {
+        if let Some(requests) = &mut other.requests {
+            requests.cut();
+        }
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
         self.requests = later(self.requests.take(), other.requests, |own, other| {
@@ -198,14 +213,34 @@ impl Requests {
         }
         match (&mut self.outcome, request.answer) {
             (Outcome::Served { config, sha256 }, Ok(answer)) => {
-                set(config, answer.0);
-                set(sha256, answer.1);
+                set(config, &cut(answer.0, NAME));
+                set(sha256, &cut(answer.1, SHA256));
             }
             (Outcome::Refused { status, reason }, Err(refusal)) => {
                 *status = refusal.0;
-                set(reason, refusal.1);
+                set(reason, &cut(refusal.1, REASON));
             }
             _ => self.outcome = Outcome::of(request),
+        }
+    }
+
+    fn cut(&mut self) {
+        let set = |text: &mut String, most| {
+            if let Cow::Owned(short) = cut(text, most) {
+                *text = short;
+            }
+        };
+        set(&mut self.pool, NAME);
+        set(&mut self.user_agent, USER_AGENT);
+        if let Some(reason) = &mut self.would_be_refused {
+            set(reason, SHA256);
+        }
+        match &mut self.outcome {
+            Outcome::Served { config, sha256 } => {
+                set(config, NAME);
+                set(sha256, SHA256);
+            }
+            Outcome::Refused { reason, .. } => set(reason, REASON),
         }
     }
 
@@ -224,9 +259,12 @@ impl Outcome {
     fn of(request: &Request<'_>) -> Self {
         match request.answer {
             Ok((config, sha256)) => {
-                Self::Served { config: config.to_owned(), sha256: sha256.to_owned() }
+                let (config, sha256) = (cut(config, NAME), cut(sha256, SHA256));
+                Self::Served { config: config.into_owned(), sha256: sha256.into_owned() }
             }
-            Err((status, reason)) => Self::Refused { status, reason: reason.to_owned() },
+            Err((status, reason)) => {
+                Self::Refused { status, reason: cut(reason, REASON).into_owned() }
+            }
         }
     }
 }

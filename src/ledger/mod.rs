@@ -4,32 +4,34 @@
 //! machine reads and what it joins is pieced together from three sides: requests, handshakes that
 //! failed before there was one, and the nodes of the cluster.
 
+mod entries;
 mod machine;
 mod nodes;
 mod standing;
 
+use core::cmp::Reverse;
 use core::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lru::LruCache;
 use time::OffsetDateTime;
+
+use self::entries::Entries;
 
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::nodes::{Node, Nodes, Roster};
 pub use self::standing::{Rank, Standing};
 
-/// Machines that are remembered. A cluster has some thousands; whoever asks from more addresses than
-/// there are places takes those of machines that have not asked for longest.
+/// Machines that are remembered. A cluster has some thousands.
 pub const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// The machines that asked, the latest first. Shared by those who notice and those who tell.
 #[derive(Debug, Clone)]
-pub struct Ledger(Arc<Mutex<Entries>>);
+pub struct Ledger(Arc<Mutex<Noted>>);
 
 #[derive(Debug)]
-struct Entries {
-    machines: LruCache<IpAddr, Machine>,
+struct Noted {
+    machines: Entries,
     changes: u64,
 }
 
@@ -43,7 +45,7 @@ impl Ledger {
     /// An empty one with room for so many machines.
     #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
-        Self(Arc::new(Mutex::new(Entries { machines: LruCache::new(most), changes: 0 })))
+        Self(Arc::new(Mutex::new(Noted { machines: Entries::new(most), changes: 0 })))
     }
 
     /// Notes a request for a config, and how it was answered.
@@ -60,39 +62,37 @@ impl Ledger {
     pub fn absorb(&self, machines: impl IntoIterator<Item = Machine>) {
         let mut machines: Vec<_> = machines.into_iter().collect();
         machines.sort_by_key(|machine| machine.last);
-        let mut entries = self.entries();
+        let mut noted = self.noted();
         for machine in machines {
-            match entries.machines.get_mut(&machine.address) {
-                Some(known) => known.absorb(machine),
-                None => {
-                    entries.machines.push(machine.address, machine);
-                }
-            }
+            let (address, first) = (machine.address, machine.first);
+            noted.machines.note(address, first, |known| known.absorb(machine));
         }
-        entries.changes += 1;
+        noted.changes += 1;
     }
 
-    /// All machines, as they are now.
+    /// All machines, as they are now, the latest first.
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
-        self.entries().machines.iter().map(|(_, machine)| machine.clone()).collect()
+        let mut machines: Vec<_> = self.noted().machines.iter().cloned().collect();
+        machines.sort_by_key(|machine| Reverse(machine.last));
+        machines
     }
 
     /// A number that grows with each change.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.entries().changes
+        self.noted().changes
     }
 
     fn entry(&self, address: IpAddr, now: OffsetDateTime, note: impl FnOnce(&mut Machine)) {
         // An IPv4 address that came in by a socket for both is itself.
         let address = address.to_canonical();
-        let mut entries = self.entries();
-        entries.changes += 1;
-        note(entries.machines.get_or_insert_mut(address, || Machine::new(address, now)));
+        let mut noted = self.noted();
+        noted.changes += 1;
+        noted.machines.note(address, now, note);
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -170,8 +170,10 @@ mod tests {
         let ledger = Ledger::default();
         let digest = "0".repeat(64);
         for number in 0..20_000 {
-            let answer = Ok(("rendered-worker-0123456789abcdef0123456789abcdef", &*digest));
-            ledger.asked(&Request { answer, ..request(number) }, NOON);
+            let served = Ok(("rendered-worker-0123456789abcdef0123456789abcdef", &*digest));
+            let refused = request(number);
+            let answer = if number % 4 == 0 { refused.answer } else { served };
+            ledger.asked(&Request { answer, ..refused }, NOON);
             ledger.handshake_failed(address(number), Failed::Untrusted, NOON);
         }
         let machines = ledger.machines();

@@ -1,0 +1,248 @@
+//! Which machines are remembered, and which go.
+//!
+//! ```text
+//!  ├── machines that got a config ──┤                 at most three quarters of the places
+//!  ├─ those ─┼─── all others ──────────────────────┤  the rest, and what those leave free
+//! ```
+//!
+//! Where there is no place, the one goes that has not asked for longest: for a machine that got a config
+//! another one that did, for anybody else anybody else. So who is refused takes no place from a machine
+//! that got one. Whoever has an IPv6 address has all of its network of 64 bits, and that has so many
+//! places among the others.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+use time::OffsetDateTime;
+
+use super::Machine;
+
+/// Machines of an IPv6 network of 64 bits that are remembered while they get no config.
+const MOST_OF_A_NETWORK: usize = 256;
+
+/// The machines that are remembered.
+#[derive(Debug)]
+pub(super) struct Entries {
+    most: usize,
+    /// Those that got a config since they are remembered.
+    served: LruCache<IpAddr, Machine>,
+    others: Others,
+}
+
+impl Entries {
+    /// None, with room for so many.
+    pub(super) fn new(most: NonZeroUsize) -> Self {
+        let most = most.get();
+        let served = NonZeroUsize::new(most - most.div_ceil(4)).unwrap_or(NonZeroUsize::MIN);
+        Self { most, served: LruCache::new(served), others: Others::default() }
+    }
+
+    /// Notes something of the machine at an address, which is new at `now` if it is not known.
+    pub(super) fn note(
+        &mut self,
+        address: IpAddr,
+        now: OffsetDateTime,
+        note: impl FnOnce(&mut Machine),
+    ) {
+        if let Some(machine) = self.served.get_mut(&address) {
+            note(machine);
+            return;
+        }
+        let machine = self.others.at(address, now);
+        note(machine);
+        if machine.is_served()
+            && let Some(machine) = self.others.remove(address)
+        {
+            self.served.push(address, machine);
+        }
+        while self.served.len() + self.others.machines.len() > self.most {
+            self.others.remove_oldest();
+        }
+    }
+
+    /// Those that got a config, then the others, the latest of each first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Machine> {
+        self.served.iter().chain(&self.others.machines).map(|(_, machine)| machine)
+    }
+}
+
+/// Machines that got no config.
+#[derive(Debug)]
+struct Others {
+    machines: LruCache<IpAddr, Machine>,
+    /// For each IPv6 network, the hosts in it that are remembered, the latest last.
+    networks: HashMap<u64, Vec<u64>>,
+}
+
+impl Default for Others {
+    fn default() -> Self {
+        Self { machines: LruCache::unbounded(), networks: HashMap::new() }
+    }
+}
+
+impl Others {
+    /// The machine at this address, now the latest.
+    fn at(&mut self, address: IpAddr, now: OffsetDateTime) -> &mut Machine {
+        if let Some((network, host)) = halves(address) {
+            let hosts = self.networks.entry(network).or_default();
+            if let Some(place) = hosts.iter().rposition(|other| *other == host) {
+                hosts.remove(place);
+            } else if hosts.len() == MOST_OF_A_NETWORK {
+                self.machines.pop(&whole(network, hosts.remove(0)));
+            }
+            hosts.push(host);
+        }
+        self.machines.get_or_insert_mut(address, || Machine::new(address, now))
+    }
+
+    fn remove(&mut self, address: IpAddr) -> Option<Machine> {
+        self.forget(address);
+        self.machines.pop(&address)
+    }
+
+    fn remove_oldest(&mut self) {
+        if let Some((address, _)) = self.machines.pop_lru() {
+            self.forget(address);
+        }
+    }
+
+    fn forget(&mut self, address: IpAddr) {
+        let Some((network, host)) = halves(address) else { return };
+        let Some(hosts) = self.networks.get_mut(&network) else { return };
+        hosts.retain(|other| *other != host);
+        if hosts.is_empty() {
+            self.networks.remove(&network);
+        }
+    }
+}
+
+/// The network of an IPv6 address, and the host in it.
+fn halves(address: IpAddr) -> Option<(u64, u64)> {
+    let IpAddr::V6(address) = address else { return None };
+    let [network, host] = [address.to_bits() >> 64, address.to_bits() & u128::from(u64::MAX)];
+    Some((u64::try_from(network).ok()?, u64::try_from(host).ok()?))
+}
+
+fn whole(network: u64, host: u64) -> IpAddr {
+    Ipv6Addr::from_bits(u128::from(network) << 64 | u128::from(host)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use time::Duration;
+    use time::macros::datetime;
+
+    use super::super::{Failed, Request};
+    use super::*;
+
+    const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+    fn room_for(most: usize) -> Entries {
+        Entries::new(NonZeroUsize::new(most).unwrap())
+    }
+
+    fn asked(entries: &mut Entries, address: IpAddr, is_served: bool) {
+        let answer = if is_served {
+            Ok(("rendered-worker-1", "ab"))
+        } else {
+            Err((401, "not for everyone"))
+        };
+        let (pool, user_agent, spec) = ("worker", "Ignition/2.14.0", None);
+        let request = Request { address, pool, user_agent, spec, answer, would_be_refused: None };
+        entries.note(address, NOON, |machine| machine.asked(&request, NOON));
+        let (others, most) = (&entries.others, entries.most);
+        let of_networks = others.machines.iter().filter(|(address, _)| address.is_ipv6()).count();
+        assert_eq!(others.networks.values().map(Vec::len).sum::<usize>(), of_networks);
+        assert!(entries.iter().count() <= most && others.networks.len() <= most);
+    }
+
+    fn v4(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    fn is_known(entries: &Entries, address: IpAddr) -> bool {
+        entries.iter().any(|machine| machine.address == address)
+    }
+
+    #[test]
+    fn who_is_refused_takes_no_place_from_a_machine_that_got_a_config() {
+        let mut entries = room_for(8);
+        for number in 0..6 {
+            asked(&mut entries, v4(number), true);
+        }
+        // One that is refused later got a config all the same.
+        asked(&mut entries, v4(0), false);
+        for number in 100..200 {
+            asked(&mut entries, v4(number), false);
+        }
+        assert!((0..6).all(|number| is_known(&entries, v4(number))));
+        assert_eq!(entries.iter().count(), 8, "the others have the places that are left");
+        for number in [199, 6, 7] {
+            asked(&mut entries, v4(number), true);
+        }
+        let known = [0, 4, 5, 199, 6, 7];
+        assert!(known.into_iter().all(|number| is_known(&entries, v4(number))), "{entries:?}");
+        assert!((1..4).all(|number| !is_known(&entries, v4(number))), "{entries:?}");
+    }
+
+    #[test]
+    fn machines_that_get_no_config_yet_have_all_places_that_are_free() {
+        let mut entries = room_for(8);
+        for number in 0..20 {
+            asked(&mut entries, v4(number), false);
+        }
+        assert!((12..20).all(|number| is_known(&entries, v4(number))));
+        assert_eq!(entries.iter().count(), 8);
+        let mut smallest = room_for(1);
+        for is_served in [false, true, false] {
+            asked(&mut smallest, v4(u32::from(is_served)), is_served);
+            assert_eq!(smallest.iter().count(), 1);
+        }
+        assert!(is_known(&smallest, v4(1)));
+    }
+
+    #[test]
+    fn a_network_has_so_many_places_and_takes_none_from_others() {
+        let mut entries = room_for(1_000);
+        let stuck: Vec<_> = (0..500).map(v4).chain([whole(2, 1)]).collect();
+        for address in &stuck {
+            asked(&mut entries, *address, false);
+        }
+        for host in 0..10_000 {
+            asked(&mut entries, whole(1, host), false);
+            asked(&mut entries, whole(1, 0), false);
+        }
+        assert!(stuck.iter().all(|address| is_known(&entries, *address)));
+        let most = u64::try_from(MOST_OF_A_NETWORK).unwrap();
+        assert_eq!(entries.iter().count() - stuck.len(), MOST_OF_A_NETWORK);
+        assert!(is_known(&entries, whole(1, 0)), "it asked just now");
+        assert!(is_known(&entries, whole(1, 10_001 - most)));
+        assert!(!is_known(&entries, whole(1, 10_000 - most)));
+        // All machines of a cluster may be in one network.
+        for host in 0..700 {
+            asked(&mut entries, whole(3, host), true);
+        }
+        assert!((0..700).all(|host| is_known(&entries, whole(3, host))));
+    }
+
+    #[test]
+    fn what_is_known_elsewhere_of_one_that_got_a_config_counts() {
+        let mut entries = room_for(4);
+        let mut served = Machine::new(v4(1), NOON);
+        let mut other = room_for(4);
+        asked(&mut other, v4(1), true);
+        served.absorb(other.iter().next().unwrap().clone());
+        entries.note(v4(1), NOON, |machine| {
+            machine.handshake_failed(Failed::Untrusted, NOON - Duration::HOUR);
+        });
+        entries.note(v4(1), NOON, |machine| machine.absorb(served));
+        for number in 2..20 {
+            asked(&mut entries, v4(number), false);
+        }
+        assert!(is_known(&entries, v4(1)));
+    }
+}
