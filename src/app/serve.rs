@@ -1,5 +1,6 @@
 //! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -214,15 +215,28 @@ fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String,
         print_line(&format!("  pool {pool}: https://{host}:{secure}/config/{pool}"));
         print_line(&format!("    give its machines this pointer config: {}", path.display()));
     }
-    if let Some((pool, _)) = pointers.first() {
+    if let Some((pool, path)) = pointers.first() {
         print_line("");
         print_line("To see what a machine with Ignition spec 3.4 would get:");
+        // By the token in its pointer config, which is read when the line is run. Where there is none,
+        // curl sends no such header.
         print_line(&format!(
-            "  curl --cacert {} -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' \
-             https://{host}:{secure}/config/{pool}",
-            state.bundle_path().display()
+            "  curl --cacert {} -H \"Authorization: $(grep -o 'Bearer [^\"]*' {})\" \
+             -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' {}",
+            shell_word(&state.bundle_path().display().to_string()),
+            shell_word(&path.display().to_string()),
+            shell_word(&format!("https://{host}:{secure}/config/{pool}")),
         ));
     }
+}
+
+/// A word as a shell takes it.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into();
+    }
+    format!("'{}'", text.replace('\'', r"'\''")).into()
 }
 
 /// The hosts of the certificate, the one for pointer configs first: those given, then this
@@ -277,6 +291,20 @@ mod tests {
             hosts(&given, &own),
             [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
         );
+    }
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        for (text, word) in [
+            ("certs/user-data/worker.ign", "certs/user-data/worker.ign"),
+            ("https://h:22623/config/worker", "https://h:22623/config/worker"),
+            ("https://[::1]:22623/config/a", "'https://[::1]:22623/config/a'"),
+            ("/my certs/$(id)", "'/my certs/$(id)'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
     }
 
     #[test]

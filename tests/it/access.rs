@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -97,6 +98,32 @@ fn a_pointer_config_carries_a_token_that_opens_its_pool_alone() {
     ] {
         assert!((counted(verdict) - times).abs() < 0.5, "{verdict}: {}", counted(verdict));
     }
+}
+
+#[test]
+fn the_line_that_is_printed_to_try_brings_the_token_and_shows_it_to_nobody() {
+    let server = enforcing(&[]);
+    let line = wait_for("the line", || {
+        let log = server.log();
+        log.lines().find(|line| line.trim_start().starts_with("curl ")).map(str::to_owned)
+    });
+    let pool = line.rsplit('/').next().expect("a pool");
+    let good = credential(&server, pool);
+    // As it is pasted, with a curl that tells what it is given.
+    let pasted = format!("curl() {{ printf '%s\\n' \"$@\"; }}\n{line}\n");
+    let output = Command::new("sh").args(["-c", &pasted]).output().expect("a shell");
+    let given = String::from_utf8(output.stdout).expect("text");
+    let given: Vec<&str> = given.lines().collect();
+    let ca = server.state().join("ca.crt").display().to_string();
+    let [_, given_ca, "-H", authorization, "-H", accept, url] = given[..] else {
+        panic!("{given:?}")
+    };
+    assert_eq!((given[0], given_ca), ("--cacert", &*ca));
+    assert_eq!(authorization, format!("Authorization: {good}"));
+    assert_eq!(accept, "Accept: application/vnd.coreos.ignition+json;version=3.4.0");
+    assert!(url.ends_with(&format!(":{}/config/{pool}", server.secure().port())), "{url}");
+    assert_eq!(get(&server.tls(), pool, Some(&good)).status, 200);
+    assert!(!server.log().contains("mcs-"), "{}", server.log());
 }
 
 #[test]

