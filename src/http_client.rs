@@ -49,3 +49,23 @@ pub(crate) async fn read(response: Response<Incoming>, most: usize) -> anyhow::R
         Err(error) => anyhow!(error),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_is_told_once() {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 10);
+        tokio::spawn(async move {
+            let _ = theirs.read(&mut [0; 1024]).await;
+            theirs.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde").await.unwrap();
+        });
+        let mut connection = HttpConnection::new(ours).await.unwrap();
+        let answer = connection.send(Request::new(Body::empty())).await.unwrap();
+        let error = read(answer, 4).await.unwrap_err();
+        assert_eq!(format!("{error:#}"), "length limit exceeded");
+    }
+}
