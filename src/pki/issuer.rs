@@ -166,8 +166,8 @@ mod tests {
             let early = again - Duration::SECOND;
             assert_eq!(refused.duty(early), (RequestDuty::Wait, Some(again)), "{before}");
             assert_eq!(refused.duty(again), (RequestDuty::Ask, None), "{before}");
-            let issued = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
-            assert_eq!((issued.asks_again(early), issued.asks_again(again)), (false, true));
+            let unfit = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
+            assert_eq!((unfit.asks_again(early), unfit.asks_again(again)), (false, true));
             // Whatever somebody has written there.
             let late = super::super::moment::LAST;
             let refused = issuer(late, Answer::Refused("no".to_owned()));

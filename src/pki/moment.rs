@@ -130,7 +130,7 @@ mod tests {
             for now in [NOW, FIRST + Duration::days(9000), LAST - Duration::days(9000)] {
                 for state in [&own, &foreign, &rotated, &external] {
                     let _told = told_lockouts(state, now);
-                    let _lockouts = locked_out(&state.chain(), &[holder.clone()], now);
+                    let _lockouts = locked_out(&state.chain(), std::slice::from_ref(&holder), now);
                     // Another pair and CA are made where these cannot go on.
                     let settled = settle(state.clone(), now);
                     assert!(!settled.chain().is_empty());

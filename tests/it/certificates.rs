@@ -278,6 +278,8 @@ fn a_ca_that_never_ends_is_served_shown_judged_and_rotated() {
     params.not_after = time::macros::datetime!(9999-12-31 23:59:59 UTC);
     let ca = params.self_signed(&key).expect("a CA").pem();
     fs::write(state.join("ca.key"), key.serialize_pem() + &ca).expect("a write");
+    let own = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(state.join("ca.key"), own).expect("a mode");
     fs::write(state.join("ca.crt"), &ca).expect("a write");
     let server = Server::serve_with_state(&in_repository("ignition-fixtures"), &state);
     let client = Client::tls(server.secure(), ca.as_bytes());

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Only what somebody has approved is signed, and only what the issuer's policy lists. All that is written are
-//! statuses: each of the very object that was read, in the version that was read.
+//! statuses: each of the very object that was read, in the version that was read. `reserved` are the names that
+//! no pattern covers, and `round` is what went wrong in one look at everything.
 
 mod authority;
 mod decide;
@@ -298,7 +299,10 @@ impl Reconciler for IssuerController {
         if !round.refused.is_empty() {
             self.health.metrics.failures.inc();
         }
-        round.end()
+        match round.failure.take() {
+            Some(error) => Err(error),
+            None => Ok(round.requeue()),
+        }
     }
 }
 

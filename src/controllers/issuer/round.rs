@@ -23,7 +23,8 @@ pub(super) struct Round {
     pub(super) waits_for_secret: bool,
     /// Which statuses were refused, and why.
     pub(super) refused: Vec<String>,
-    failure: Option<ControlError>,
+    /// Why nothing can be brought in order.
+    pub(super) failure: Option<ControlError>,
 }
 
 impl Round {
@@ -40,14 +41,13 @@ impl Round {
         false
     }
 
-    /// When to look again, or why nothing can be brought in order.
-    pub(super) fn end(self) -> Result<Requeue, ControlError> {
+    /// When to look again, where there was no failure.
+    pub(super) fn requeue(&self) -> Requeue {
         match self {
-            Self { failure: Some(error), .. } => Err(error),
-            Self { is_superseded: true, .. } => Ok(Requeue::Now),
-            Self { waits_for_secret: true, .. } => Ok(Requeue::After(ANOTHER_LOOK)),
-            Self { refused, .. } if !refused.is_empty() => Ok(Requeue::After(ANOTHER_WRITE)),
-            Self { .. } => Ok(Requeue::Resync),
+            Self { is_superseded: true, .. } => Requeue::Now,
+            Self { waits_for_secret: true, .. } => Requeue::After(ANOTHER_LOOK),
+            Self { refused, .. } if !refused.is_empty() => Requeue::After(ANOTHER_WRITE),
+            Self { .. } => Requeue::Resync,
         }
     }
 }
@@ -72,10 +72,10 @@ mod tests {
     use super::super::super::write::ObjectName;
     use super::*;
 
-    fn answered(code: u16) -> Result<Applied, ControlError> {
+    fn answer(code: u16) -> ControlError {
         let status = Status::failure("no", "Test").with_code(code).boxed();
         let object = ObjectName::new("CertificateRequest", "ns", "a");
-        Err(api_error(&object)(kube::Error::Api(status)))
+        api_error(&object)(kube::Error::Api(status))
     }
 
     fn requeue(
@@ -85,30 +85,30 @@ mod tests {
         for result in results {
             round.note(result);
         }
-        round.end().ok()
+        round.failure.is_none().then(|| round.requeue())
     }
 
     #[test]
     fn what_is_refused_of_one_object_holds_up_nothing_else() {
         for code in [400, 403, 413, 422] {
-            assert_eq!(requeue([answered(code)]), Some(Requeue::After(ANOTHER_WRITE)), "{code}");
-            let all = [answered(code), Ok(Applied::Superseded), Ok(Applied::Done)];
+            assert_eq!(requeue([Err(answer(code))]), Some(Requeue::After(ANOTHER_WRITE)), "{code}");
+            let all = [Err(answer(code)), Ok(Applied::Superseded), Ok(Applied::Done)];
             assert_eq!(requeue(all), Some(Requeue::Now), "{code}");
         }
         let mut round = Round { waits_for_secret: true, ..Round::default() };
         let malformed = ObjectName::new("Issuer", "ns", "b").malformed("x".to_owned());
-        assert!(!round.note(answered(422)) && !round.note(Err(malformed.into())));
+        assert!(!round.note(Err(answer(422))) && !round.note(Err(malformed.into())));
         assert!(round.note(Ok(Applied::Done)));
         assert_eq!(round.refused.len(), 2);
         assert_eq!(round.refused[0], "CertificateRequest ns/a: no");
-        assert_eq!(round.end().ok(), Some(Requeue::After(ANOTHER_LOOK)));
+        assert_eq!(round.requeue(), Requeue::After(ANOTHER_LOOK));
         assert_eq!(requeue([Ok(Applied::Done)]), Some(Requeue::Resync));
     }
 
     #[test]
     fn a_server_that_is_away_or_knows_nobody_is_everybody_s_trouble() {
         for code in [401, 408, 429, 500, 503] {
-            assert_eq!(requeue([answered(422), answered(code)]), None, "{code}");
+            assert_eq!(requeue([Err(answer(422)), Err(answer(code))]), None, "{code}");
         }
         assert_eq!(requeue([Err(ControlError::Endless)]), None);
     }
