@@ -1,14 +1,15 @@
 //! Which machines are remembered, and which go.
 //!
 //! ```text
-//!  ├── machines that got a config ──┤                 at most three quarters of the places
-//!  ├─ those ─┼─── all others ──────────────────────┤  the rest, and what those leave free
+//!  ├─ machines that got a config ────────────┼─ others ─┤
+//!                                            a quarter of the places
 //! ```
 //!
-//! Where there is no place, the one goes that has not asked for longest: for a machine that got a config
-//! another one that did, for anybody else anybody else. So who is refused takes no place from a machine
-//! that got one. Whoever has an IPv6 address has all of its network of 64 bits, and that has so many
-//! places among the others.
+//! Either may have all places that the other leaves free. Where there is none, the one goes that has not asked for
+//! longest: of the others while they have more than a quarter, else of those that got a config. So strangers who are
+//! refused leave three quarters to machines that are not, and machines that are stuck are remembered beside any number
+//! of those. Whoever has an IPv6 address has all of its network of 64 bits, and that has so many places among the
+//! others.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use time::OffsetDateTime;
 use super::Machine;
 
 /// Machines of an IPv6 network of 64 bits that are remembered while they get no config.
-const MOST_OF_A_NETWORK: usize = 256;
+const MOST_OF_A_NETWORK: usize = 1_000;
 
 /// The machines that are remembered.
 #[derive(Debug)]
@@ -34,9 +35,7 @@ pub(super) struct Entries {
 impl Entries {
     /// None, with room for so many.
     pub(super) fn new(most: NonZeroUsize) -> Self {
-        let most = most.get();
-        let served = NonZeroUsize::new(most - most.div_ceil(4)).unwrap_or(NonZeroUsize::MIN);
-        Self { most, served: LruCache::new(served), others: Others::default() }
+        Self { most: most.get(), served: LruCache::unbounded(), others: Others::default() }
     }
 
     /// Notes something of the machine at an address, which is new at `now` if it is not known.
@@ -58,7 +57,11 @@ impl Entries {
             self.served.push(address, machine);
         }
         while self.served.len() + self.others.machines.len() > self.most {
-            self.others.remove_oldest();
+            if self.others.machines.len() > self.most / 4 {
+                self.others.remove_oldest();
+            } else {
+                self.served.pop_lru();
+            }
         }
     }
 
@@ -184,9 +187,24 @@ mod tests {
         for number in [199, 6, 7] {
             asked(&mut entries, v4(number), true);
         }
-        let known = [0, 4, 5, 199, 6, 7];
+        let known = [0, 3, 4, 5, 199, 6, 7, 198];
         assert!(known.into_iter().all(|number| is_known(&entries, v4(number))), "{entries:?}");
-        assert!((1..4).all(|number| !is_known(&entries, v4(number))), "{entries:?}");
+        assert!((1..3).all(|number| !is_known(&entries, v4(number))), "{entries:?}");
+    }
+
+    #[test]
+    fn machines_that_got_a_config_have_all_places_that_are_free() {
+        let mut entries = room_for(8);
+        for number in 0..20 {
+            asked(&mut entries, v4(number), true);
+        }
+        assert!((12..20).all(|number| is_known(&entries, v4(number))));
+        // Those that are stuck are told of all the same.
+        for number in 100..200 {
+            asked(&mut entries, v4(number), false);
+        }
+        let known = (14..20).chain(198..200);
+        assert!(known.into_iter().all(|number| is_known(&entries, v4(number))), "{entries:?}");
     }
 
     #[test]
@@ -207,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_network_has_so_many_places_and_takes_none_from_others() {
-        let mut entries = room_for(1_000);
+        let mut entries = room_for(4_000);
         let stuck: Vec<_> = (0..500).map(v4).chain([whole(2, 1)]).collect();
         for address in &stuck {
             asked(&mut entries, *address, false);
@@ -223,10 +241,10 @@ mod tests {
         assert!(is_known(&entries, whole(1, 10_001 - most)));
         assert!(!is_known(&entries, whole(1, 10_000 - most)));
         // All machines of a cluster may be in one network.
-        for host in 0..700 {
+        for host in 0..3_000 {
             asked(&mut entries, whole(3, host), true);
         }
-        assert!((0..700).all(|host| is_known(&entries, whole(3, host))));
+        assert!((0..3_000).all(|host| is_known(&entries, whole(3, host))));
     }
 
     #[test]

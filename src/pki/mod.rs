@@ -9,9 +9,10 @@
 //! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
 //! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
 //! `kept` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
-//! A pair that somebody else makes is `external`. `new_ca` makes a CA, or takes one that is `issuer`'s. [`issue`] issues certificates and [`certificate`] reads
-//! them, `moment` their times; `requested` issues them for others, by what `signing_request` reads. Nothing here does I/O; the time is an
-//! argument, and so are new keys, which only [`keys`] makes.
+//! A pair that somebody else makes is `external`. `new_ca` makes a CA, or takes one that is `issuer`'s.
+//! [`issue`] issues certificates and [`certificate`] reads them, `moment` their times; `requested` issues
+//! them for others, by what `signing_request` reads. Nothing here does I/O; the time is an argument, and so
+//! are new keys, which only [`keys`] makes.
 
 pub mod attention;
 pub mod certificate;
