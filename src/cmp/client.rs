@@ -1,7 +1,8 @@
 //! A transaction with a server from its request to the certificate: messages there and back, and the waits between.
 //!
 //! Once the server has the request and asks to wait, somebody may be about to approve it: a server that is not reached
-//! then is asked again what came of it, and the request is not made anew.
+//! then is asked again what came of it, and the request is not made anew. One that is back and refuses to say may have
+//! forgotten it, which is no refusal of the request.
 
 use core::time::Duration;
 
@@ -35,6 +36,9 @@ pub enum EnrolError {
     /// What it says, or that it is not to be believed.
     #[error(transparent)]
     Cmp(#[from] CmpError),
+    /// The server was away while the request waited there, and does not say now what came of it.
+    #[error("it was away while the request waited there, and may have forgotten it: {0}")]
+    Forgotten(CmpError),
     /// Nonces cannot be made.
     #[error("there is no randomness")]
     NoRandomness,
@@ -90,14 +94,20 @@ impl Client<'_> {
         let (id, random) = (self.random()?, self.fresh()?);
         let begun = Transaction::begin(settings, request, id, random, (self.clock)());
         let (mut transaction, mut message) = begun?;
-        let mut tries = tries();
+        let (mut tries, mut was_away) = (tries(), false);
         loop {
             let step = match self.server.exchange(message).await {
                 Ok(answer) => {
                     tries.reset();
-                    transaction.take(&answer, self.fresh()?, (self.clock)())?
+                    match transaction.take(&answer, self.fresh()?, (self.clock)()) {
+                        Err(error @ CmpError::Refused(_)) if was_away => {
+                            return Err(EnrolError::Forgotten(error));
+                        }
+                        step => step?,
+                    }
                 }
-                Err(error) if transaction.is_polling() => {
+                Err(error) if transaction.is_polling() && error.is_absence() => {
+                    was_away = true;
                     let time = tries.next();
                     waits(time, Pause::Away(&error));
                     sleep(time).await;
@@ -108,6 +118,7 @@ impl Client<'_> {
             match step {
                 Step::Send(next) => message = next,
                 Step::Wait { time, reason } => {
+                    was_away = false;
                     waits(time, Pause::Asked(&reason));
                     sleep(time).await;
                     message = transaction.poll(self.fresh()?, (self.clock)())?;

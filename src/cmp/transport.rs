@@ -73,6 +73,18 @@ pub enum TransportError {
     },
 }
 
+impl TransportError {
+    /// Whether nobody answers, or somebody in the server's place says that it does not.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        match self {
+            Self::Failed { .. } | Self::Silent(_) => true,
+            Self::Status { status, .. } => matches!(status.as_u16(), 502..=504),
+            _ => false,
+        }
+    }
+}
+
 fn told(location: Option<&str>) -> String {
     location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
 }

@@ -170,11 +170,22 @@ fn what_may_heal_is_asked_for_again_until_it_does() {
     let slow = site.approved("slow", &["a.apps.example.com"]);
     site.waits_for(&slow, "the CA asks to wait");
     let asked = requests(&ca);
-    ca.behave(Quirk::NotFound);
-    site.waits_for(&slow, "answers 404 Not Found");
+    ca.behave(Quirk::Unavailable);
+    site.waits_for(&slow, "answers 503 Service Unavailable");
     ca.behave(Quirk::Waits(0));
     site.issued(&slow);
     assert_eq!(requests(&ca), asked, "{:?}", ca.seen());
+
+    // One that has forgotten it meanwhile is asked anew.
+    ca.behave(Quirk::Waits(usize::MAX));
+    let forgotten = site.approved("forgotten", &["a.apps.example.com"]);
+    site.waits_for(&forgotten, "the CA asks to wait");
+    ca.behave(Quirk::Unavailable);
+    site.waits_for(&forgotten, "answers 503 Service Unavailable");
+    let asked = requests(&ca);
+    ca.behave(Quirk::Forgets);
+    site.issued(&forgotten);
+    assert_eq!(requests(&ca), asked + 1, "{:?}", ca.seen());
 
     // The server is there again, as it was.
     ca.behave(Quirk::NotFound);

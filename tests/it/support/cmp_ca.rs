@@ -103,6 +103,10 @@ pub(crate) enum Quirk {
     /// No message at all.
     Huge,
     NotFound,
+    /// The answer of a proxy before a server that is away.
+    Unavailable,
+    /// Knows no transaction of before.
+    Forgets,
     Redirect,
     WrongType,
     Garbage,
@@ -401,6 +405,7 @@ impl Shared {
         stream.read_exact(&mut body)?;
         let (line, kind, mut answer) = match self.quirk() {
             Quirk::NotFound => ("404 Not Found", "text/plain", b"nothing here".to_vec()),
+            Quirk::Unavailable => ("503 Service Unavailable", "text/plain", Vec::new()),
             Quirk::Redirect => {
                 ("302 Found\r\nLocation: http://127.0.0.1:1/", "text/html", Vec::new())
             }
@@ -503,6 +508,9 @@ impl Shared {
             }
             25 => {
                 seen.push(Seen::Poll);
+                if self.quirk() == Quirk::Forgets {
+                    return self.write(&header, 23, &error(&refusal()), by_password);
+                }
                 open.polls += 1;
                 let most = match self.quirk() {
                     Quirk::Waits(most) | Quirk::WaitsByError(most) => most,
