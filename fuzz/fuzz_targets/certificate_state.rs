@@ -30,6 +30,7 @@ fuzz_target!(|data: &[u8]| {
         request: Some(Request {
             key: authority.key.clone(),
             since: NOW,
+            before: u32::from(first),
             answer: Answer::Issued {
                 chain: authority.previous.clone(),
                 roots: bundle.clone().unwrap_or_default(),
