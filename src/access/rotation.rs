@@ -171,8 +171,8 @@ pub fn next(
 struct View<'a> {
     state: &'a TokenState,
     now: OffsetDateTime,
-    /// Whether a token that goes on was made later than now.
-    is_behind: bool,
+    /// The newest token that goes on, if it was made later than now.
+    ahead: Option<TokenHash>,
     /// Each pool's newest token that is neither ended nor ending.
     current: BTreeMap<&'a str, &'a IssuedToken>,
     by_hash: BTreeMap<TokenHash, &'a Record>,
@@ -183,19 +183,11 @@ impl<'a> View<'a> {
         let records = &state.records.tokens;
         let by_hash: BTreeMap<_, _> = records.iter().map(|it| (it.sha256, it)).collect();
         let mut current = BTreeMap::new();
-        let mut replaced = BTreeSet::new();
         for issued in state.issued.tokens.iter().filter(|issued| goes_on(issued, &by_hash)) {
-            if let Some(before) = current.insert(&*issued.pool, issued) {
-                replaced.insert(before.token.hash());
-            }
+            current.insert(&*issued.pool, issued);
         }
-        let going_on = records.iter().filter(|record| {
-            let has_end = record.until.is_some() || record.revoked.is_some();
-            !has_end && !replaced.contains(&record.sha256)
-        });
-        let made = current.values().map(|it| it.made).chain(going_on.map(|record| record.made));
-        let is_behind = made.max().is_some_and(|latest| latest > now.saturating_add(TOLERANCE));
-        Self { state, now, is_behind, current, by_hash }
+        let ahead = ahead(&state.issued, &state.records, now);
+        Self { state, now, ahead, current, by_hash }
     }
 
     /// The pools that have tokens.
@@ -219,16 +211,40 @@ impl<'a> View<'a> {
         let lacking = lacking(self);
         let present = &self.state.records.enforced;
         let pools = &self.state.pools;
+        // A pool that is away for a moment comes back as it was, as long as something of it is left.
+        let has_token = |pool: &String| {
+            let of_pool = |record: &&Record| record.name.is_none() && record.pools.contains(pool);
+            tokens.iter().filter(of_pool).any(|record| record.is_valid_at(self.now))
+        };
+        let is_away = |pool: &&String| !pools.contains_key(*pool) && has_token(pool);
         let enforced = self
             .kept()
             .filter(|pool| pools.get(*pool) == Some(&Mode::Enforce))
             .filter(|pool| present.contains(*pool) || !lacking.contains_key(*pool))
             .map(str::to_owned)
-            // A pool that is away for a moment comes back as it was.
-            .chain(present.iter().filter(|pool| !pools.contains_key(*pool)).cloned())
+            .chain(present.iter().filter(is_away).cloned())
             .collect();
         Records { tokens, enforced, lacking }
     }
+}
+
+/// The newest token of pointer configs that goes on, if it was made later than now: either the clock is behind, or it
+/// was ahead then. What has taken its pool's place since says that it was ahead.
+#[must_use]
+pub fn ahead(issued: &Issued, records: &Records, now: OffsetDateTime) -> Option<TokenHash> {
+    let by_hash: BTreeMap<_, _> = records.tokens.iter().map(|it| (it.sha256, it)).collect();
+    let (mut current, mut replaced) = (BTreeMap::new(), BTreeSet::new());
+    for issued in issued.tokens.iter().filter(|issued| goes_on(issued, &by_hash)) {
+        let new = (issued.made, issued.token.hash());
+        replaced.extend(current.insert(&issued.pool, new).map(|(_, before)| before));
+    }
+    let going_on = records.tokens.iter().filter(|record| {
+        let has_end = record.until.is_some() || record.revoked.is_some();
+        record.name.is_none() && !has_end && !replaced.contains(&record.sha256)
+    });
+    let going_on = going_on.map(|record| (record.made, record.sha256));
+    let newest = current.values().copied().chain(going_on).max();
+    newest.filter(|(made, _)| *made > now.saturating_add(TOLERANCE)).map(|(_, hash)| hash)
 }
 
 /// Whether a token opens its pool, or is going to, and nobody has said when it ends.
@@ -242,7 +258,7 @@ fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool
 fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next> {
     let because = view.kept().find_map(|pool| match view.current.get(pool) {
         None => Some(Because::First(pool.to_owned())),
-        Some(current) if !view.is_behind && view.now - current.made >= policy.period => {
+        Some(current) if view.ahead.is_none() && view.now - current.made >= policy.period => {
             Some(Because::Due(pool.to_owned()))
         }
         Some(_) => None,
@@ -300,7 +316,7 @@ fn carry(view: &View<'_>) -> Option<Next> {
 
 /// A token that no pointer config carries any more ends.
 fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
-    if view.is_behind {
+    if view.ahead.is_some() {
         return None;
     }
     let needed: BTreeSet<TokenHash> = view
@@ -336,7 +352,7 @@ fn forget(view: &View<'_>) -> Option<Next> {
     if issued != view.state.issued {
         return Some(Next::Write(Because::Forgotten, Write::Issued(issued)));
     }
-    if view.is_behind {
+    if view.ahead.is_some() {
         return None;
     }
     let ended = |record: &Record| record.revoked.or(record.until).filter(|at| *at <= view.now);
@@ -390,15 +406,16 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
         .tokens
         .iter()
         .filter_map(|record| Some(record.revoked.or(record.until)?.saturating_add(REMEMBERED)));
+    let ends = view.state.records.tokens.iter().filter_map(|record| record.until);
     // A time that has passed is one that the clock, behind, has not reached again.
-    let until = due.chain(forgotten).filter(|at| *at > view.now).min();
+    let until = due.chain(forgotten).chain(ends).filter(|at| *at > view.now).min();
     let mut attention = Vec::new();
-    if view.is_behind {
-        attention.push(
-            "the newest token was made later than now: is the clock right? none is made nor ended; \
-             where it is, `tokens rotate` makes newer ones"
-                .to_owned(),
-        );
+    if let Some(token) = view.ahead {
+        attention.push(format!(
+            "token {} was made later than now: is the clock right? none is made nor ended; where it is, \
+             `tokens rotate --force` replaces it, or `tokens revoke` ends it",
+            token.id()
+        ));
     }
     let wanted = |pool: &String| view.state.pools.get(pool) == Some(&Mode::Enforce);
     for (pool, lines) in view.state.records.lacking.iter().filter(|(pool, _)| wanted(pool)) {

@@ -6,7 +6,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::certs::{Place, in_cluster, open};
 use super::{print_line, terminal};
-use crate::access::rotation::{Issued, IssuedToken};
+use crate::access::rotation::{Issued, IssuedToken, ahead};
 use crate::access::{Record, Records, generate};
 use crate::controllers::access;
 use crate::table::table;
@@ -102,9 +102,21 @@ pub fn revoke(place: &Place, named: &str, now: OffsetDateTime) -> anyhow::Result
 /// keeps the tokens has pointer configs carry them.
 ///
 /// # Errors
-/// There are no tokens to replace.
-pub fn rotate(place: &Place, pools: &[String], now: OffsetDateTime) -> anyhow::Result<()> {
-    change(place, |issued, _| {
+/// There are no tokens to replace; or, unless `is_forced`, one was made later than now: with a clock that is behind, those
+/// before would end at once.
+pub fn rotate(
+    place: &Place,
+    pools: &[String],
+    is_forced: bool,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    change(place, |issued, records| {
+        if let Some(token) = ahead(issued, records, now).filter(|_| !is_forced) {
+            let id = token.id();
+            bail!(
+                "token {id} was made later than now: is the clock right? --force says that it is"
+            );
+        }
         let known: Vec<String> = issued.tokens.iter().map(|token| token.pool.clone()).collect();
         for pool in pools {
             ensure!(known.contains(pool), "pool {pool}: its pointer configs carry no tokens");

@@ -50,6 +50,9 @@ enum Command {
         /// The pools that get one; all by default
         #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
         pools: Vec<String>,
+        /// Even though a token was made later than now: the clock is right, and was ahead then
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         place: PlaceFlags,
     },
@@ -104,7 +107,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
         }
         Command::List(place) => tokens::list(&place.place(), now),
         Command::Revoke { named, place } => tokens::revoke(&place.place(), named, now),
-        Command::Rotate { pools, place } => tokens::rotate(&place.place(), pools, now),
+        Command::Rotate { pools, force, place } => {
+            tokens::rotate(&place.place(), pools, *force, now)
+        }
     }
 }
 

@@ -163,6 +163,38 @@ fn a_token_that_somebody_writes_into_a_pointer_config_opens_nothing() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_holds_rotation_up_until_somebody_says_that_it_is_right() {
+    let (folder, good) = used();
+    for file in ["tokens.json", "access.json"] {
+        let path = folder.path().join(file);
+        let text = fs::read(&path).expect("a file");
+        let mut list: Value = serde_json::from_slice(&text).expect("JSON");
+        for token in list["tokens"].as_array_mut().expect("tokens") {
+            token["made"] = "2099-01-01T00:00:00Z".into();
+        }
+        fs::write(&path, list.to_string()).expect("a writable folder");
+    }
+    let server = serve(folder.path()).until_ready();
+    let told = |server: &Server| {
+        let told = |line: &String| line.contains("made later than now: is the clock right?");
+        degraded(server).iter().any(told)
+    };
+    wait_for("it to be told", || told(&server).then_some(()));
+    let output = tokens(folder.path(), &["rotate"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.ends_with("is the clock right? --force says that it is\n"), "{error}");
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert_eq!(carried(folder.path()), Some(good.clone()));
+
+    assert!(tokens(folder.path(), &["rotate", "--force"]).status.success());
+    let new = wait_for("a new token", || carried(folder.path()).filter(|now| *now != good));
+    wait_for("it to be told no more", || (!told(&server)).then_some(()));
+    for credential in [&good, &new] {
+        assert_eq!(status(&tls(&server, folder.path()), Some(credential)), 200);
+    }
+}
+
+#[test]
 fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
     let (folder, good) = used();
     let state = folder.path();

@@ -166,9 +166,17 @@ fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     world.settle(NOON);
     let pools = std::mem::take(&mut world.state.pools);
     world.settle(NOON);
-    world.state.pools = pools;
+    let mut later = world.clone();
+    world.state.pools.clone_from(&pools);
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
+    // Where nothing of it is left, one of the same name is another.
+    let (ends, _) = later.settled(NOON);
+    assert_eq!(ends, Some(NOON + POLICY.overlap));
+    later.settle(NOON + POLICY.overlap);
+    later.state.pools = pools;
+    later.settle(NOON + POLICY.overlap);
+    assert!(later.state.records.enforced.is_empty());
 }
 
 #[test]
@@ -247,6 +255,11 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     let token = Token::new([201; 32]);
     let third = IssuedToken { token: token.clone(), pool: "worker".to_owned(), made: NOON };
     world.state.issued.tokens.push(third);
+    // Nobody rotates tokens with a name.
+    let mut named = world.state.records.tokens[0].clone();
+    (named.sha256, named.made) = (Token::new([202; 32]).hash(), ahead);
+    (named.name, named.until) = (Some("rack-7".to_owned()), None);
+    world.state.records.tokens.push(named);
     world.settle(NOON);
     assert_eq!(world.state.pointers[0].carries, Carried::Token(token));
     for before in [first, second] {
