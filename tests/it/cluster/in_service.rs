@@ -182,7 +182,8 @@ fn a_cluster_without_openshifts_kinds_gets_certificates_and_servers() {
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
     for log in [controller.log(), server.log()] {
         assert!(
-            !log.contains("404") && !log.contains("could not find the requested resource"),
+            !log.contains("404 page not found")
+                && !log.contains("could not find the requested resource"),
             "{log}"
         );
     }
@@ -200,7 +201,7 @@ fn a_cluster_with_no_kinds_but_kubernetes_own_gets_certificates() {
     wait_for("a serving pair", || cluster.get(&path));
     wait_for("the controller to be ready", || (controller.readiness().0 == 200).then_some(()));
     let log = controller.log();
-    assert!(!log.contains("ERROR") && !log.contains("404"), "{log}");
+    assert!(!log.contains("ERROR") && !log.contains("404 page not found"), "{log}");
     let check = wait_for("everything to be in order", || {
         let mut command = binary();
         command.args(["certs", "check", "--kubeconfig"]).arg(cluster.admin());
