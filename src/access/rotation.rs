@@ -182,10 +182,7 @@ impl<'a> View<'a> {
     fn new(state: &'a TokenState, now: OffsetDateTime) -> Self {
         let records = &state.records.tokens;
         let by_hash: BTreeMap<_, _> = records.iter().map(|it| (it.sha256, it)).collect();
-        let mut current = BTreeMap::new();
-        for issued in state.issued.tokens.iter().filter(|issued| goes_on(issued, &by_hash)) {
-            current.insert(&*issued.pool, issued);
-        }
+        let current = current(&state.issued, &by_hash);
         let ahead = ahead(&state.issued, &state.records, now);
         Self { state, now, ahead, current, by_hash }
     }
@@ -233,18 +230,28 @@ impl<'a> View<'a> {
 #[must_use]
 pub fn ahead(issued: &Issued, records: &Records, now: OffsetDateTime) -> Option<TokenHash> {
     let by_hash: BTreeMap<_, _> = records.tokens.iter().map(|it| (it.sha256, it)).collect();
-    let (mut current, mut replaced) = (BTreeMap::new(), BTreeSet::new());
-    for issued in issued.tokens.iter().filter(|issued| goes_on(issued, &by_hash)) {
-        let new = (issued.made, issued.token.hash());
-        replaced.extend(current.insert(&issued.pool, new).map(|(_, before)| before));
-    }
+    let current = current(issued, &by_hash);
+    let is_replaced =
+        |it: &&IssuedToken| current.get(&*it.pool).is_some_and(|current| current.token != it.token);
+    let replaced: BTreeSet<_> =
+        issued.tokens.iter().filter(is_replaced).map(|it| it.token.hash()).collect();
     let going_on = records.tokens.iter().filter(|record| {
         let has_end = record.until.is_some() || record.revoked.is_some();
         record.name.is_none() && !has_end && !replaced.contains(&record.sha256)
     });
     let going_on = going_on.map(|record| (record.made, record.sha256));
-    let newest = current.values().copied().chain(going_on).max();
+    let current = current.values().map(|it| (it.made, it.token.hash()));
+    let newest = current.chain(going_on).max();
     newest.filter(|(made, _)| *made > now.saturating_add(TOLERANCE)).map(|(_, hash)| hash)
+}
+
+/// Each pool's newest token that is neither ended nor ending.
+fn current<'a>(
+    issued: &'a Issued,
+    records: &BTreeMap<TokenHash, &Record>,
+) -> BTreeMap<&'a str, &'a IssuedToken> {
+    let going_on = issued.tokens.iter().filter(|issued| goes_on(issued, records));
+    going_on.map(|issued| (&*issued.pool, issued)).collect()
 }
 
 /// Whether a token opens its pool, or is going to, and nobody has said when it ends.
