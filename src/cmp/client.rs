@@ -96,35 +96,36 @@ impl Client<'_> {
         let (mut transaction, mut message) = begun?;
         let (mut tries, mut was_away) = (tries(), false);
         loop {
-            let step = match self.server.exchange(message).await {
+            let time = match self.server.exchange(message).await {
                 Ok(answer) => {
                     tries.reset();
                     match transaction.take(&answer, self.fresh()?, (self.clock)()) {
+                        Ok(Step::Send(next)) => {
+                            message = next;
+                            continue;
+                        }
+                        Ok(Step::Wait { time, reason }) => {
+                            was_away = false;
+                            waits(time, Pause::Asked(&reason));
+                            time
+                        }
+                        Ok(Step::Done(enrolled)) => return Ok(*enrolled),
                         Err(error @ CmpError::Refused(_)) if was_away => {
                             return Err(EnrolError::Forgotten(error));
                         }
-                        step => step?,
+                        Err(error) => return Err(error.into()),
                     }
                 }
                 Err(error) if transaction.is_polling() && error.is_absence() => {
                     was_away = true;
                     let time = tries.next();
                     waits(time, Pause::Away(&error));
-                    sleep(time).await;
-                    Step::Send(transaction.poll(self.fresh()?, (self.clock)())?)
+                    time
                 }
                 Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
             };
-            match step {
-                Step::Send(next) => message = next,
-                Step::Wait { time, reason } => {
-                    was_away = false;
-                    waits(time, Pause::Asked(&reason));
-                    sleep(time).await;
-                    message = transaction.poll(self.fresh()?, (self.clock)())?;
-                }
-                Step::Done(enrolled) => return Ok(*enrolled),
-            }
+            sleep(time).await;
+            message = transaction.poll(self.fresh()?, (self.clock)())?;
         }
     }
 

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};
 use crate::support::openssl::openssl;
 use crate::support::server::binary;
+use crate::support::wait_for;
 
 const IR: u8 = 0;
 const P10CR: u8 = 4;
@@ -233,6 +234,24 @@ fn what_is_not_there_yet_is_waited_for() {
     }
     // The answer may be to the first message then, but only then.
     Desk::new().first(&CmpCa::start(Quirk::FirstNonce), &[]).well();
+}
+
+#[test]
+fn a_server_that_goes_away_while_a_request_waits_there_is_asked_what_came_of_it() {
+    let ca = CmpCa::start(Quirk::Waits(usize::MAX));
+    let said = std::thread::scope(|scope| {
+        let said = scope.spawn(|| Desk::new().first(&ca, &[]));
+        let seen = |what: &Seen| wait_for("the client", || ca.seen().contains(what).then_some(()));
+        seen(&Seen::Poll);
+        ca.behave(Quirk::Unavailable);
+        seen(&Seen::TurnedAway);
+        ca.behave(Quirk::Waits(0));
+        said.join().expect("a client").well()
+    });
+    let told = "answers 503 Service Unavailable; it has the request and is asked again in ";
+    assert!(said.output.contains(told), "{}", said.output);
+    let requests = ca.seen().into_iter().filter(|seen| matches!(seen, Seen::Request { .. }));
+    assert_eq!(requests.count(), 1, "{:?}", ca.seen());
 }
 
 #[test]

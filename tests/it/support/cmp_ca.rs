@@ -128,6 +128,8 @@ pub(crate) enum Seen {
     /// A confirmation, and a rejection with what it says.
     Confirmed,
     Rejected(String),
+    /// Whatever came while it was away.
+    TurnedAway,
 }
 
 struct Pair {
@@ -405,7 +407,10 @@ impl Shared {
         stream.read_exact(&mut body)?;
         let (line, kind, mut answer) = match self.quirk() {
             Quirk::NotFound => ("404 Not Found", "text/plain", b"nothing here".to_vec()),
-            Quirk::Unavailable => ("503 Service Unavailable", "text/plain", Vec::new()),
+            Quirk::Unavailable => {
+                lock(&self.seen).push(Seen::TurnedAway);
+                ("503 Service Unavailable", "text/plain", Vec::new())
+            }
             Quirk::Redirect => {
                 ("302 Found\r\nLocation: http://127.0.0.1:1/", "text/html", Vec::new())
             }
