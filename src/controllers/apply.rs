@@ -31,6 +31,15 @@ where
     api.get_opt(&object.name).await.map_err(api_error(object))
 }
 
+/// How the object that was read is deleted, and no other.
+pub(super) fn deletion(precondition: &Precondition) -> DeleteParams {
+    let Precondition { uid, resource_version } = precondition;
+    DeleteParams::default().preconditions(Preconditions {
+        uid: Some(uid.clone()),
+        resource_version: Some(resource_version.clone()),
+    })
+}
+
 /// Makes a write.
 pub(super) async fn apply<K, V>(
     client: &Client,
@@ -50,13 +59,7 @@ where
             api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
         }
         Change::Replace(new) => api.replace(name, &PostParams::default(), new).await.map(drop),
-        Change::Delete(Precondition { uid, resource_version }) => {
-            let params = DeleteParams::default().preconditions(Preconditions {
-                uid: Some(uid.clone()),
-                resource_version: Some(resource_version.clone()),
-            });
-            api.delete(name, &params).await.map(drop)
-        }
+        Change::Delete(precondition) => api.delete(name, &deletion(precondition)).await.map(drop),
     };
     match result {
         Ok(()) => Ok(Applied::Done),

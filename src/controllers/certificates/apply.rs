@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::time::Instant;
 
 use super::super::ControlError;
-use super::super::apply::{Applied, apply};
+use super::super::apply::{Applied, apply, deletion};
 use super::super::error::{api_error, api_reason};
 use super::super::runtime::backoff;
-use super::super::write::ObjectName;
+use super::super::write::{ObjectName, Precondition};
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::observe::ca_requests;
 use super::state::ClusterState;
@@ -106,11 +106,14 @@ pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<
 }
 
 /// Deletes a request that another one has taken the place of. Nothing depends on it: it goes with its secret at last.
-pub(super) async fn delete_request(client: &Client, name: &str) {
-    let (object, kind) = ca_requests();
+pub(super) async fn delete_request(
+    client: &Client,
+    object: &ObjectName,
+    precondition: &Precondition,
+) {
+    let (_, kind) = ca_requests();
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &object.namespace, &kind);
-    if let Err(error) = found(api.delete(name, &DeleteParams::default()).await) {
-        let object = ObjectName { name: name.to_owned(), ..object };
+    if let Err(error) = found(api.delete(&object.name, &deletion(precondition)).await) {
         let error = api_reason(&error);
         tracing::warn!(%object, error, "it was replaced, and cannot be deleted");
     }

@@ -37,8 +37,8 @@ pub struct CaRequest {
     pub issuer: IssuerRef,
     /// The secret with its key.
     pub secret: Option<Secret>,
-    /// The CertificateRequest, without its metadata.
-    pub request: Option<Value>,
+    /// The CertificateRequest, without its metadata, and how it is deleted as it was read.
+    pub(super) request: Option<(Value, Precondition)>,
     /// Why there is none.
     pub unasked: Option<String>,
 }
@@ -124,9 +124,11 @@ impl CaRequest {
         Ok(ObjectWrite { object, change })
     }
 
-    /// The name of the CertificateRequest that is there, which nobody needs once another one is asked for.
-    pub(super) fn present(&self) -> Option<String> {
-        self.request.as_ref().and(self.secret.as_ref()).and_then(request_name)
+    /// The CertificateRequest that is there, which nobody needs once another one is asked for.
+    pub(super) fn present(&self) -> Option<(ObjectName, Precondition)> {
+        let (_, precondition) = self.request.as_ref()?;
+        let name = self.secret.as_ref().and_then(request_name)?;
+        Some((ObjectName::new("CertificateRequest", NAMESPACE, &name), precondition.clone()))
     }
 
     /// The write that forgets it.
@@ -155,7 +157,7 @@ impl CaRequest {
         let key = value(secret, PRIVATE_KEY)?.to_vec();
         value(secret, REQUEST_KEY)?;
         let answer = match (&self.request, &self.unasked) {
-            (Some(request), _) => answer(request),
+            (Some((request, _)), _) => answer(request),
             (None, Some(reason)) => Answer::Refused(reason.clone()),
             (None, None) => Answer::Pending(String::new()),
         };

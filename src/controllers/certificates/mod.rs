@@ -217,8 +217,8 @@ impl CertificateController {
             && let Asking::Ask(because) = asking
         {
             self.report.asked(&request.issuer, because).await;
-            if let Some(replaced) = request.present() {
-                delete_request(&self.client, &replaced).await;
+            if let Some((replaced, precondition)) = request.present() {
+                delete_request(&self.client, &replaced, &precondition).await;
             }
         }
         Ok(true)

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use super::super::apply::read;
 use super::super::error::api_error;
 use super::super::runtime::{Watched, resource};
-use super::super::write::{Malformed, ObjectName};
+use super::super::write::{Malformed, ObjectName, Precondition};
 use super::super::{ControlError, NAMESPACE};
 use super::ca_request::{CaRequest, request_name};
 use super::external_pair::ExternalPair;
@@ -154,16 +154,16 @@ impl Observer {
         let secret = ObjectName::secret(NAMESPACE, CA_REQUEST);
         let secret = read::<Secret>(&self.client, &secret).await?;
         let (object, kind) = ca_requests();
-        let request = match secret.as_ref().and_then(request_name) {
-            Some(name) => {
-                let api: Api<DynamicObject> =
-                    Api::namespaced_with(self.client.clone(), &object.namespace, &kind);
-                let read = found(api.get(&name).await);
-                read.map_err(api_error(&ObjectName { name, ..object }))?
+        let mut request = None;
+        if let Some(name) = secret.as_ref().and_then(request_name) {
+            let object = ObjectName { name, ..object };
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), &object.namespace, &kind);
+            let read = found(api.get(&object.name).await).map_err(api_error(&object))?;
+            if let Some(DynamicObject { metadata, data, .. }) = read {
+                request = Some((data, Precondition::of(&object, &metadata)?));
             }
-            None => None,
-        };
-        let request = request.map(|request| request.data);
+        }
         Ok(CaRequest { issuer: issuer.clone(), secret, request, unasked: None })
     }
 
