@@ -57,8 +57,13 @@ impl Site {
 
     /// An issuer of namespace default with a password, for names below apps.example.com.
     fn corporate(&self, ca: &CmpCa) {
+        self.corporate_by(ca, &[("password", SECRET), ("ca.crt", &ca.root())]);
+    }
+
+    /// The same, by a secret with these values.
+    fn corporate_by(&self, ca: &CmpCa, values: &[(&str, &str)]) {
         self.allow_secrets("default");
-        self.secret("default", "corporate-ca", &[("password", SECRET), ("ca.crt", &ca.root())]);
+        self.secret("default", "corporate-ca", values);
         let mut spec = by_password(ca);
         spec["policy"] = json!({"dnsNames": ["*.apps.example.com"]});
         let object = json!({
@@ -245,17 +250,7 @@ fn a_refusal_and_what_was_not_asked_for_fail_in_words() {
 #[test]
 fn a_certificate_without_a_known_root_has_none_in_its_status() {
     let (site, ca) = (Site::new(Approver::Off), CmpCa::start(Quirk::NoRoot));
-    site.allow_secrets("default");
-    site.secret("default", "corporate-ca", &[("password", SECRET)]);
-    let mut spec = by_password(&ca);
-    spec["policy"] = json!({"dnsNames": ["*.apps.example.com"]});
-    let object = json!({
-        "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "CMPv2Issuer",
-        "metadata": {"name": "corporate"}, "spec": spec,
-    });
-    let (collection, _) = CORPORATE.rsplit_once('/').expect("a path");
-    site.cluster.create(collection, &object);
-    until(&site.cluster, CORPORATE, "Ready", "True", "CanSign");
+    site.corporate_by(&ca, &[("password", SECRET)]);
     let path = site.approved("rootless", &["a.apps.example.com"]);
     assert_eq!(common_names(&site.issued(&path)), ["", "issuing"]);
     assert!(site.object(&path)["status"].get("ca").is_none(), "{}", site.object(&path));
