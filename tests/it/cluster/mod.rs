@@ -9,4 +9,5 @@ mod node_ca;
 mod node_logins;
 mod registry_auth;
 mod registry_ca;
+mod rights;
 mod server;
