@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
@@ -26,6 +27,9 @@ use crate::pki::Host;
 use crate::pointer_check;
 use crate::source::manifest;
 use crate::user_data::MOST_BYTES;
+
+/// How long the least differences of two machines' texts are looked for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Where a config comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +158,7 @@ fn show_difference(got: &Got, other: &Got, is_json: bool) -> anyhow::Result<Exit
         }
         return Ok(ExitCode::FAILURE);
     };
-    let changes = changes(before, after);
+    let changes = changes(before, after, Instant::now() + PATIENCE);
     if is_json {
         let names = json!([got.name, other.name]);
         print_json(&json!({"between": names, "differs": !changes.is_empty(), "changes": changes}))?;

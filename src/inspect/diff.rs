@@ -1,11 +1,13 @@
 //! What one machine has, and another has otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::ops::Range;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
-use similar::TextDiff;
+use similar::DiffOp;
+use similar::algorithms::{Capture, Compact, Replace, myers};
 
 use super::machine::{Machine, Named};
 use crate::escape::{cut, escaped};
@@ -17,8 +19,6 @@ const LARGEST_TEXT: usize = 4 << 20;
 const LINE: usize = 400;
 /// Lines around a change.
 const CONTEXT: usize = 3;
-/// How long it is tried to find the smallest difference of two texts.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What happened to something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -59,9 +59,10 @@ struct Item<'a> {
 
 type Items<'a> = BTreeMap<(&'static str, String), Item<'a>>;
 
-/// What `after` has otherwise than `before`, in the order of the page.
+/// What `after` has otherwise than `before`, in the order of the page. From `until` on, what is found of a text's
+/// differences is enough, and need not be the least.
 #[must_use]
-pub fn changes(before: &Machine, after: &Machine) -> Vec<Change> {
+pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change> {
     let (before, after) = (items(before), items(after));
     let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changes = keys.into_iter().filter_map(|key| {
@@ -69,7 +70,7 @@ pub fn changes(before: &Machine, after: &Machine) -> Vec<Change> {
         let (old, new) = (before.get(key), after.get(key));
         let (change, details, diff) = match (old, new) {
             (Some(old), Some(new)) => {
-                let (details, diff) = compare(old, new);
+                let (details, diff) = compare(old, new, until);
                 (!details.is_empty()).then_some((ChangeKind::Changed, details, diff))?
             }
             (None, Some(new)) => (ChangeKind::Added, describe(new), None),
@@ -155,7 +156,7 @@ fn describe(item: &Item<'_>) -> Vec<String> {
     details
 }
 
-fn compare(old: &Item<'_>, new: &Item<'_>) -> (Vec<String>, Option<String>) {
+fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Option<String>) {
     let mut details = Vec::new();
     for (name, before) in &old.attributes {
         let after = new.attributes.get(name).map_or("", String::as_str);
@@ -179,11 +180,11 @@ fn compare(old: &Item<'_>, new: &Item<'_>) -> (Vec<String>, Option<String>) {
         return (details, None);
     }
     details.push(format!("contents: {} bytes -> {} bytes", before.len(), after.len()));
-    (details, text_diff(before, after))
+    (details, text_diff(before, after, until))
 }
 
 /// A unified diff, `None` for what is no text or too large.
-fn text_diff(before: &[u8], after: &[u8]) -> Option<String> {
+fn text_diff(before: &[u8], after: &[u8], until: Instant) -> Option<String> {
     if before.len().max(after.len()) > LARGEST_TEXT {
         return None;
     }
@@ -193,20 +194,45 @@ fn text_diff(before: &[u8], after: &[u8]) -> Option<String> {
         (Some(before), Some(after)) => (before, after),
         _ => (before, after),
     };
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(&before[..], &after[..]);
-    let text = diff.unified_diff().context_radius(CONTEXT).to_string();
-    Some(
-        text.lines()
-            .flat_map(|line| {
-                [
-                    shortened(line),
-                    "
-"
-                    .to_owned(),
-                ]
-            })
-            .collect(),
-    )
+    let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
+    let (before, after) = (&lines(&before)[..], &lines(&after)[..]);
+    // One algorithm, called by its name: all that the library has would be compiled into this crate otherwise.
+    let mut found = Compact::new(Replace::new(Capture::new()), before, after);
+    let (old, new) = (0..before.len(), 0..after.len());
+    let Ok(()) = myers::diff_deadline(&mut found, before, old, after, new, Some(until));
+    let hunks = found.into_inner().into_inner().into_grouped_ops(CONTEXT);
+    Some(hunks.iter().flat_map(|hunk| unified(hunk, before, after)).collect())
+}
+
+/// The lines of a hunk, with its head.
+fn unified(hunk: &[DiffOp], before: &[&str], after: &[&str]) -> Vec<String> {
+    let all = |of: fn(&DiffOp) -> Range<usize>| {
+        let ranges = || hunk.iter().map(of);
+        let start = ranges().map(|range| range.start).min().unwrap_or_default();
+        let end = ranges().map(|range| range.end).max().unwrap_or_default();
+        // Lines are counted from one, and what is empty is after the line before it.
+        format!("{},{}", if start == end { start } else { start + 1 }, end - start)
+    };
+    let mut lines =
+        vec![format!("@@ -{} +{} @@\n", all(DiffOp::old_range), all(DiffOp::new_range))];
+    for op in hunk {
+        let (old, new) = (&before[op.old_range()], &after[op.new_range()]);
+        if let DiffOp::Equal { .. } = op {
+            lines.extend(old.iter().map(|line| signed(' ', line)));
+        } else {
+            lines.extend(old.iter().map(|line| signed('-', line)));
+            lines.extend(new.iter().map(|line| signed('+', line)));
+        }
+    }
+    lines
+}
+
+/// A line of a diff, cut, which says where a text's last one has no end.
+fn signed(sign: char, line: &str) -> String {
+    match line.strip_suffix('\n') {
+        Some(line) => format!("{sign}{}\n", shortened(line)),
+        None => format!("{sign}{}\n\\ No newline at end of file\n", shortened(line)),
+    }
 }
 
 fn text(bytes: &[u8]) -> Option<String> {
@@ -247,7 +273,7 @@ pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: Look) -> Vec<
         lines.push(look.paint(ink, &format!("{sign} {} {}", change.what, escaped(&change.name))));
         let details = change.details.iter();
         lines.extend(details.map(|line| format!("    {}", escaped(&shortened(line)))));
-        lines.extend(change.diff.iter().flat_map(|diff| diff.lines()).map(|line| {
+        lines.extend(change.diff.iter().flat_map(|diff| diff.split_terminator('\n')).map(|line| {
             let text = format!("    {}", escaped(line));
             match line.chars().next() {
                 Some('+') => look.paint(Ink::Good, &text),
@@ -262,6 +288,8 @@ pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: Look) -> Vec<
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::super::machine;
@@ -280,7 +308,8 @@ mod tests {
     }
 
     fn told(before: &Machine, after: &Machine) -> Vec<String> {
-        changes_as_text(&changes(before, after), ["a", "b"], Look::PLAIN)
+        let until = Instant::now() + Duration::from_millis(500);
+        changes_as_text(&changes(before, after, until), ["a", "b"], Look::PLAIN)
     }
 
     #[test]
@@ -306,6 +335,54 @@ mod tests {
                 "     3",
             ]
         );
+    }
+
+    #[test]
+    fn an_end_that_is_missing_and_a_carriage_return_are_seen() {
+        let lines = told(&with_file("/a", ""), &with_file("/a", "1"));
+        assert_eq!(
+            lines[4..],
+            ["    @@ -0,0 +1,1 @@", "    +1", r"    \ No newline at end of file"]
+        );
+        let lines = told(&with_file("/a", "1\n"), &with_file("/a", "1\r\n"));
+        assert_eq!(lines[4..], ["    @@ -1,1 +1,1 @@", "    -1", r"    +1\r"]);
+    }
+
+    #[test]
+    fn hunks_are_apart_where_much_is_the_same() {
+        let text = |a: &str, b: &str| format!("{a}\n1\n2\n3\n4\n5\n6\n7\n{b}\n");
+        let lines = told(&with_file("/a", &text("a", "b")), &with_file("/a", &text("c", "d")));
+        assert_eq!(
+            lines[4..],
+            [
+                "    @@ -1,4 +1,4 @@",
+                "    -a",
+                "    +c",
+                "     1",
+                "     2",
+                "     3",
+                "    @@ -6,4 +6,4 @@",
+                "     5",
+                "     6",
+                "     7",
+                "    -b",
+                "    +d",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_least_difference_is_looked_for_until_it_is_time() {
+        let lines: Vec<_> = (0..97).map(|n| format!("{n}\n")).collect();
+        let text =
+            |by: usize| -> String { (0..10_000).map(|n| &*lines[n * by % lines.len()]).collect() };
+        let (before, after) = (with_file("/a", &text(1)), with_file("/a", &text(7)));
+        let length = |until| {
+            let changes = changes(&before, &after, until);
+            changes[0].diff.as_ref().unwrap().lines().count()
+        };
+        let now = Instant::now();
+        assert!(length(now) > length(now + Duration::from_mins(10)));
     }
 
     #[test]
