@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::access::{credential, unknown};
+use crate::support::clock::set_clock;
 use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
@@ -285,10 +286,10 @@ fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
 fn a_clock_that_is_far_off_is_judged_by() {
     let served = Served::start();
     let at = |date: &str| -> Said {
-        let mut command = Command::new("faketime");
-        command.arg(date).arg(env!("CARGO_BIN_EXE_machine-config-server"));
+        let mut command = binary();
+        set_clock(&mut command, &format!("@{date} 00:00:00"));
         command.args(["certs", "check", "--state-dir", &served.state, "--pointer"]);
-        command.arg(served.own()).output().expect("faketime").into()
+        command.arg(served.own()).output().expect("the built binary").into()
     };
     let Said { status, lines, .. } = at("2060-01-01");
     assert_eq!(status, 1);

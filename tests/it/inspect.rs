@@ -16,6 +16,7 @@ use machine_config_server::ignition::secrets::{SecretKind, secrets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::clock::set_clock;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::wait_for;
@@ -321,8 +322,9 @@ fn a_name_that_is_not_in_the_certificate_is_named() {
 #[test]
 fn a_serving_pair_that_has_expired_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut made = Command::new("faketime");
-    made.args(["2020-01-01 00:00:00", "openssl", "req", "-x509", "-newkey", "ec", "-nodes"]);
+    let mut made = Command::new("openssl");
+    set_clock(&mut made, "@2020-01-01 00:00:00");
+    made.args(["req", "-x509", "-newkey", "ec", "-nodes"]);
     made.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=old", "-days", "366"]);
     made.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", "tls.key", "-out", "tls.crt"]);
     let made = made.current_dir(folder.path()).output().expect("openssl");
@@ -351,10 +353,10 @@ fn a_machine_whose_clock_is_wrong_is_named() {
         assert_cause(&["--pointer", &file, "--at", at], "wrong-clock", &words);
     }
     // Run by the machine itself, it goes by the server's clock.
-    let mut command = Command::new("faketime");
-    command.args(["2020-01-01 00:00:00", env!("CARGO_BIN_EXE_machine-config-server")]);
-    let said =
-        Said::from(command.args(["inspect", "--pointer", &file]).output().expect("faketime"));
+    let mut command = binary();
+    set_clock(&mut command, "@2020-01-01 00:00:00");
+    command.args(["inspect", "--pointer", &file]);
+    let said = Said::from(command.output().expect("the built binary"));
     assert_eq!(said.status, 1);
     assert!(
         said.text.contains("the machine's clock is wrong: it says 2020-01-01"),

@@ -1,4 +1,5 @@
-//! A process whose clock is elsewhere, by libfaketime.
+//! A process whose clock is elsewhere, by libfaketime. Not by the command `faketime`: that refuses to run
+//! with the number of a process that was killed and had one, and a signal would end it alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

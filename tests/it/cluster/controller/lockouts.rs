@@ -8,6 +8,7 @@ use machine_config_server::pki::{Certificate, Holder, locked_out};
 use time::OffsetDateTime;
 
 use super::*;
+use crate::support::clock::set_clock;
 
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 const DISTRUSTED: &str = "BEGIN DISTRUSTED CERTIFICATE";
@@ -562,15 +563,9 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     };
     let before = state();
     let kubeconfig = site.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, site.cluster.address());
-    // The library itself: `faketime` is another process, which a signal would end alone.
-    let library = Command::new("faketime").args(["-f", "+0", "printenv", "LD_PRELOAD"]).output();
-    let library = library.expect("faketime").stdout;
-    let library = String::from_utf8(library).expect("a path");
     let at = |offset: &str| {
         let mut command = binary();
-        command.env("LD_PRELOAD", library.trim()).env("FAKETIME", offset);
-        // Timers are not the clock's.
-        command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
+        set_clock(&mut command, offset);
         Controller::run(command, &kubeconfig, site.folder.path(), &[])
     };
     for behind in ["-2h", "-400d"] {
