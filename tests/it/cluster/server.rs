@@ -496,7 +496,8 @@ fn machines_boot_while_the_api_server_is_away_and_changes_arrive_when_it_is_back
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let server = site.start(&flags).until_ready();
     assert_eq!(marker(&server, "worker"), Ok("one".to_owned()));
-    wait_for("the cache", || cache.join("machine-configs/rendered-1.json").exists().then_some(()));
+    // Written last: what it refers to is there.
+    wait_for("the cache", || cache.join("objects.json").exists().then_some(()));
     assert!(stale_since(&server) < 1.0);
     let kubeconfig = site.cluster.account_kubeconfig(site.cluster.address());
 

@@ -49,6 +49,17 @@ impl Site {
     }
 }
 
+/// A server that enforces tokens, and has in `cache` what the next one needs.
+fn server_with(site: &Site, cache: &Path, flags: &[&str]) -> Server {
+    let (server, _) = server_at(site, site.cluster.address(), flags);
+    let server = server.until_ready();
+    site.enforced(&server);
+    for (file, part) in [("access.json", r#""enforced":["worker"]"#), ("objects.json", "worker")] {
+        wait_for(file, || fs::read_to_string(cache.join(file)).ok()?.contains(part).then_some(()));
+    }
+    server
+}
+
 fn degraded(server: &Server) -> String {
     server.metrics().get("/api/v1/overview").json()["degraded"].to_string()
 }
@@ -200,14 +211,8 @@ fn a_server_that_starts_while_the_api_server_is_away_knows_who_may_have_a_config
     site.settled();
     let credential = site.credential("worker-user-data-managed");
     let cache = site.folder.path().join("cache");
-    let cache = cache.to_str().expect("text");
-    let flags = ["--access", "enforce", "--cache-dir", cache];
-    let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
-    site.enforced(&server);
-    let kept = Path::new(cache).join("access.json");
-    wait_for("the tokens to be kept", || {
-        fs::read_to_string(&kept).ok()?.contains("\"enforced\":[\"worker\"]").then_some(())
-    });
+    let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
+    let mut server = server_with(&site, &cache, &flags);
     server.terminate();
     server.ended();
     let [nowhere] = free_ports();
@@ -218,7 +223,7 @@ fn a_server_that_starts_while_the_api_server_is_away_knows_who_may_have_a_config
     });
     assert_eq!(site.status(&server, "worker", None), 401);
     // Without what was kept, nobody is let in, and nobody is refused for good.
-    fs::remove_file(kept).expect("a file");
+    fs::remove_file(cache.join("access.json")).expect("a file");
     let (server, _) = server_at(&site, nowhere, &flags);
     let status = |credential| site.status(&server, "worker", credential);
     assert_eq!([status(None), status(Some(&credential))], [503, 503]);
@@ -232,12 +237,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     let credential = site.credential("worker-user-data-managed");
     let cache = site.folder.path().join("cache");
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
-    let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
-    site.enforced(&server);
-    wait_for("the tokens to be kept", || {
-        let kept = fs::read_to_string(cache.join("access.json")).ok()?;
-        kept.contains("\"enforced\":[\"worker\"]").then_some(())
-    });
+    let mut server = server_with(&site, &cache, &flags);
     controller.terminate();
     site.cluster.delete(&hashes());
     let gone = "machine-config-server-access: it is gone; what it held last holds";
@@ -250,7 +250,7 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     server.terminate();
     server.ended();
     let (server, _) = server_at(&site, site.cluster.address(), &flags);
-    holds(&server);
+    holds(&server.until_ready());
 }
 
 #[test]
@@ -276,6 +276,7 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     site.settled();
     let credential = site.credential("worker-user-data-managed");
     let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
+    let server = server.until_ready();
     site.enforced(&server);
     let sound = site.known();
     let broken = BASE64.encode("{\"tokens\": [");
