@@ -79,6 +79,6 @@ pub(super) fn gone(site: &Site, pods: &[String]) {
     }
     let pods = pods.iter().map(|pod| format!("pod/{pod}")).collect::<Vec<_>>();
     let pods = pods.iter().map(String::as_str);
-    let wait = ["wait", "--for=delete", "--timeout=90s"].into_iter().chain(pods);
+    let wait = ["wait", "--for=delete", "--timeout=180s"].into_iter().chain(pods);
     kubectl(site, &wait.collect::<Vec<_>>());
 }

@@ -27,6 +27,7 @@ fn the_daemon_set_serves_on_the_ports_of_the_control_plane() {
     for folder in ["deploy/kubernetes/namespaces.yaml", "deploy/kubernetes/crds"] {
         node.kubectl(&["apply", "-f", in_repository(folder).to_str().expect("text")]);
     }
+    node.serves_all_kinds();
     // As on OpenShift, where the label is set from what the namespace's accounts may use.
     let privileged = "pod-security.kubernetes.io/enforce=privileged";
     node.kubectl(&["label", "--overwrite", "namespace", NAMESPACE, privileged]);

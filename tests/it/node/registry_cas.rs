@@ -51,6 +51,6 @@ fn nodes_get_the_registries_authorities_in_either_layout() {
 }
 
 fn rolled_out(site: &Site) {
-    let status = ["rollout", "status", "daemonset/node-ca", "--timeout=120s", "-n", NAMESPACE];
+    let status = ["rollout", "status", "daemonset/node-ca", "--timeout=300s", "-n", NAMESPACE];
     site.node.kubectl(&status);
 }

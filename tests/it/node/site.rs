@@ -45,6 +45,7 @@ impl Site {
         let servers = example("# mine/kustomization.yaml");
         let servers = with(&servers, "../deploy/openshift # or ", "");
         site.apply("mine", &with(&servers, "DaemonSet # or ", ""));
+        node.serves_all_kinds();
         site.apply_text(&example("kubernetes.io/service-account.name: node-bootstrapper"));
         node.apply(&json!({
             "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
@@ -101,7 +102,7 @@ impl Site {
 
     /// Waits until all pods of a Deployment or DaemonSet are new and ready.
     pub(super) fn rolled_out(&self, name: &str) {
-        self.node.kubectl(&["rollout", "status", name, "--timeout=150s", "-n", NAMESPACE]);
+        self.node.kubectl(&["rollout", "status", name, "--timeout=300s", "-n", NAMESPACE]);
     }
 
     /// The names of the server's pods.

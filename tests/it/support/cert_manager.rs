@@ -36,7 +36,7 @@ impl CertManager {
     pub(crate) fn define(cluster: &Cluster) {
         let definitions = folder().join("crds");
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
-        cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        cluster.serves_all_kinds();
         let namespace = json!({"metadata": {"name": CLUSTER_RESOURCES}});
         cluster.create("/api/v1/namespaces", &namespace);
     }

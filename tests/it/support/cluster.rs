@@ -73,7 +73,7 @@ impl Cluster {
     pub(crate) fn kubernetes() -> Self {
         let cluster = Self::empty();
         cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
-        cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        cluster.serves_all_kinds();
         let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
         cluster.create(configs, &controller_config("kubelet CA"));
         cluster
@@ -87,6 +87,7 @@ impl Cluster {
         let definitions =
             if theirs.exists() { theirs } else { in_repository("deploy/kubernetes/crds") };
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
+        cluster.serves_all_kinds();
         let others = ["openshift-image-registry", "openshift-config", "openshift-machine-api"];
         for namespace in others.into_iter().chain([NAMESPACE, MANAGED]) {
             cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
@@ -104,19 +105,19 @@ impl Cluster {
         self.kubectl(&[&["apply", "--server-side"], arguments].concat());
     }
 
+    /// Waits until the API server serves every kind that has been defined.
+    pub(crate) fn serves_all_kinds(&self) {
+        serves_all_kinds(|arguments| self.try_kubectl(arguments));
+    }
+
     /// What kubectl prints. It has to succeed.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
-        let output = Command::new(binary("kubectl"))
-            .arg("--kubeconfig")
-            .arg(self.kubeconfig("admin"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
-            .expect("kubectl");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "kubectl {arguments:?}: {text}{errors}");
-        text
+        self.try_kubectl(arguments).unwrap_or_else(|said| panic!("kubectl {arguments:?}: {said}"))
+    }
+
+    /// What kubectl prints, or what it says if it fails.
+    fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
+        self.kubectl_with(&self.kubeconfig("admin"), arguments, Stdio::null())
     }
 
     /// The same by whoever `kubeconfig` stands for, with an object to read; what it says if it fails.
@@ -128,13 +129,21 @@ impl Cluster {
     ) -> Result<String, String> {
         let file = tempfile::NamedTempFile::new_in(&self.folder).expect("a file");
         fs::write(file.path(), object.to_string()).expect("a writable folder");
-        let output = Command::new(binary("kubectl"))
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(arguments)
-            .stdin(File::open(file.path()).expect("the file"))
-            .output()
-            .expect("kubectl");
+        let object = File::open(file.path()).expect("the file");
+        self.kubectl_with(kubeconfig, arguments, object.into())
+    }
+
+    fn kubectl_with(
+        &self,
+        kubeconfig: &Path,
+        arguments: &[&str],
+        input: Stdio,
+    ) -> Result<String, String> {
+        let mut command = Command::new(binary("kubectl"));
+        command.arg("--kubeconfig").arg(kubeconfig).args(arguments).stdin(input);
+        // What it learns of this API server stays here: another one may get the same address later.
+        command.env("KUBECACHEDIR", self.folder.path().join("kube-cache"));
+        let output = command.output().expect("kubectl");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
@@ -174,7 +183,11 @@ impl Cluster {
     }
 
     fn expect(&self, method: &str, path: &str, kind: &str, body: &Value) {
-        let response = self.request(method, path, kind, body);
+        // A kind that has just been defined may have no storage for a moment.
+        let response = wait_for("the API server's storage", || {
+            let response = self.request(method, path, kind, body);
+            (response.status != 429).then_some(response)
+        });
         assert!(response.status < 300, "{method} {path}: {response:?}");
     }
 
@@ -340,6 +353,16 @@ pub(crate) fn overlay(base: &str, components: &[&str]) -> TempDir {
     let file = mine.path().join("kustomization.yaml");
     fs::write(file, kustomization.to_string()).expect("a writable folder");
     mine
+}
+
+/// Waits until an API server that `kubectl` asks serves every kind that has been defined, which it does a
+/// moment later.
+pub(crate) fn serves_all_kinds(kubectl: impl Fn(&[&str]) -> Result<String, String>) {
+    let names = "jsonpath={.items[*].metadata.name}";
+    wait_for("all kinds", || {
+        let names = kubectl(&["get", "customresourcedefinitions", "-o", names]).ok()?;
+        kubectl(&["get", &names.replace(' ', ",")]).ok()
+    });
 }
 
 /// What `kubectl apply -k` would send for it.

@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{image, in_repository, wait_for};
+use super::{cluster, image, in_repository, wait_for};
 
 /// A running node. It ends with this value, and with this process.
 pub(crate) struct Node {
@@ -63,7 +63,7 @@ impl Node {
             .spawn()
             .expect("tests/node/start");
         let input = process.stdin.take();
-        // The script waits for each part of the node for two minutes at most, and ends.
+        // The script waits for each part of the node for five minutes at most, and ends.
         let mut line = String::new();
         let output = process.stdout.take().expect("a pipe");
         BufReader::new(output).read_line(&mut line).expect("a line");
@@ -121,6 +121,11 @@ impl Node {
         let file = tempfile::NamedTempFile::new_in(&self.folder).expect("a file");
         fs::write(file.path(), object.to_string()).expect("a writable folder");
         self.kubectl(&["apply", "--server-side", "-f", file.path().to_str().expect("text")]);
+    }
+
+    /// Waits until the API server serves every kind that has been defined.
+    pub(crate) fn serves_all_kinds(&self) {
+        cluster::serves_all_kinds(|arguments| self.try_run(&[&["kubectl"], arguments].concat()));
     }
 
     /// What `kubectl get` says of an object or of several.

@@ -16,7 +16,7 @@ impl TrustManager {
     pub(crate) fn new(cluster: &Cluster, namespace: &str) -> Self {
         let definitions = folder().join("crds");
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
-        cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        cluster.serves_all_kinds();
         let mut command = Command::new(folder().join("controller"));
         command
             .arg("--kubeconfig")
