@@ -51,6 +51,8 @@ impl Browser {
             .args(FLAGS)
             .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
             .arg("about:blank")
+            // It keeps a socket there, and leaves it when it is killed.
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -141,11 +141,15 @@ impl Cluster {
     ) -> Result<String, String> {
         let mut command = Command::new(binary("kubectl"));
         command.arg("--kubeconfig").arg(kubeconfig).args(arguments).stdin(input);
-        // What it learns of this API server stays here: another one may get the same address later.
-        command.env("KUBECACHEDIR", self.folder.path().join("kube-cache"));
+        command.env("KUBECACHEDIR", self.kubectl_cache());
         let output = command.output().expect("kubectl");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Where kubectl keeps what it learns of this API server. Another one may get the same address later.
+    pub(crate) fn kubectl_cache(&self) -> PathBuf {
+        self.folder.path().join("kubectl-cache")
     }
 
     /// Makes an object in the collection at `path`.

@@ -118,6 +118,7 @@ impl Site {
             .current_dir(folder)
             .env("PATH", format!("{tools}:{}:{path}", own.display()))
             .env("KUBECONFIG", self.cluster.admin())
+            .env("KUBECACHEDIR", self.cluster.kubectl_cache())
             .stdin(Stdio::null())
             .output()
             .expect("bash")
