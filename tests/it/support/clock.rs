@@ -1,5 +1,6 @@
-//! A process whose clock is elsewhere, by libfaketime. Not by the command `faketime`: that refuses to run
-//! with the number of a process that was killed and had one, and a signal would end it alone.
+//! A process whose clock is elsewhere, by libfaketime. Not by the command `faketime`: a process that is
+//! killed leaves what the library shared, and the command refuses to run under the same process number
+//! later; and a signal would end the command alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
