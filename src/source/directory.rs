@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::files::{Files, Listing, ReadError};
+use super::files::{Files, Listing, MAX_DEPTH, ReadError};
 use super::logins::RegistryLogins;
 use super::reporting::Reporting;
 use super::secret_seen::SecretSeen;
@@ -208,7 +208,7 @@ impl Directory {
         root: &Path,
         being_written: &dyn Fn(&Path) -> bool,
     ) -> Result<Parts, ScanError> {
-        let Listing { paths, leads_out } = super::files::list(root)
+        let Listing { paths, leads_out, too_deep } = super::files::list(root)
             .map_err(|error| ScanError::Directory { path: root.to_owned(), error })?;
         self.files.read_all(&paths, being_written);
 
@@ -248,6 +248,9 @@ impl Directory {
         }
         problems.extend(self.logins.problems());
         problems.extend(self.files.problems());
+        let unread = format!("not read: it lies more than {MAX_DEPTH} folders deep");
+        let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
+        problems.extend(too_deep.iter().map(unread));
         Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
     }
 

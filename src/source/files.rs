@@ -17,8 +17,8 @@ use crate::inputs::Problem;
 use crate::objects::{Defect, Object};
 use crate::parallel;
 
-/// Folders within folders beyond this are a loop.
-const MAX_DEPTH: usize = 32;
+/// Folders within folders that are read. What lies deeper is reported.
+pub(super) const MAX_DEPTH: usize = 32;
 
 #[derive(Debug, Default)]
 struct File {
@@ -224,6 +224,8 @@ pub(super) struct Listing {
     pub(super) paths: Vec<PathBuf>,
     /// Whether a link leads out of the tree, to where changes are noticed by looking only.
     pub(super) leads_out: bool,
+    /// Folders that are not read, because they are too deep.
+    pub(super) too_deep: Vec<PathBuf>,
 }
 
 /// All files of a tree, links followed, hidden files and folders left out (kubelet keeps its own
@@ -263,10 +265,9 @@ impl Walk {
             }
             if metadata.is_file() {
                 self.found.paths.push(path);
-            } else if metadata.is_dir()
-                && depth < MAX_DEPTH
-                && self.visited.insert((metadata.dev(), metadata.ino()))
-            {
+            } else if metadata.is_dir() && depth == MAX_DEPTH {
+                self.found.too_deep.push(path);
+            } else if metadata.is_dir() && self.visited.insert((metadata.dev(), metadata.ino())) {
                 match self.folder(&path, depth + 1) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
@@ -349,11 +350,24 @@ mod tests {
         ] {
             std::os::unix::fs::symlink(target, root.join(link)).unwrap();
         }
-        let Listing { paths, leads_out } = list(&root).unwrap();
+        let Listing { paths, leads_out, too_deep } = list(&root).unwrap();
         assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
+        assert!(too_deep.is_empty());
         assert!(leads_out, "one leads to the folder above");
         // The top itself may be given as a link.
         std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
         assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);
+    }
+    #[test]
+    fn a_folder_that_is_too_deep_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let deepest = (0..MAX_DEPTH).fold(root.path().to_owned(), |folder, _| folder.join("f"));
+        let too_deep = deepest.join("f");
+        std::fs::create_dir_all(&too_deep).unwrap();
+        for folder in [&deepest, &too_deep] {
+            std::fs::write(folder.join("a.yaml"), "").unwrap();
+        }
+        let found = list(root.path()).unwrap();
+        assert_eq!((found.paths, found.too_deep), (vec![deepest.join("a.yaml")], vec![too_deep]));
     }
 }
