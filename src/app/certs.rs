@@ -20,10 +20,10 @@ use crate::controllers::certificates::{AUTHORITY, FORCE, Observer, ROTATE, SERVI
 use crate::kube_client;
 use crate::pki::plan::renewal;
 use crate::pki::{
-    self, Asked, Attention, Certificate, CertificateState, Host, Next, Policy, Step, StoredPair,
-    next, told_lockouts,
+    self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Next, Policy, Step,
+    StoredPair, next, told_lockouts,
 };
-use crate::store::state_folder::StateFolder;
+use crate::store::state_folder::{Reconciled, StateFolder};
 use crate::table::table;
 use crate::user_data::{self, Assessment, LeftAlone, assess, carriers};
 
@@ -147,6 +147,7 @@ pub fn check(
     let seen = see(place)?;
     // Worth knowing, and no fault of the certificates.
     exposed(place, manifests)?.iter().for_each(|line| print_line(line));
+    warn(&pki::large_user_data(&seen.observed));
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
     let mut told: Vec<String> =
@@ -169,8 +170,9 @@ pub fn check(
                 Step::Serving(reason, _) => format!("the serving pair: {reason}"),
             })
         }
-        Next::Settled { attention, .. } if !attention.is_empty() => {
-            told.extend(attention.iter().map(|it| located(it, &seen.files)));
+        Next::Settled { attention, .. } if !attention.iter().all(Attention::is_warning) => {
+            let faults = attention.iter().filter(|it| !it.is_warning());
+            told.extend(faults.map(|it| located(it, &seen.files)));
             Some(Attention::verdict(&attention))
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
@@ -272,12 +274,15 @@ pub fn rotate(
     }
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
     let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
-    print_steps(&state, &done.steps);
+    print_steps(&state, &done);
     refuse(&state, done.attention)
 }
 
-pub(super) fn print_steps(state: &StateFolder, steps: &[Step]) {
-    for step in steps {
+pub(super) fn print_steps(state: &StateFolder, done: &Reconciled) {
+    for what in &done.left_out {
+        print_line(&format!("warning: {LEFT_OUT}: {what}"));
+    }
+    for step in &done.steps {
         print_line(&match step {
             Step::Authority(reason) => format!("made a certificate authority: {reason}"),
             Step::Store(reason) => format!("stored the certificate authorities anew: {reason}"),
@@ -288,11 +293,18 @@ pub(super) fn print_steps(state: &StateFolder, steps: &[Step]) {
     }
 }
 
+/// Prints what may be wrong, by the platform that machines are made on.
+fn warn(attention: &[Attention]) {
+    for warning in attention.iter().filter(|attention| attention.is_warning()) {
+        print_line(&format!("warning: {warning}"));
+    }
+}
+
 /// What was asked for and is not done is a failure.
 pub(super) fn refuse(state: &StateFolder, attention: Vec<Attention>) -> anyhow::Result<()> {
-    let unmet =
-        attention.into_iter().find(|attention| !matches!(attention, Attention::LockedOut(_)));
-    match unmet {
+    warn(&attention);
+    let is_met = |it: &Attention| matches!(it, Attention::LockedOut(_)) || it.is_warning();
+    match attention.into_iter().find(|attention| !is_met(attention)) {
         Some(attention) => bail!("{}", located(&attention, &state.key_files())),
         None => Ok(()),
     }
@@ -304,6 +316,23 @@ pub(super) fn located(attention: &Attention, [authority, serving]: &[String; 2])
         Attention::Authority(_) => format!("{authority}: {attention}"),
         Attention::Serving(_) | Attention::ServingExpired => format!("{serving}: {attention}"),
         _ => attention.to_string(),
+    }
+}
+
+/// Says in the log what is not in order.
+pub(super) fn log_attention(attention: &Attention, text: &str) {
+    let what = attention.label();
+    if attention.is_warning() {
+        tracing::warn!(what, "{text}");
+    } else {
+        tracing::error!(what, "{text}");
+    }
+}
+
+/// Says in the log what is kept no more.
+pub(super) fn log_left_out(left_out: &[String]) {
+    for what in left_out {
+        tracing::warn!(what, "{LEFT_OUT}");
     }
 }
 

@@ -47,7 +47,7 @@ pub fn distrust(
             let (state, hosts) = (open(folder)?, present_hosts(&open(folder)?)?);
             let generate = &mut |_| policy.algorithm.generate();
             let done = state.reconcile(&hosts, asked, policy, now, generate)?;
-            print_steps(&state, &done.steps);
+            print_steps(&state, &done);
             refuse(&state, done.attention)
         }
         Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
@@ -56,8 +56,10 @@ pub fn distrust(
             annotate(&client, AUTHORITY, DISTRUST, listed.join(",")).await?;
             print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
             let left = pki::trusted_by_somebody(&foreseen, now);
-            if let Some(reason) =
-                attention.first().filter(|_| left.iter().any(|ca| cas.contains(ca)))
+            if let Some(reason) = attention
+                .iter()
+                .find(|it| !it.is_warning())
+                .filter(|_| left.iter().any(|ca| cas.contains(ca)))
             {
                 bail!("the controller cannot do it yet: {reason}");
             }

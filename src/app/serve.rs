@@ -9,7 +9,7 @@ use nix::ifaddrs::getifaddrs;
 use time::{Duration, OffsetDateTime};
 
 use super::access::AccessSettings;
-use super::certs::{located, log_step};
+use super::certs::{located, log_attention, log_left_out, log_step};
 use super::overview::judged;
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
@@ -158,9 +158,10 @@ impl Renewal {
         match self.state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
+                log_left_out(&done.left_out);
                 let new = done.attention.iter().filter(|it| !self.attention.contains(it));
                 let files = self.state.key_files();
-                new.for_each(|it| tracing::error!(what = it.label(), "{}", located(it, &files)));
+                new.for_each(|it| log_attention(it, &located(it, &files)));
                 self.attention = done.attention;
                 self.failure = None;
                 done.requeue_at

@@ -46,6 +46,23 @@ pub enum Refusal {
         /// As long as it may be.
         most: usize,
     },
+    /// Its names take the place of certificates that machines need.
+    #[error(
+        "with {hosts} names the certificate takes {bytes} of the {most} bytes that are sent at the most, \
+         which leaves no room for those of older CAs{}; where older names are not used any more, delete \
+         the serving pair: a new one has those alone that are known to be used",
+        locked_out.first().map(|first| format!(": {first}")).unwrap_or_default()
+    )]
+    Names {
+        /// As many as it would have.
+        hosts: usize,
+        /// As long as it would be itself.
+        bytes: usize,
+        /// As long as the chain may be.
+        most: usize,
+        /// Those who could not boot without what would be left out of the chain.
+        locked_out: Vec<Lockout>,
+    },
     /// What is there would be lost.
     #[error("the pair that is there cannot be kept beside the signing CA ({0})")]
     Unkept(Unusable),
@@ -128,6 +145,45 @@ pub enum Attention {
     /// Somebody cannot boot a machine.
     #[error(transparent)]
     LockedOut(#[from] Lockout),
+    /// A list of CAs is too long for pointer configs.
+    #[error(
+        "{left_out} of the {listed} CAs of {name} are left out of the bundle and of pointer configs: they \
+         issued neither its serving pair nor what is served, and all of them would take {bytes} bytes, \
+         more than {most}; list only CAs that issue serving pairs there"
+    )]
+    Trust {
+        /// Who lists them.
+        name: String,
+        /// As many as there are.
+        listed: usize,
+        /// As many as are not taken.
+        left_out: usize,
+        /// All of them, in PEM.
+        bytes: usize,
+        /// As much as is taken without a second look.
+        most: usize,
+    },
+    /// A pointer config is larger than a platform takes as user data.
+    #[error("{name}: the user data has {bytes} bytes: {}", too_large_for(*.bytes))]
+    UserData {
+        /// The pointer config.
+        name: String,
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// User data that platforms take, in bytes before any encoding, the smallest first: EC2's
+/// `RunInstances`, Azure's `customData` and OpenStack's `user_data` (65,535 bytes in base64), Google's
+/// metadata values.
+pub const USER_DATA_LIMITS: [(&str, usize); 3] =
+    [("EC2", 16 << 10), ("Azure and OpenStack", 65_535 / 4 * 3), ("Google Cloud", 256 << 10)];
+
+/// Whose limits so many bytes pass.
+fn too_large_for(bytes: usize) -> String {
+    let passed = USER_DATA_LIMITS.iter().filter(|(_, most)| bytes > *most);
+    let passed: Vec<_> = passed.map(|(who, most)| format!("{who} takes {most}")).collect();
+    passed.join(", ")
 }
 
 impl Attention {
@@ -141,7 +197,15 @@ impl Attention {
             Self::Refused(_) => "refused",
             Self::Issuer { .. } => "issuer",
             Self::LockedOut(_) => "locked-out",
+            Self::Trust { .. } => "trust",
+            Self::UserData { .. } => "user-data",
         }
+    }
+
+    /// Whether it depends on the platform if anything is wrong at all.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        matches!(self, Self::UserData { .. })
     }
 
     /// Whether it says that something is not done that somebody asked for.
@@ -152,21 +216,31 @@ impl Attention {
 
     /// How many there are of each kind, of none too.
     #[must_use]
-    pub fn counts(all: &[Self]) -> [(&'static str, i64); 6] {
-        ["authority", "serving", "clock", "refused", "issuer", "locked-out"].map(|label| {
+    pub fn counts(all: &[Self]) -> [(&'static str, i64); 8] {
+        const LABELS: [&str; 8] = [
+            "authority",
+            "serving",
+            "clock",
+            "refused",
+            "issuer",
+            "locked-out",
+            "trust",
+            "user-data",
+        ];
+        LABELS.map(|label| {
             let many = all.iter().filter(|attention| attention.label() == label).count();
             (label, i64::try_from(many).unwrap_or(i64::MAX))
         })
     }
 
-    /// All in a few words, for a message that follows the lines with the rest.
+    /// All but warnings in a few words, for a message that follows the lines with the rest.
     #[must_use]
     pub fn verdict(all: &[Self]) -> String {
         let locked_out = all.iter().filter(|it| matches!(it, Self::LockedOut(_))).count();
-        match all {
-            [] => "in order".to_owned(),
-            _ if locked_out == all.len() => format!("locked out: {locked_out}"),
-            _ => format!("not in order: {}", all.len()),
+        match all.iter().filter(|it| !it.is_warning()).count() {
+            0 => "in order".to_owned(),
+            faults if locked_out == faults => format!("locked out: {locked_out}"),
+            faults => format!("not in order: {faults}"),
         }
     }
 
@@ -180,6 +254,8 @@ impl Attention {
                 "clock" => "the clock is behind".to_owned(),
                 "refused" => format!("refused: {many}"),
                 "issuer" => "the issuer does not issue the signing CA".to_owned(),
+                "trust" => "CAs are left out of pointer configs".to_owned(),
+                "user-data" => format!("user data larger than EC2 takes: {many}"),
                 _ => format!("locked out: {many}"),
             };
             (many > 0).then_some(said)

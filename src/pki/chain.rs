@@ -6,7 +6,7 @@
 //! which takes the first certificate of an issuer's name that it meets and never turns back. So all
 //! CAs lie on one way, that with the longest left to live next to the leaf's own, those that hang on
 //! somebody else's last, and each is sent once. A chain grows by one certificate a rotation, and not
-//! beyond [`MOST_BYTES`].
+//! beyond [`MAX_CHAIN_BYTES`].
 //!
 //! What is sent begins with the oldest CA that it leads to, not when it was issued: a machine whose
 //! clock is behind boots after a rotation as it did before.
@@ -21,7 +21,7 @@ use super::lockout::{Signatures, handshake_bytes, refusals};
 use super::{Certificate, Holder, IssueError};
 
 /// What a handshake may hold of certificates.
-pub const MOST_BYTES: usize = 16 * 1024;
+pub const MAX_CHAIN_BYTES: usize = 16 * 1024;
 
 /// What chains are put together from.
 pub(super) struct Links<'a> {
@@ -120,7 +120,7 @@ impl Links<'_> {
     ) -> Result<Option<Certificate>, IssueError> {
         let leads = |link: &Certificate| {
             let longer = [sent, std::slice::from_ref(link)].concat();
-            handshake_bytes(&longer) <= MOST_BYTES && self.reaches(&longer, &ca.certificate)
+            handshake_bytes(&longer) <= MAX_CHAIN_BYTES && self.reaches(&longer, &ca.certificate)
         };
         let issued = self.all().filter(|other| other.is_issued_by(&ca.certificate));
         let issued: Vec<_> = issued.collect();
@@ -141,7 +141,7 @@ impl Links<'_> {
 
     /// Adds what leads to CAs that are known by their certificate alone, or by nobody here.
     fn add_ways_up(&self, sent: &mut Vec<Certificate>) {
-        for _ in 0..MOST_WAYS_UP {
+        for _ in 0..MAX_INTERMEDIATES {
             let next = self.all().find(|other| {
                 other.subject_name != other.issuer_name
                     && other.is_valid_at(self.now)
@@ -151,7 +151,7 @@ impl Links<'_> {
             });
             let Some(next) = next else { return };
             sent.push(next.clone());
-            if handshake_bytes(sent) > MOST_BYTES {
+            if handshake_bytes(sent) > MAX_CHAIN_BYTES {
                 sent.pop();
                 return;
             }
@@ -176,4 +176,4 @@ impl Links<'_> {
 const CLOCKS_BEHIND: Duration = Duration::days(30);
 
 /// Intermediates that one CA hangs on.
-const MOST_WAYS_UP: usize = 8;
+const MAX_INTERMEDIATES: usize = 8;

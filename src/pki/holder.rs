@@ -6,10 +6,10 @@ use time::format_description::well_known::Rfc3339;
 use super::{Certificate, Host};
 
 /// Candidates that Go looks at before it gives up.
-pub(super) const MOST_CANDIDATES: usize = 100;
+pub(super) const MAX_CANDIDATES: usize = 100;
 
 /// Go's bound on a handshake message, less 1 KiB for what else may go into it.
-pub(super) const CLIENT_MOST_BYTES: usize = 65_536 - 1024;
+pub(super) const MAX_HANDSHAKE_BYTES: usize = 65_536 - 1024;
 
 /// Somebody who trusts some CAs and fetches configs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum LockoutReason {
     NothingServed,
     /// The message with the certificates is longer than clients accept.
     #[error(
-        "the chain that is served takes {bytes} bytes, more than the {CLIENT_MOST_BYTES} that are safe"
+        "the chain that is served takes {bytes} bytes, more than the {MAX_HANDSHAKE_BYTES} that are safe"
     )]
     TooLarge {
         /// What it comes to in a handshake.
@@ -79,7 +79,7 @@ pub enum LockoutReason {
     Untrusted(String),
     /// Too many ways lead nowhere.
     #[error(
-        "a client gives up among so many certificates, after {MOST_CANDIDATES} that lead nowhere"
+        "a client gives up among so many certificates, after {MAX_CANDIDATES} that lead nowhere"
     )]
     TooManyCandidates,
     /// Its time is over.

@@ -12,8 +12,8 @@
 //! DISTRUSTED CERTIFICATE                        a CA that is never to be trusted again
 //! ```
 //!
-//! Nothing leaves because of the clock, which may be wrong. A key leaves when its CA is distrusted,
-//! or when there are [`MOST_KEYS`] newer ones; what is not understood stays as it is.
+//! Nothing leaves because of the clock alone, which may be wrong. A key leaves when its CA is distrusted,
+//! or has expired and there are [`MAX_EXPIRED_KEYS`] newer ones; what is not understood stays as it is.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use super::certificate::{is_whole_pem, key_of, pem_text};
 use super::issue::Signer;
 use super::{Certificate, StoredPair, Unusable};
 
-/// CAs whose keys are kept.
-pub const MOST_KEYS: usize = 16;
-/// Serving pairs that are kept.
-const MOST_PAIRS: usize = 16;
+/// CAs from which on a key leaves with its expired CA; those of valid CAs stay, however many there are.
+const MAX_EXPIRED_KEYS: usize = 16;
+/// Serving pairs from which on one leaves that has expired; valid ones stay.
+const MAX_EXPIRED_PAIRS: usize = 16;
 
 const CERTIFICATE: &str = "CERTIFICATE";
 const DISTRUSTED: &str = "DISTRUSTED CERTIFICATE";
@@ -198,8 +198,8 @@ impl Kept {
         }
     }
 
-    /// The store's text, with `own` as the CA that it names first.
-    pub(super) fn store(&self, own: &Ca) -> StoredPair {
+    /// The store's text at `now`, with `own` as the CA that it names first.
+    pub(super) fn store(&self, own: &Ca, now: OffsetDateTime) -> StoredPair {
         let mut others: Vec<_> =
             self.cas.iter().filter(|ca| ca.certificate != own.certificate).collect();
         others.sort_by_key(|ca| std::cmp::Reverse(ca.certificate.made_at()));
@@ -207,15 +207,18 @@ impl Kept {
         let mut keys = usize::from(own.key.is_some());
         for ca in others {
             previous += &ca.certificate.to_pem();
-            if let Some(key) = ca.key.as_ref().filter(|_| keys < MOST_KEYS) {
+            let is_kept = keys < MAX_EXPIRED_KEYS || now <= ca.certificate.not_after;
+            if let Some(key) = ca.key.as_ref().filter(|_| is_kept) {
                 previous += &key.text;
                 keys += 1;
             }
         }
         // After the CAs' own: one that somebody else issued is its own certificate because it comes first.
         previous.extend(self.cross_certificates.iter().map(Certificate::to_pem));
-        let excess = self.pairs.len().saturating_sub(MOST_PAIRS);
-        for pair in self.pairs.iter().skip(excess) {
+        let excess = self.pairs.len().saturating_sub(MAX_EXPIRED_PAIRS);
+        let is_valid = |pair: &StoredPair| pair.leaf().is_some_and(|leaf| now <= leaf.not_after);
+        let pairs = self.pairs.iter().enumerate();
+        for (_, pair) in pairs.filter(|(index, pair)| *index >= excess || is_valid(pair)) {
             previous += &pem_text(&Pem::new(PAIR, pair.text()));
         }
         for certificate in &self.distrusted {
@@ -300,6 +303,25 @@ impl Kept {
         self.cas.retain(|ca| !is_distrusted(&ca.certificate));
         self.cross_certificates.retain(|it| !is_distrusted(it) && !is_signed(it));
     }
+}
+
+/// What a store had and another one at `after` has no more, but for CAs that are distrusted: their keys,
+/// and serving pairs, each by its subject.
+pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
+    let (before, _) = Kept::read(before);
+    let (after, _) = Kept::read(after);
+    let has_key = |ca: &Ca| {
+        let mut cas = after.cas.iter();
+        cas.any(|other| other.key.is_some() && other.certificate.has_key_of(&ca.certificate))
+    };
+    let keys = before
+        .cas
+        .iter()
+        .filter(|ca| ca.key.is_some() && !has_key(ca) && !after.is_distrusted(&ca.certificate));
+    let keys = keys.map(|ca| format!("the key of \"{}\"", ca.certificate.title()));
+    let pairs = before.pairs.iter().filter(|pair| !after.pairs.contains(pair));
+    let pairs = pairs.filter_map(StoredPair::leaf);
+    keys.chain(pairs.map(|leaf| format!("the serving pair \"{}\"", leaf.title()))).collect()
 }
 
 impl StoredPair {

@@ -33,7 +33,7 @@ use std::collections::HashMap;
 
 use time::OffsetDateTime;
 
-use super::holder::{CLIENT_MOST_BYTES, MOST_CANDIDATES};
+use super::holder::{MAX_CANDIDATES, MAX_HANDSHAKE_BYTES};
 use super::{Certificate, Holder, Host, Lockout, LockoutReason};
 
 /// Names every holder that could not boot from `chain` at `now`, in their order. The leaf is the
@@ -110,7 +110,7 @@ fn refusal(
         return Some(LockoutReason::NothingServed);
     };
     let bytes = handshake_bytes(chain);
-    if bytes > CLIENT_MOST_BYTES {
+    if bytes > MAX_HANDSHAKE_BYTES {
         return Some(LockoutReason::TooLarge { bytes });
     }
     if let Some(reason) = own_fault(leaf, now) {
@@ -186,7 +186,7 @@ impl<'a, 's> Search<'a, 's> {
         let mut is_dead_end = true;
         for (ca, is_trusted) in candidates {
             self.candidates += 1;
-            if self.candidates > MOST_CANDIDATES {
+            if self.candidates > MAX_CANDIDATES {
                 return ControlFlow::Break(Some(LockoutReason::TooManyCandidates));
             }
             if path.iter().any(|other| is_the_same(other, ca))

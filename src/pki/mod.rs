@@ -41,13 +41,12 @@ mod usage;
 mod view;
 pub mod writes;
 
-pub use attention::{Attention, Made, Refusal, Refused};
+pub use attention::{Attention, Made, Refusal, Refused, USER_DATA_LIMITS};
 pub use certificate::Certificate;
-pub use chain::MOST_BYTES;
+pub use chain::MAX_CHAIN_BYTES;
 pub use holder::{Holder, Lockout, LockoutReason};
 pub use hosts::Host;
 pub use issuer::Unfit;
-pub use kept::MOST_KEYS;
 pub use keys::KeyAlgorithm;
 pub use lockout::{locked_out, untrusted};
 pub use plan::Step;
@@ -62,5 +61,6 @@ pub use state::{
 };
 pub use usage::{UnknownUsage, Usage};
 pub use writes::{
-    Asking, MOST_STEPS, Next, Write, foresee, lockouts_of, next, told_lockouts, trusted_by_somebody,
+    Asking, LEFT_OUT, MOST_STEPS, Next, Write, foresee, large_user_data, lockouts_of, next,
+    told_lockouts, trusted_by_somebody,
 };

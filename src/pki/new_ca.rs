@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::chain::{Links, MOST_BYTES};
+use time::OffsetDateTime;
+
+use super::chain::{Links, MAX_CHAIN_BYTES};
 use super::issue::{Validity, cross_sign, issue_authority, issue_serving};
 use super::issuer::Granted;
 use super::kept::{Ca, CaKey, Kept};
@@ -20,7 +22,7 @@ const RENEWALS: usize = 2;
 
 /// A store with a new CA as its own, and with what leads from it to the others: their keys may be gone
 /// when that is needed again.
-fn kept_with(mut kept: Kept, new: &Ca, ways: Vec<Certificate>) -> Write {
+fn kept_with(mut kept: Kept, new: &Ca, ways: Vec<Certificate>, now: OffsetDateTime) -> Write {
     for link in ways.into_iter().skip(1) {
         let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
         if !is_own && !kept.cross_certificates.contains(&link) {
@@ -29,7 +31,7 @@ fn kept_with(mut kept: Kept, new: &Ca, ways: Vec<Certificate>) -> Write {
     }
     kept.cas.retain(|ca| ca.certificate != new.certificate);
     kept.cas.insert(0, new.clone());
-    Write::Authority(kept.store(new))
+    Write::Authority(kept.store(new, now))
 }
 
 impl Maker<'_> {
@@ -55,7 +57,7 @@ impl Maker<'_> {
         }
         let new = self.new_ca()?;
         let ways = self.ways_from(&new, &self.view.kept)?;
-        Ok(Ok(vec![kept_with(self.view.kept.clone(), &new, ways)]))
+        Ok(Ok(vec![kept_with(self.view.kept.clone(), &new, ways, self.view.now)]))
     }
 
     /// A CA that somebody else has issued, if machines can boot by it.
@@ -87,7 +89,7 @@ impl Maker<'_> {
         if !lockouts.is_empty() && !is_forced(&self.view.state.asked, reason) {
             return Ok(Err(Refusal::LocksOut(lockouts)));
         }
-        Ok(Ok(vec![kept_with(kept, &ca, ways)]))
+        Ok(Ok(vec![kept_with(kept, &ca, ways, self.view.now)]))
     }
 
     pub(super) fn new_ca(&mut self) -> Result<Ca, IssueError> {
@@ -127,8 +129,8 @@ impl Maker<'_> {
         let chain = self.ways_from(&trial, &self.view.kept)?;
         let bytes = handshake_bytes(&chain);
         let room = RENEWALS * (certificate.der().len() + 5);
-        if bytes + room > MOST_BYTES {
-            return Ok(Some(Refusal::TooLarge { bytes, most: MOST_BYTES - room }));
+        if bytes + room > MAX_CHAIN_BYTES {
+            return Ok(Some(Refusal::TooLarge { bytes, most: MAX_CHAIN_BYTES - room }));
         }
         let mut lockouts = self.view.newly_locked_out(&chain);
         // A way that could not be gone was not sent. What is wrong with it tells more than that there

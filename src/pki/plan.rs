@@ -15,7 +15,7 @@
 
 use time::{Duration, OffsetDateTime};
 
-use super::chain::MOST_BYTES;
+use super::chain::MAX_CHAIN_BYTES;
 use super::lockout::handshake_bytes;
 use super::view::{Serving, View};
 use super::{
@@ -28,14 +28,6 @@ const ONE_ROTATION: Duration = Duration::hours(1);
 
 /// Clocks of several machines differ by so much, and are set back by so much when they are set.
 const CLOCKS_DIFFER: Duration = Duration::minutes(5);
-
-/// Names of the certificate before that one that replaces it has beside those that are known to be
-/// used: a pointer config that was handed out long ago may send machines to any of them.
-const MOST_FORMER_HOSTS: usize = 32;
-
-/// PEM of a bundle that a pointer config takes: with it, one stays below the 16 KiB of user data
-/// that clouds accept.
-const MOST_BUNDLE_BYTES: usize = 10 * 1024;
 
 /// What to do next. After it, observe and plan again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,6 +199,7 @@ impl RotationPlan {
         }
         let certificates = external.certificates();
         let Some(leaf) = certificates.first() else { return };
+        self.attention.extend(external.left_out(&view.external));
         self.times.extend([leaf.not_before, after(leaf)]);
         if !leaf.is_valid_at(view.now) {
             let fault = Unusable::NotValid;
@@ -243,7 +236,7 @@ impl RotationPlan {
             self.steps.push(Step::Serving(Reason::Restored, Vec::new()));
         }
         let is_ours = matches!(view.serving, Serving::Ours(_));
-        let is_too_long = handshake_bytes(&view.chain) > MOST_BYTES;
+        let is_too_long = handshake_bytes(&view.chain) > MAX_CHAIN_BYTES;
         if is_ours && (view.lockouts_now() > 0 || is_too_long || view.sends_distrusted()) {
             self.steps.push(Step::Serving(Reason::Chain, Vec::new()));
         }
@@ -345,7 +338,8 @@ fn just_rotated(view: &View<'_>) -> bool {
 }
 
 /// Every authority that a machine may need to trust. The first vouches for what is served, because
-/// clients older than Ignition 2.4 read no other; then the newest first.
+/// clients older than Ignition 2.4 read no other; then the newest first. None is left out for its
+/// size: a machine that trusts the oldest CA too boots after a backup of that time was restored.
 fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
     let has_key = |ca: &Certificate| {
         view.kept.cas.iter().any(|kept| kept.certificate == *ca && kept.signer().is_some())
@@ -365,16 +359,7 @@ fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
         // Whoever sends intermediates tells at least whom to trust.
         wanted.splice(0..0, view.top().filter(|top| top.signing_fault().is_none()));
     }
-    let mut bytes = 0;
-    let mut bundle = Vec::new();
-    for (index, ca) in wanted.into_iter().enumerate() {
-        bytes += ca.to_pem().len();
-        // What is kept leads those who trust it to the others; who else's is nobody knows.
-        if index == 0 || bytes <= MOST_BUNDLE_BYTES || !has_key(ca) {
-            bundle.push(ca.clone());
-        }
-    }
-    bundle
+    wanted.into_iter().cloned().collect()
 }
 
 /// Whether an authority has expired, and one that was made while it was valid has taken its place.
@@ -396,7 +381,8 @@ fn used_hosts<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Host> {
 }
 
 /// The names given, and every one that a pointer config sends machines to; then those of the
-/// certificate before.
+/// certificate before, all of them: a pointer config that was handed out long ago may send machines to
+/// any.
 pub(super) fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     let used = view.state.pointers.iter().flat_map(|pointer| &pointer.hosts);
@@ -409,10 +395,6 @@ pub(super) fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
     let mut used: Vec<_> = used.collect();
     used.sort();
     used.into_iter().for_each(&mut add);
-    let wanted = hosts.len();
-    let former = view.chain.first().into_iter().flat_map(|leaf| &leaf.hosts);
-    let new: Vec<_> = former.filter(|host| !hosts.contains(host)).cloned().collect();
-    hosts.extend(new);
-    hosts.truncate(wanted + MOST_FORMER_HOSTS);
+    view.chain.first().into_iter().flat_map(|leaf| &leaf.hosts).for_each(&mut add);
     hosts
 }

@@ -5,15 +5,15 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::certificate::key_of;
-use super::chain::MOST_BYTES;
+use super::chain::MAX_CHAIN_BYTES;
 use super::issue::{Validity, issue_serving};
 use super::kept::Ca;
 use super::lockout::handshake_bytes;
 use super::plan::can_renew;
 use super::view::{Serving, View};
 use super::{
-    Asked, Certificate, CertificateState, Host, IssueError, Lockout, Made, Policy, Reason, Refusal,
-    Refused, StoredPair,
+    Asked, Certificate, CertificateState, Host, IssueError, Lockout, LockoutReason, Made, Policy,
+    Reason, Refusal, Refused, StoredPair,
 };
 
 /// Makes a new key for a thing.
@@ -66,22 +66,20 @@ pub(super) fn choose(
     let before = view.lockouts_now();
     let must_mend = matches!(reason, Reason::Restored | Reason::Chain);
     let mut best: Option<(usize, Candidate<'_>)> = None;
-    let mut locked_out: Vec<Lockout> = Vec::new();
+    let mut refusal = None;
     for candidate in candidates {
         let new = match reason {
             Reason::External(_) => view.present_newly_locked_out(&candidate.chain),
             _ => view.newly_locked_out(&candidate.chain),
         };
-        if !new.is_empty() && !is_forced {
-            if locked_out.is_empty() {
-                locked_out = new;
-            }
+        if !is_forced && let Some(objection) = objection(view, policy, &candidate, hosts, new)? {
+            refusal.get_or_insert(objection);
             continue;
         }
         let count = view.lockouts_by(&candidate.chain, !must_mend);
         let is_better = best.as_ref().is_none_or(|(least, _)| count < *least);
         // What nobody needs now may be needed when the clock is right: it leaves for room alone.
-        let is_too_long = handshake_bytes(&view.chain) > MOST_BYTES
+        let is_too_long = handshake_bytes(&view.chain) > MAX_CHAIN_BYTES
             && handshake_bytes(&candidate.chain) < handshake_bytes(&view.chain);
         let is_cleaner = *reason == Reason::Chain && (is_too_long || view.sends_distrusted());
         if is_better && (!must_mend || count < before || (count == before && is_cleaner)) {
@@ -101,12 +99,42 @@ pub(super) fn choose(
             let chain = issued(view, policy, ca, hosts, &key)?;
             Ok(stored_pair(&chain, key.serialize_pem().into()))
         }
-        (None, _) if !locked_out.is_empty() => Err(refused(Refusal::LocksOut(locked_out))),
-        (None, failure) => {
+        (None, failure) => Err(refused(refusal.unwrap_or_else(|| {
             let failure = failure.unwrap_or_else(|| IssueError::NoSigner.to_string());
-            Err(refused(Refusal::Issue(failure)))
-        }
+            Refusal::Issue(failure)
+        }))),
     })
+}
+
+/// Why a candidate is not served unless that is forced: it locks out machines that could boot, or is too
+/// long. It is for its names where fewer of them would lock out nobody.
+fn objection(
+    view: &View<'_>,
+    policy: &Policy,
+    candidate: &Candidate<'_>,
+    hosts: &[Host],
+    locked_out: Vec<Lockout>,
+) -> Result<Option<Refusal>, IssueError> {
+    let CandidateKey::Wanted(ca) = candidate.key else {
+        return Ok((!locked_out.is_empty()).then_some(Refusal::LocksOut(locked_out)));
+    };
+    // What is too long already is renewed all the same.
+    let is_too_long = handshake_bytes(&candidate.chain) > MAX_CHAIN_BYTES
+        && handshake_bytes(&view.chain) <= MAX_CHAIN_BYTES
+        && view.chain.first().is_some_and(|leaf| leaf.is_valid_at(view.now));
+    let Some((leaf, _)) = candidate.chain.split_first() else { return Ok(None) };
+    if locked_out.is_empty() && !is_too_long {
+        return Ok(None);
+    }
+    let signer = ca.signer().ok_or(IssueError::NoSigner)?;
+    let short = issued(view, policy, ca, &hosts[..hosts.len().min(1)], signer.key)?;
+    let unnamed = |lockout: &Lockout| matches!(lockout.reason, LockoutReason::Host(_));
+    Ok(Some(if view.newly_locked_out(&short).iter().all(unnamed) {
+        let bytes = leaf.der().len();
+        Refusal::Names { hosts: hosts.len(), bytes, most: MAX_CHAIN_BYTES, locked_out }
+    } else {
+        Refusal::LocksOut(locked_out)
+    }))
 }
 
 /// The CA that signs now, `None` if none can.

@@ -68,6 +68,8 @@ pub struct Pointer {
     pub name: String,
     /// How it stands to the bundle.
     pub state: PointerState,
+    /// Its size.
+    pub bytes: usize,
     /// The hosts that it sends machines to.
     pub hosts: Vec<Host>,
     /// Who it is to those that it may lock out, `None` if no certificate matters to it.

@@ -6,11 +6,10 @@ use time::OffsetDateTime;
 
 use super::certificate::key_of;
 use super::chain::Links;
+use super::external::Trust;
 use super::kept::{Ca, Kept};
 use super::lockout::{Signatures, refusals};
-use super::{
-    Certificate, CertificateState, External, Holder, Lockout, LockoutReason, StoredPair, Unusable,
-};
+use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, StoredPair, Unusable};
 
 /// The state, and what it comes to.
 pub(super) struct View<'a> {
@@ -25,7 +24,7 @@ pub(super) struct View<'a> {
     /// The CA of an older installation, whose key was never kept.
     roots: Vec<Certificate>,
     /// Those that somebody else, who makes the pair, has machines trust.
-    external: Vec<Certificate>,
+    pub(super) external: Trust,
     /// CAs that others issued which are kept too: whoever trusts those needs no trust in these.
     hanging: Vec<Certificate>,
     /// What machines trust in their place.
@@ -75,6 +74,7 @@ impl<'a> View<'a> {
         let bundle = state.trusted();
         let chain = state.chain();
         let roots = Certificate::read_all(state.root_authority.as_deref().unwrap_or_default());
+        let external = state.external.as_ref().map(|it| it.trust(&chain, &bundle, now));
         let mut view = Self {
             state,
             now,
@@ -84,7 +84,7 @@ impl<'a> View<'a> {
             chain,
             serving: Serving::Missing,
             roots,
-            external: state.external.as_ref().map(External::trusted).unwrap_or_default(),
+            external: external.unwrap_or_default(),
             hanging: Vec::new(),
             tops: Vec::new(),
             holders: Vec::new(),
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
 
     /// Whether machines are to trust this one: in place of a CA that it has issued, or because somebody else says so.
     pub(super) fn is_top(&self, ca: &Certificate) -> bool {
-        self.tops.contains(ca) || self.external.contains(ca)
+        self.tops.contains(ca) || self.external.taken.contains(ca)
     }
 
     /// These and those that are trusted by what is there.
@@ -138,7 +138,8 @@ impl<'a> View<'a> {
         let pointers = self.state.pointers.iter().filter_map(|pointer| pointer.holder.as_ref());
         let trusted = pointers.flat_map(|holder| &holder.trusted);
         let mut anchors: Vec<&Certificate> = Vec::new();
-        let others = self.bundle.iter().chain(&self.roots).chain(&self.external).chain(trusted);
+        let others =
+            self.bundle.iter().chain(&self.roots).chain(&self.external.taken).chain(trusted);
         for ca in kept.chain(others) {
             if !anchors.contains(&ca) && !self.kept.is_distrusted(ca) {
                 anchors.push(ca);
@@ -168,7 +169,7 @@ impl<'a> View<'a> {
 
     /// Whether what is served is what somebody else, who makes the pair, has made before.
     pub(super) fn is_of_external(&self) -> bool {
-        let trusted = self.external.clone();
+        let trusted = self.external.taken.clone();
         let holder = Holder { name: String::new(), trusted, hosts: Vec::new() };
         self.judge(&self.chain, [&holder]) == [None]
     }

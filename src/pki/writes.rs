@@ -10,8 +10,9 @@
 
 use time::OffsetDateTime;
 
+use super::attention::USER_DATA_LIMITS;
 use super::issuer::RequestDuty;
-use super::kept::Ca;
+use super::kept::{Ca, left_out};
 use super::plan::{RotationPlan, plan, to_distrust};
 use super::serving::{Generate, choose, is_forced};
 use super::view::{Serving, View};
@@ -22,6 +23,9 @@ use super::{
 
 /// More steps than any state takes to be in order.
 pub const MOST_STEPS: usize = 32;
+
+/// What is said of what leaves the store of the signing CA, [`Write::left_out`].
+pub const LEFT_OUT: &str = "no longer kept, because it has expired and newer ones need the room";
 
 /// One thing to be stored. Each replaces what is there as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +48,16 @@ pub enum Write {
 }
 
 impl Write {
+    /// What leaves the store of the signing CA for good, because it has expired and newer ones need the
+    /// room: one line each.
+    #[must_use]
+    pub fn left_out(&self, before: Option<&StoredPair>) -> Vec<String> {
+        match (self, before) {
+            (Self::Authority(after) | Self::Store(after), Some(before)) => left_out(before, after),
+            _ => Vec::new(),
+        }
+    }
+
     /// What is left to ask for of what was `asked`, once this is stored. Distrust is forever, and is
     /// stored with the authority.
     #[must_use]
@@ -161,6 +175,7 @@ pub fn next(
         }
     }
     attention.extend(view.told_lockouts().into_iter().map(Attention::LockedOut));
+    attention.extend(large_user_data(state));
     let until = times.into_iter().filter(|time| *time > now).min();
     Ok(Next::Settled {
         until: until.unwrap_or(now.saturating_add(policy.renewal)),
@@ -202,6 +217,19 @@ pub fn trusted_by_somebody(state: &CertificateState, now: OffsetDateTime) -> Vec
 #[must_use]
 pub fn told_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
     View::of(state, now).told_lockouts()
+}
+
+/// The pointer configs that a platform does not take as user data.
+#[must_use]
+pub fn large_user_data(state: &CertificateState) -> Vec<Attention> {
+    let [(_, most), ..] = USER_DATA_LIMITS;
+    let large = state.pointers.iter().filter(|pointer| pointer.bytes > most);
+    large
+        .filter_map(|pointer| {
+            let name = pointer.holder.as_ref()?.name.clone();
+            Some(Attention::UserData { name, bytes: pointer.bytes })
+        })
+        .collect()
 }
 
 /// Those of `known` who could not boot from what `state` serves, the CAs that it distrusts included.
@@ -281,7 +309,7 @@ impl Maker<'_> {
             kept.cas.insert(0, new.clone());
             new
         };
-        let stored = kept.store(&own);
+        let stored = kept.store(&own, self.view.now);
         Ok(Ok(vec![match reason {
             Reason::Joined => Write::Authority(stored),
             _ => Write::Store(stored),
@@ -303,7 +331,7 @@ impl Maker<'_> {
             (leaving.is_empty(), &self.view.fault, self.view.kept.cas.first())
         {
             kept.cas.extend(leaving.into_iter().map(|certificate| Ca { certificate, key: None }));
-            writes.push(Write::Store(kept.store(own)));
+            writes.push(Write::Store(kept.store(own, self.view.now)));
         }
         writes.push(Write::Bundle(pem.to_owned()));
         writes
@@ -348,7 +376,7 @@ impl Maker<'_> {
         {
             let mut kept = self.view.kept.clone();
             kept.keep_pair(present);
-            writes.push(Write::Store(kept.store(own)));
+            writes.push(Write::Store(kept.store(own, self.view.now)));
         }
         writes.push(Write::Serving(pair));
         Ok(Ok(writes))

@@ -21,13 +21,13 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use crate::ignition::{self, Config, SpecVersion};
-use crate::pki::{Certificate, Holder, Host, Lockout, locked_out};
+use crate::pki::{Certificate, Holder, Host, Lockout, USER_DATA_LIMITS, locked_out};
 
 pub use authority::AuthorityFault;
 pub use token::{Admission, admission};
 
 /// What EC2 takes as user data, in bytes, before it is encoded for the request.
-pub const EC2_LIMIT: usize = 16 * 1024;
+pub const EC2_LIMIT: usize = USER_DATA_LIMITS[0].1;
 /// From this size on it is told that there is a limit: two CAs more, as a rotation brings, fit.
 const NEAR_EC2_LIMIT: usize = 14 * 1024;
 

@@ -102,6 +102,8 @@ pub enum StateError {
 pub struct Reconciled {
     /// The steps, in their order.
     pub steps: Vec<Step>,
+    /// Keys and pairs that have expired and left the store for newer ones.
+    pub left_out: Vec<String>,
     /// What is not in order, and stays as it is.
     pub attention: Vec<Attention>,
     /// When something will be due by itself.
@@ -168,7 +170,7 @@ impl StateFolder {
         let _lock = self.lock()?;
         self.join_pair()?;
         let mut asked = asked;
-        let mut steps = Vec::new();
+        let (mut steps, mut left_out) = (Vec::new(), Vec::new());
         for _ in 0..MOST_STEPS {
             let state = self.observe(hosts, &asked)?;
             let next = next(&state, policy, now, generate);
@@ -177,10 +179,11 @@ impl StateFolder {
                 // A folder's CAs issue themselves.
                 Next::Settled { until, attention, asking: _ } => {
                     self.write_chain()?;
-                    return Ok(Reconciled { steps, attention, requeue_at: until });
+                    return Ok(Reconciled { steps, left_out, attention, requeue_at: until });
                 }
                 Next::Step { step, writes } => {
                     for write in &writes {
+                        left_out.extend(write.left_out(state.authority.as_ref()));
                         self.apply(write)?;
                         asked = write.leaves(&asked);
                     }

@@ -147,7 +147,8 @@ pub fn observe(
         Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
     };
     let holder = holder(name, user_data);
-    Pointer { name: name.to_owned(), state, hosts: hosts(user_data), holder }
+    let (name, hosts) = (name.to_owned(), hosts(user_data));
+    Pointer { name, state, bytes: user_data.len(), hosts, holder }
 }
 
 /// All authorities that a pointer config trusts, ours or not.

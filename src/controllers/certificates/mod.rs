@@ -52,8 +52,8 @@ use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::{ControlError, Malformed};
 use crate::pki::issue::request_authority;
 use crate::pki::{
-    Asking, Attention, Generate, Host, IssueError, MOST_STEPS, Made, Next, Policy, Step, Write,
-    next,
+    Asking, Attention, Generate, Host, IssueError, LEFT_OUT, MOST_STEPS, Made, Next, Policy, Step,
+    Write, next,
 };
 
 /// What the controller is given.
@@ -124,7 +124,11 @@ impl CertificateController {
             self.write_user_data(state, writes).await;
             return Ok(());
         }
+        let before = state.authority.as_ref().map(stored_pair);
         for write in &writes {
+            for what in write.left_out(before.as_ref()) {
+                tracing::warn!(name = AUTHORITY, what, "{LEFT_OUT}");
+            }
             match apply_write(&self.client, state, &self.policy, write).await? {
                 Applied::Done => {}
                 Applied::Superseded => return Ok(()),

@@ -61,7 +61,12 @@ impl Report {
         let told = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
             let note = attention.to_string();
-            tracing::error!(what = attention.label(), "{note}");
+            let what = attention.label();
+            if attention.is_warning() {
+                tracing::warn!(what, "{note}");
+            } else {
+                tracing::error!(what, "{note}");
+            }
             let name = match attention {
                 Attention::Authority(_)
                 | Attention::ClockBehind { .. }

@@ -113,7 +113,7 @@ impl ClusterState {
             };
             let text = self.user_data.get(name).map(user_data).unwrap_or_default();
             let (hosts, holder) = (user_data::hosts(text), holder(text));
-            Pointer { name: name.clone(), state, hosts, holder }
+            Pointer { name: name.clone(), state, bytes: text.len(), hosts, holder }
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());

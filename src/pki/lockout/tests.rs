@@ -346,7 +346,7 @@ fn clients_bound_what_they_read_and_try() {
         params.custom_extensions.push(padding);
         vec![leaf.clone(), signed(&params, &issuer.key, Some(&root))]
     };
-    let length = CLIENT_MOST_BYTES - handshake_bytes(&with_padding(60_000)) + 60_000 - 8;
+    let length = MAX_HANDSHAKE_BYTES - handshake_bytes(&with_padding(60_000)) + 60_000 - 8;
     assert_eq!(refused(&with_padding(length), &trusted, &[HOST]), None);
     let chain = with_padding(length + 16);
     let bytes = handshake_bytes(&chain);

@@ -3,6 +3,7 @@
 
 mod external;
 mod issued;
+mod limits;
 pub(crate) mod model;
 mod rules;
 pub(crate) mod world;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use machine_config_server::ignition::{SpecVersion, pointer};
 use machine_config_server::pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use machine_config_server::pki::{
-    Asked, Attention, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MOST_BYTES,
+    Asked, Attention, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES,
     MOST_STEPS, Next, Policy, Reason, Step, StoredPair, Write, locked_out, next,
 };
 use machine_config_server::user_data;
@@ -247,7 +247,7 @@ impl World {
         );
         let bytes: usize = self.chain().iter().map(|it| it.der().len() + 5).sum();
         let is_ours = matches!(write, Write::Serving(_));
-        assert!(!is_ours || bytes < MOST_BYTES, "{bytes} bytes are sent");
+        assert!(!is_ours || bytes < MAX_CHAIN_BYTES, "{bytes} bytes are sent");
         if let Some(judge) = self.other_judge {
             judge(self);
         }
