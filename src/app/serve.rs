@@ -219,13 +219,13 @@ fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String,
     if let Some((pool, path)) = pointers.first() {
         print_line("");
         print_line("To see what a machine with Ignition spec 3.4 would get:");
-        // By the token in its pointer config, which is read when the line is run. Where there is none,
-        // curl sends no such header.
+        // By the token in its pointer config, which is read when the line is run, and not given as an
+        // argument: other users of this machine see those. Where there is none, no header is sent.
         print_line(&format!(
-            "  curl --cacert {} -H \"Authorization: $(grep -o 'Bearer [^\"]*' {})\" \
+            "  sed -n 's/.*\"\\(Bearer [^\"]*\\)\".*/Authorization: \\1/p' {} | curl --cacert {} -H @- \
              -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' {}",
-            shell_word(&state.bundle_path().display().to_string()),
             shell_word(&path.display().to_string()),
+            shell_word(&state.bundle_path().display().to_string()),
             shell_word(&format!("https://{host}:{secure}/config/{pool}")),
         ));
     }

@@ -105,23 +105,28 @@ fn the_line_that_is_printed_to_try_brings_the_token_and_shows_it_to_nobody() {
     let server = enforcing(&[]);
     let line = wait_for("the line", || {
         let log = server.log();
-        log.lines().find(|line| line.trim_start().starts_with("curl ")).map(str::to_owned)
+        log.lines().find(|line| line.contains(" | curl ")).map(str::to_owned)
     });
     let pool = line.rsplit('/').next().expect("a pool");
     let good = credential(&server, pool);
-    // As it is pasted, with a curl that tells what it is given.
-    let pasted = format!("curl() {{ printf '%s\\n' \"$@\"; }}\n{line}\n");
-    let output = Command::new("sh").args(["-c", &pasted]).output().expect("a shell");
-    let given = String::from_utf8(output.stdout).expect("text");
-    let given: Vec<&str> = given.lines().collect();
-    let ca = server.state().join("ca.crt").display().to_string();
-    let [_, given_ca, "-H", authorization, "-H", accept, url] = given[..] else {
-        panic!("{given:?}")
+    // As it is pasted, with a curl that tells what it is given: other users see arguments.
+    let shell = |text: &str| {
+        let output = Command::new("sh").args(["-c", text]).output().expect("a shell");
+        String::from_utf8(output.stdout).expect("text")
     };
-    assert_eq!((given[0], given_ca), ("--cacert", &*ca));
-    assert_eq!(authorization, format!("Authorization: {good}"));
+    let given = shell(&format!("curl() {{ printf '%s\\n' \"$@\"; echo; cat; }}\n{line}\n"));
+    let (arguments, input) = given.split_once("\n\n").expect("arguments and input");
+    let arguments: Vec<&str> = arguments.lines().collect();
+    let ca = server.state().join("ca.crt").display().to_string();
+    let ["--cacert", given_ca, "-H", "@-", "-H", accept, url] = arguments[..] else {
+        panic!("{arguments:?}")
+    };
+    assert_eq!(given_ca, ca);
+    assert_eq!(input, format!("Authorization: {good}\n"));
     assert_eq!(accept, "Accept: application/vnd.coreos.ignition+json;version=3.4.0");
     assert!(url.ends_with(&format!(":{}/config/{pool}", server.secure().port())), "{url}");
+    let config: Value = serde_json::from_str(&shell(&line)).expect("a config, by the real curl");
+    assert_eq!(config["ignition"]["version"], "3.4.0");
     assert_eq!(get(&server.tls(), pool, Some(&good)).status, 200);
     assert!(!server.log().contains("mcs-"), "{}", server.log());
 }
