@@ -81,7 +81,7 @@ pub enum Outcome {
     Refused {
         /// The HTTP status. Ignition gives up for good on 4xx, and asks again after 5xx.
         status: u16,
-        /// What it was told.
+        /// Why: what it was told, or, where its access was refused, what its answer does not say.
         reason: String,
     },
 }
@@ -123,7 +123,7 @@ pub struct Request<'a> {
     pub user_agent: &'a str,
     /// The spec that was asked for, if there is such a one.
     pub spec: Option<SpecVersion>,
-    /// The machine config's name and the SHA-256 of what was sent, or the status and what was said.
+    /// The machine config's name and the SHA-256 of what was sent, or the status and why there is none.
     pub answer: Result<(&'a str, &'a str), (u16, &'a str)>,
     /// Why it would have been refused if its pool were enforced.
     pub would_be_refused: Option<&'static str>,

@@ -51,9 +51,12 @@ pub(super) async fn remember_machines(
     if let (Some(Peer { address, .. }), Some(outcome)) =
         (peer, response.extensions().get::<Outcome>())
     {
+        let decided = decided(&response);
+        // Why access is refused is not in the answer, and administrators have to know.
+        let refusal = decided.and_then(Verdict::refusal).map(|refusal| refusal.to_string());
         let answer = match &outcome.given {
             Ok(answer) => Ok((&*answer.configuration, answer.sha256())),
-            Err((status, reason)) => Err((status.as_u16(), &**reason)),
+            Err((status, said)) => Err((status.as_u16(), refusal.as_deref().unwrap_or(said))),
         };
         let agent = agent.as_ref().map(|agent| String::from_utf8_lossy(agent.as_bytes()));
         let request = ledger::Request {
@@ -62,9 +65,7 @@ pub(super) async fn remember_machines(
             user_agent: agent.as_deref().unwrap_or_default(),
             spec: outcome.version,
             answer,
-            would_be_refused: decided(&response)
-                .and_then(Verdict::would_be_refused)
-                .map(Refusal::label),
+            would_be_refused: decided.and_then(Verdict::would_be_refused).map(Refusal::label),
         };
         ledger.asked(&request, OffsetDateTime::now_utc());
     }

@@ -128,6 +128,74 @@ fn a_machine_that_does_not_trust_the_certificate_is_told() {
     assert!(server.metric("mcs_handshake_failures_total{reason=\"Untrusted\"}") >= 1.0);
 }
 
+/// In the ledger, over a restart, in the API, on the page and on a terminal; and nowhere in the answer.
+#[test]
+fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let server = || {
+        let mut command = binary();
+        command.arg("serve").arg(in_repository("ignition-fixtures")).arg("--state-dir");
+        command.arg(state.path()).args(["--host", "localhost", "--access", "enforce"]);
+        command.args(["--allow-from", "worker=127.0.0.0/29"]);
+        Server::prepared(command).until_ready()
+    };
+    let run = |arguments: &[&str]| {
+        let mut command = binary();
+        command.arg("tokens").args(arguments).arg("--state-dir").arg(state.path());
+        let output = command.output().expect("the built binary");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        format!("Bearer {}", String::from_utf8_lossy(&output.stdout).trim())
+    };
+    let mut running = server();
+    let add = |name, pool, until| run(&["add", name, "--pool", pool, "--until", until]);
+    let (good, short) = (add("good", "worker", "never"), add("short", "worker", "2s"));
+    let (other, revoked) = (add("other", "master", "never"), add("revoked", "worker", "never"));
+    run(&["revoke", "revoked"]);
+    let ca = fs::read(state.path().join("ca.crt")).expect("the CA");
+    let ask = |server: &Server, last, credential: Option<&str>| {
+        let authorization = credential.map(|it| ("Authorization", it));
+        let headers: Vec<_> = [IGNITION, ACCEPT].into_iter().chain(authorization).collect();
+        let client = from(Client::tls(server.secure(), &ca), last);
+        client.request("GET", "/config/worker", &headers)
+    };
+    wait_for("all of it to be known", || {
+        let statuses = [&good, &short, &revoked].map(|it| ask(&running, 7, Some(it)).status);
+        matches!(statuses, [200, 401, 401]).then_some(())
+    });
+    let cases = [
+        (1, None, "it has no token"),
+        (2, Some(&*short), "its token has ended"),
+        (3, Some(&*other), "its token is for another pool"),
+        (4, Some(&*revoked), "its token was revoked"),
+        (9, Some(&*good), "its network is not allowed"),
+    ];
+    let mut bodies = BTreeSet::new();
+    for (last, credential, _) in cases {
+        let answer = ask(&running, last, credential);
+        assert_eq!(answer.status, 401, "{answer:?}");
+        bodies.insert(answer.body);
+    }
+    assert_eq!(bodies.len(), 1, "one answer for all");
+    let told = |server: &Server| {
+        let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+        let (_, table, _) = machines(server, "400", &[]);
+        for (last, _, reason) in cases {
+            let line = machine(server, last);
+            assert_eq!(line["requests"]["refused"], json!({"status": 401, "reason": reason}));
+            let why = format!("is refused with 401: {reason}; Ignition gives up");
+            assert_eq!((&line["standing"], &line["why"]), (&json!("stuck"), &json!(why)));
+            assert!(page.contains(&why), "{why} is not on the page");
+            let address = format!("127.0.0.{last} ");
+            let row = table.lines().find(|row| row.starts_with(&address)).expect("a row");
+            assert!(row.contains(&why), "{row}");
+        }
+    };
+    told(&running);
+    running.terminate();
+    running.ended();
+    told(&server());
+}
+
 #[test]
 fn whoever_asks_for_no_machine_or_none_that_asked_is_told() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
