@@ -12,6 +12,7 @@
 #[path = "boot_storm/manifests.rs"]
 mod manifests;
 
+use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ fn measure_access(criterion: &mut Criterion) {
     let records = Records { tokens, enforced: pools(), ..Records::default() };
     let wanted = [("worker".to_owned(), Mode::Enforce)].into();
     let policy = Policy {
-        modes: Modes::new(Mode::Enforce, &wanted, Some(&records)),
+        modes: Modes::new(Mode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     };

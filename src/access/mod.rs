@@ -23,7 +23,7 @@ pub mod signed;
 mod token;
 mod verdict;
 
-pub use mode::{Mode, Modes};
+pub use mode::{Mode, Modes, Waiting};
 pub use network::{Allowed, Network, NetworkError, Networks};
 pub use proof::{Credential, Proof, Refusal, Verifier};
 pub use records::{KnownTokens, Record, Records};

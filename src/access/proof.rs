@@ -128,8 +128,8 @@ pub enum Refusal {
     /// So many requests from its address have failed that this one has to wait.
     #[error("too many requests from its address have failed")]
     TooMany,
-    /// Which tokens there are is not known yet.
-    #[error("the tokens have not been read yet")]
+    /// Which tokens there are is not known yet, or whether the pool's pointer configs carry them.
+    #[error("the tokens of its pool are not known yet")]
     NotRead,
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use time::OffsetDateTime;
 
+use super::mode::{Mode, Waiting};
 use super::proof::{Proof, Refusal, Verifier};
 use super::token::{Token, TokenHash};
 
@@ -22,9 +23,26 @@ pub struct Records {
     /// are known carry a token, and leaves when nobody asks for it any more.
     #[serde(default)]
     pub enforced: BTreeSet<String>,
-    /// What is known of pointer configs without a token, by pool, one line each.
+    /// What is known of pointer configs without a token, by pool, one line each: the evidence on which
+    /// a pool that is to be enforced stays open.
     #[serde(default)]
     pub lacking: BTreeMap<String, Vec<String>>,
+    /// Pools that were enforced, and left `enforced` although nobody asked for less: a list of before was
+    /// restored, or one was lost and made anew. Evidence opens none of them. Each server finds that out by
+    /// itself, and keeps it in its cache; what keeps the tokens writes none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub contested: BTreeSet<String>,
+}
+
+/// What records say of a pool that is to be enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing<'a> {
+    /// It is enforced.
+    Enforced,
+    /// It stays open, because of these pointer configs.
+    Open(&'a [String]),
+    /// Neither is known.
+    Waiting(Waiting),
 }
 
 /// What is known of a token.
@@ -84,6 +102,27 @@ impl Records {
     /// What is wrong with it. What is not understood is not to be written anew.
     pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         read_object(json)
+    }
+
+    /// What is known of a pool that is to be enforced.
+    pub(super) fn standing(&self, pool: &str) -> Standing<'_> {
+        match self.lacking.get(pool) {
+            _ if self.enforced.contains(pool) => Standing::Enforced,
+            _ if self.contested.contains(pool) => Standing::Waiting(Waiting::Contested),
+            Some(lacking) if !lacking.is_empty() => Standing::Open(lacking),
+            _ => Standing::Waiting(Waiting::NotKnown),
+        }
+    }
+
+    /// These records after those `before` them, with the pools that are contested since. A pool for which
+    /// less is asked is not; one that is gone may come back.
+    #[must_use]
+    pub fn following(mut self, before: Option<&Self>, wanted: &BTreeMap<String, Mode>) -> Self {
+        let is_asked = |pool: &str| wanted.get(pool).is_none_or(|mode| *mode == Mode::Enforce);
+        let before = before.into_iter().flat_map(|it| it.enforced.iter().chain(&it.contested));
+        let contested = before.filter(|pool| !self.enforced.contains(*pool) && is_asked(pool));
+        self.contested = contested.cloned().collect();
+        self
     }
 
     /// The record of a token.

@@ -58,7 +58,8 @@ pub struct Pointer {
     pub pool: String,
     /// What it brings along.
     pub carries: Carried,
-    /// Whether it is not to be written now: it could not be a moment ago.
+    /// Whether it is not to be written now: it could not be a moment ago. Until then, one without a token
+    /// is about to carry one, and holds nothing up.
     pub waits: bool,
 }
 
@@ -205,7 +206,7 @@ impl<'a> View<'a> {
     /// Records of these tokens, with what is known of pointer configs now: servers are never told of
     /// tokens and not of who is to have one.
     fn records(&self, tokens: Vec<Record>) -> Records {
-        let lacking = lacking(self);
+        let (lacking, about_to_carry) = (lacking(self), about_to_carry(self));
         let present = &self.state.records.enforced;
         let pools = &self.state.pools;
         // A pool that is away for a moment comes back as it was, as long as something of it is left.
@@ -217,11 +218,14 @@ impl<'a> View<'a> {
         let enforced = self
             .kept()
             .filter(|pool| pools.get(*pool) == Some(&Mode::Enforce))
-            .filter(|pool| present.contains(*pool) || !lacking.contains_key(*pool))
+            .filter(|pool| {
+                let all_carry = !lacking.contains_key(*pool) && !about_to_carry.contains(*pool);
+                present.contains(*pool) || all_carry
+            })
             .map(str::to_owned)
             .chain(present.iter().filter(is_away).cloned())
             .collect();
-        Records { tokens, enforced, lacking }
+        Records { tokens, enforced, lacking, ..Records::default() }
     }
 }
 
@@ -379,7 +383,10 @@ fn forget(view: &View<'_>) -> Option<Next> {
 /// configs.
 #[must_use]
 pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
-    View::new(state, now).records(state.records.tokens.clone())
+    let mut state = state.clone();
+    state.pointers.iter_mut().for_each(|pointer| pointer.waits = true);
+    let tokens = state.records.tokens.clone();
+    View::new(&state, now).records(tokens)
 }
 
 /// Servers are told which pools may be enforced, and which pointer configs would be refused.
@@ -393,14 +400,22 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
         let reason = match &pointer.carries {
-            Carried::Nothing => "it carries no token",
+            Carried::Nothing if pointer.waits => "it carries no token",
             Carried::Cannot(reason) => reason,
-            Carried::Token(_) | Carried::Other => continue,
+            Carried::Nothing | Carried::Token(_) | Carried::Other => continue,
         };
         let line = format!("{}: {reason}", pointer.name);
         lacking.entry(pointer.pool.clone()).or_default().push(line);
     }
     lacking
+}
+
+/// The pools with a pointer config that gets its first token by one of the next writes: until then
+/// servers are told neither that machines of it have none, nor that all have one. So a pool that appears
+/// is not opened by the pointer config that is made for it.
+fn about_to_carry<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
+    let is_about_to = |pointer: &&Pointer| pointer.carries == Carried::Nothing && !pointer.waits;
+    view.pointers().filter(is_about_to).map(|pointer| &*pointer.pool).collect()
 }
 
 fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {

@@ -85,7 +85,7 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
 
 fn judge(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Result<Proof, Refusal> {
     by_rules(request, policy, now).map_err(|refusal| match refusal {
-        _ if !policy.modes.is_read => Refusal::NotRead,
+        _ if !policy.modes.are_known(request.pool) => Refusal::NotRead,
         _ if request.has_failed_often => Refusal::TooMany,
         refusal => refusal,
     })

@@ -1,6 +1,6 @@
 //! Who gets configs: flags, what pools say, and tokens, put together each time one of them changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use time::OffsetDateTime;
@@ -67,11 +67,19 @@ pub struct Kept {
 struct State {
     publish: Publish,
     keeper: Option<Box<dyn KeepTokens>>,
-    /// What is asked for each pool.
-    wanted: BTreeMap<String, Mode>,
+    wanted: Wanted,
     inputs: Option<Inputs>,
     records: Option<Records>,
     verifiers: Vec<Arc<dyn Verifier>>,
+}
+
+/// What pools and flags ask for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Wanted {
+    /// What is asked for each pool.
+    modes: BTreeMap<String, Mode>,
+    /// The pools whose annotation is not understood, and of which nothing is known from before.
+    unclear: BTreeSet<String>,
 }
 
 /// Makes inputs what is served. It may block.
@@ -90,7 +98,7 @@ impl Gate {
         let AccessSettings { mode, issuer, cache, keeper } = settings;
         let verifiers = issuer.into_iter().map(|issuer| Arc::new(issuer.tokens) as _).collect();
         let records = cache.as_ref().and_then(TokenCache::load);
-        let wanted = BTreeMap::new();
+        let wanted = Wanted::default();
         let state = State { publish, keeper, wanted, inputs: None, records, verifiers };
         let (needs_tokens, known_tokens) = (watch::Sender::new(false), watch::Sender::default());
         let state = Mutex::new(state);
@@ -128,17 +136,26 @@ impl Gate {
 
     /// Whether tokens are known, from the cache or otherwise.
     pub(super) fn knows_tokens(&self) -> bool {
-        self.state().records.as_ref().is_some_and(|records| *records != Records::default())
+        self.state().records.is_some()
     }
 
     /// Knows these tokens from now on.
     pub(super) fn take_records(&self, records: Records) {
         let mut state = self.state();
-        if state.records.as_ref() != Some(&records) {
-            self.known_tokens.send_replace(Some(records.clone()));
-            state.records = Some(records);
+        if self.learn(&mut state, records) {
             self.apply(&mut state, false);
         }
+    }
+
+    /// Whether this is news.
+    fn learn(&self, state: &mut State, records: Records) -> bool {
+        let records = records.following(state.records.as_ref(), &state.wanted.modes);
+        if state.records.as_ref() == Some(&records) {
+            return false;
+        }
+        self.known_tokens.send_replace(Some(records.clone()));
+        state.records = Some(records);
+        true
     }
 
     /// Accepts tokens that these keys have signed from now on.
@@ -152,8 +169,9 @@ impl Gate {
     pub(super) fn keep_tokens(&self) -> Option<OffsetDateTime> {
         let mut state = self.state();
         let Kept { records, requeue_at, .. } = self.keep(&mut state)?;
-        if let Some(records) = records.filter(|records| state.records.as_ref() != Some(records)) {
-            state.records = Some(records);
+        if let Some(records) = records
+            && self.learn(&mut state, records)
+        {
             self.apply(&mut state, false);
         }
         requeue_at
@@ -167,7 +185,7 @@ impl Gate {
             let modes = self.guard.policy.load().modes.clone();
             self.guard.policy.store(Arc::new(self.policy(modes, Some(records), verifiers)));
         };
-        let kept = keeper.as_mut()?.keep(wanted, accept);
+        let kept = keeper.as_mut()?.keep(&wanted.modes, accept);
         self.degrade("tokens", &kept.attention);
         let count = kept.attention.len().try_into().unwrap_or(i64::MAX);
         self.metrics.tokens_attention.set(count);
@@ -180,15 +198,19 @@ impl Gate {
         if wanted != state.wanted {
             state.wanted = wanted.clone();
             let kept = self.keep(state).and_then(|kept| kept.records);
-            state.records = kept.or(state.records.take());
+            // Those that are known already are looked at again, by what is asked now.
+            if let Some(records) = kept.or_else(|| state.records.clone()) {
+                self.learn(state, records);
+            }
         }
-        let needs_tokens = wanted.values().chain([&self.mode]).any(|mode| *mode != Mode::Off);
-        self.needs_tokens.send_replace(needs_tokens);
-        let modes = Modes::new(self.mode, &wanted, state.records.as_ref());
+        let Wanted { modes: asked, unclear } = &wanted;
+        let needs_tokens = asked.values().chain([&self.mode]).any(|mode| *mode != Mode::Off);
+        self.needs_tokens.send_replace(needs_tokens || !unclear.is_empty());
+        let modes = Modes::new(self.mode, asked, unclear, state.records.as_ref());
         let before = self.guard.policy.load().modes.clone();
         let enforced = modes.enforced();
         self.tell(&before, &modes);
-        let restricted = wanted.iter().filter(|(_, asked)| **asked != Mode::Off);
+        let restricted = asked.iter().filter(|(_, asked)| **asked != Mode::Off);
         self.metrics.access_modes(
             restricted.map(|(pool, asked)| (&**pool, asked.label(), modes.of(pool).label())),
         );
@@ -222,29 +244,33 @@ impl Gate {
         Policy { modes, networks: self.networks.clone(), verifiers }
     }
 
-    /// What each pool says of itself goes before the flag. What is not understood changes nothing: who
-    /// slips while writing opens no pool.
-    fn read_wanted(
-        &self,
-        inputs: &Inputs,
-        before: &BTreeMap<String, Mode>,
-        records: Option<&Records>,
-    ) -> BTreeMap<String, Mode> {
+    /// What each pool says of itself goes before the flag. What is not understood changes nothing; where
+    /// nothing is known from before, it opens no pool and refuses nobody for good.
+    fn read_wanted(&self, inputs: &Inputs, before: &Wanted, records: Option<&Records>) -> Wanted {
         let mut faults = Vec::new();
+        let mut wanted = Wanted::default();
         // One that was enforced before this process began goes on to be.
-        let kept = |pool: &str| {
-            let is_enforced = records.is_some_and(|records| records.enforced.contains(pool));
-            is_enforced.then_some(Mode::Enforce)
+        let was_enforced = |pool: &str| {
+            records.is_some_and(|it| it.enforced.contains(pool) || it.contested.contains(pool))
         };
-        let wanted = inputs.pools.iter().map(|(name, pool)| {
-            let own = pool.annotation(ACCESS_ANNOTATION).map(str::parse::<Mode>).transpose();
-            let own = own.unwrap_or_else(|error| {
-                faults.push(format!("pool {name}: {ACCESS_ANNOTATION}: {error}"));
-                before.get(name).copied().or_else(|| kept(name))
-            });
-            (name.clone(), own.unwrap_or(self.mode))
-        });
-        let wanted = wanted.collect();
+        for (name, pool) in &inputs.pools {
+            let mode = match pool.annotation(ACCESS_ANNOTATION).map(str::parse::<Mode>) {
+                None => self.mode,
+                Some(Ok(own)) => own,
+                Some(Err(error)) => {
+                    faults.push(format!("pool {name}: {ACCESS_ANNOTATION}: {error}"));
+                    match before.modes.get(name).filter(|_| !before.unclear.contains(name)) {
+                        Some(before) => *before,
+                        None if was_enforced(name) => Mode::Enforce,
+                        None => {
+                            wanted.unclear.insert(name.clone());
+                            self.mode
+                        }
+                    }
+                }
+            };
+            wanted.modes.insert(name.clone(), mode);
+        }
         self.degrade("access", &faults);
         wanted
     }
@@ -253,6 +279,12 @@ impl Gate {
         let held = now.held().map(|(pool, reason)| format!("pool {pool}: {reason}"));
         let held: Vec<_> = held.collect();
         self.degrade("access is audited and not enforced", &held);
+        let waiting = now.waiting().map(|(pool, why)| {
+            format!(
+                "pool {pool}: {why}; until then, only a known token opens it, all others get 503"
+            )
+        });
+        self.degrade("access is not known", &waiting.collect::<Vec<_>>());
         let (before, now) = (before.enforced(), now.enforced());
         let at = OffsetDateTime::now_utc();
         for pool in now.difference(&before) {

@@ -2,7 +2,7 @@
 //! judged as a server judges a request.
 
 use core::net::{IpAddr, Ipv4Addr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use time::OffsetDateTime;
@@ -31,7 +31,7 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
     let enforced: BTreeMap<String, Mode> =
         records.enforced.iter().map(|pool| (pool.clone(), Mode::Enforce)).collect();
     let policy = Policy {
-        modes: Modes::new(Mode::Off, &enforced, Some(records)),
+        modes: Modes::new(Mode::Off, &enforced, &BTreeSet::new(), Some(records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(records))],
     };

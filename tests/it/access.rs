@@ -509,3 +509,61 @@ fn what_strangers_can_read_is_told_by_the_check_of_certificates() {
     assert!(master.contains("/etc/kubernetes/kubeconfig (kubeconfig"), "{master}");
     assert!(!lines.contains("pool worker"), "it is enforced: {lines}");
 }
+
+#[test]
+fn a_pool_that_appears_is_never_served_to_strangers() {
+    let manifests = with_annotated_pool("worker", "enforce");
+    let pools = manifests.path().join("pools.yaml");
+    let whole = fs::read_to_string(&pools).expect("text");
+    let (others, last) = whole.rsplit_once("\n---\n").expect("several pools");
+    let name = last.split("  name: ").nth(1).and_then(|it| it.lines().next()).expect("a name");
+    fs::write(&pools, others).expect("a writable folder");
+    let server = Server::serve(manifests.path(), &["--access", "enforce"]);
+    let strangers = || {
+        for client in [server.tls(), server.plain()] {
+            let status = get(&client, name, None).status;
+            assert!(matches!(status, 401 | 503), "a stranger got {status}");
+        }
+    };
+    strangers();
+    fs::write(manifests.path().join(".new"), &whole).expect("a writable folder");
+    fs::rename(manifests.path().join(".new"), &pools).expect("a rename");
+    let path = server.state().join(format!("user-data/{name}.ign"));
+    wait_for("a pointer config with a token that opens it", || {
+        strangers();
+        let text = fs::read_to_string(&path).ok()?;
+        let pointer: Value = serde_json::from_str(&text).ok()?;
+        let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
+        (get(&server.tls(), name, Some(header.as_str()?)).status == 200).then_some(())
+    });
+    strangers();
+}
+
+#[test]
+fn a_slip_of_the_pen_opens_no_pool_of_which_nothing_is_known() {
+    for slip in ["enforced", "\"\"", "ENFORCE", "\"off \""] {
+        let manifests = with_annotated_pool("worker", slip);
+        let server = Server::serve(manifests.path(), &["--access", "off"]);
+        let stranger = get(&server.tls(), "worker", None);
+        assert_eq!((stranger.status, stranger.header("retry-after")), (503, Some("5")), "{slip}");
+        assert_eq!(get(&server.tls(), "master", None).status, 200, "{slip}");
+        let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+        assert!(degraded.contains("pool worker: its mode of access is not known"), "{degraded}");
+        // Another change meanwhile does not make it clear.
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "extra"},
+        });
+        fs::write(manifests.path().join("extra.json"), pool.to_string())
+            .expect("a writable folder");
+        wait_for("the change", || {
+            let pools = server.metrics().get("/api/v1/overview").json()["pools"].to_string();
+            pools.contains("extra").then_some(())
+        });
+        assert_eq!(get(&server.tls(), "worker", None).status, 503, "{slip}");
+        annotate(manifests.path(), "worker", "audit");
+        wait_for("it to be open", || {
+            (get(&server.tls(), "worker", None).status == 200).then_some(())
+        });
+    }
+}

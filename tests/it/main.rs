@@ -10,6 +10,7 @@
 
 mod access;
 mod access_faults;
+mod access_orders;
 mod access_proofs;
 mod access_storm;
 mod alert_rules;

@@ -159,6 +159,42 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
 }
 
 #[test]
+fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_about_to_carry() {
+    let enforce = Mode::Enforce;
+    let mut world = World::new("infra", enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    world.state.pools.insert("worker".to_owned(), enforce);
+    // It has none at all: nobody can be locked out of it.
+    let mut without = world.clone();
+    without.settle(NOON);
+    assert!(without.state.records.enforced.contains("worker"));
+    // One is made for it, before or after the keeper has seen the pool.
+    let other = world.state.pointers[0].clone();
+    let carries = Carried::Nothing;
+    let made = Pointer { name: "new".to_owned(), pool: "worker".to_owned(), carries, waits: false };
+    for mut world in [world, without] {
+        world.state.pointers = vec![other.clone(), made.clone()];
+        while world.step(NOON).is_some() {
+            assert_eq!(world.state.records.lacking, BTreeMap::new());
+        }
+        assert!(world.state.records.enforced.contains("worker"));
+    }
+}
+
+#[test]
+fn a_pointer_that_cannot_be_written_now_is_evidence_until_it_can() {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    world.state.pointers[0].waits = true;
+    world.settle(NOON);
+    assert_eq!(world.state.records.lacking["worker"], ["worker-0: it carries no token"]);
+    assert!(world.state.records.enforced.is_empty());
+    world.state.pointers[0].waits = false;
+    world.settle(NOON);
+    assert!(world.state.records.enforced.contains("worker"));
+    assert!(world.state.records.lacking.is_empty());
+}
+
+#[test]
 fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);

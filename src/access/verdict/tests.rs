@@ -2,13 +2,18 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use time::macros::datetime;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::mode::Waiting;
 use super::super::records::{KnownTokens, Record, Records};
 use super::super::token::Token;
 use super::*;
 
 const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
+
+fn modes(default: Mode, wanted: &BTreeMap<String, Mode>, records: Option<&Records>) -> Modes {
+    Modes::new(default, wanted, &BTreeSet::new(), records)
+}
 
 fn policy(mode: Mode, token: &Token) -> Policy {
     let record = Record {
@@ -22,11 +27,12 @@ fn policy(mode: Mode, token: &Token) -> Policy {
     let records = Records {
         tokens: vec![record],
         enforced: ["worker".to_owned()].into(),
+        lacking: [("master".to_owned(), vec!["a: it carries no token".to_owned()])].into(),
         ..Records::default()
     };
     let wanted = ["worker", "master"].map(|pool| (pool.to_owned(), mode)).into();
     Policy {
-        modes: Modes::new(mode, &wanted, Some(&records)),
+        modes: modes(mode, &wanted, Some(&records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     }
@@ -66,7 +72,7 @@ fn a_request_is_let_in_or_refused_for_a_reason() {
             }
             assert_eq!(verdict.judged, expected, "{request:?} {mode}");
             let refusal = expected.clone().err();
-            // Pool master is held back: nothing says that its pointer configs carry tokens.
+            // Pool master stays open: one of its pointer configs carries no token.
             let is_enforced = mode == Mode::Enforce && request.pool != "master";
             assert_eq!(verdict.refusal(), refusal.filter(|_| is_enforced), "{request:?} {mode}");
             assert_eq!(verdict.would_be_refused(), refusal.filter(|_| !is_enforced));
@@ -80,29 +86,34 @@ fn before_tokens_are_read_nobody_is_let_in_nor_refused_for_good() {
     let good = Credential::Bearer(token.as_str());
     for mode in Mode::ALL {
         let wanted = [("worker".to_owned(), mode)].into();
-        let policy = Policy { modes: Modes::new(mode, &wanted, None), ..Policy::default() };
+        let policy = Policy { modes: modes(mode, &wanted, None), ..Policy::default() };
         for credential in [good, Credential::Missing, Credential::Malformed] {
             let verdict = decide(&request("worker", credential), &policy, NOON);
             let expected = (mode == Mode::Enforce).then_some(Refusal::NotRead);
             assert_eq!(verdict.refusal(), expected, "{mode} {credential:?}");
         }
         assert!(policy.modes.held().next().is_none());
+        assert!(policy.modes.waiting().next().is_none());
     }
 }
 
 #[test]
 fn between_two_rules_the_stricter_one_holds() {
-    let modes = |of: &[(&str, Mode)]| {
+    let of = |of: &[(&str, Mode)]| {
         let wanted = of.iter().map(|&(pool, mode)| (pool.to_owned(), mode)).collect();
         let enforced = of.iter().map(|&(pool, _)| pool.to_owned()).collect();
         let records = Records { enforced, ..Records::default() };
-        Modes::new(Mode::Off, &wanted, Some(&records))
+        modes(Mode::Off, &wanted, Some(&records))
     };
-    let before = modes(&[("a", Mode::Enforce), ("b", Mode::Off), ("c", Mode::Audit)]);
-    let after = modes(&[("a", Mode::Off), ("b", Mode::Enforce), ("d", Mode::Enforce)]);
+    let (off, audit, enforce) = (Mode::Off, Mode::Audit, Mode::Enforce);
+    let before = of(&[("a", enforce), ("b", off), ("c", audit), ("e", enforce)]);
+    let after = of(&[("a", off), ("b", enforce), ("d", enforce), ("e", enforce)]);
     for both in [before.stricter(&after), after.stricter(&before)] {
-        assert_eq!(both.enforced(), ["a", "b", "d"].map(str::to_owned).into());
+        assert_eq!(both.enforced(), ["a", "b", "d", "e"].map(str::to_owned).into());
         assert_eq!(both.of("c"), Mode::Audit);
+        // Nobody is refused for good by a rule that goes, or that has only just come.
+        let known: Vec<_> = ["a", "b", "d", "e"].map(|pool| both.are_known(pool)).into();
+        assert_eq!(known, [false, false, false, true]);
     }
 }
 
@@ -172,12 +183,16 @@ fn a_credential_is_one_word_after_bearer() {
     assert!(!format!("{:?}", Credential::Bearer("abc")).contains("abc"), "it is not shown");
 }
 
+fn lines(lines: &[&str]) -> BTreeMap<String, Vec<String>> {
+    [("worker".to_owned(), lines.iter().map(|&line| line.to_owned()).collect())].into()
+}
+
 #[test]
-fn a_pool_is_enforced_once_its_pointer_configs_carry_tokens() {
+fn a_pool_that_is_to_be_enforced_is_open_on_evidence_alone() {
     let wanted = |mode: Mode| [("worker".to_owned(), mode)].into();
     let records = |enforced: &[&str], lacking: &[&str]| Records {
         enforced: enforced.iter().map(|&pool| pool.to_owned()).collect(),
-        lacking: [("worker".to_owned(), lacking.iter().map(|&it| it.to_owned()).collect())].into(),
+        lacking: lines(lacking),
         ..Records::default()
     };
     let (off, audit, enforce) = (Mode::Off, Mode::Audit, Mode::Enforce);
@@ -193,17 +208,86 @@ fn a_pool_is_enforced_once_its_pointer_configs_carry_tokens() {
         (off, Some(enforce), &yes, enforce, None),
         (off, Some(enforce), &no, audit, Some("a: it carries no token")),
     ] {
-        let modes = Modes::new(default, &wanted(own.unwrap_or(default)), Some(records));
+        let modes = modes(default, &wanted(own.unwrap_or(default)), Some(records));
         assert_eq!(modes.of("worker"), expected, "{default} {own:?}");
         assert_eq!(modes.held().next().map(|(_, reason)| reason), held);
         assert_eq!(modes.enforced().contains("worker"), expected == enforce);
         assert_eq!(modes.of("nowhere"), default, "a pool that there is not is as the flag says");
+        assert!(modes.waiting().next().is_none());
     }
     let many = records(&[], &["1", "2", "3", "4", "5", "6", "7"]);
-    let modes = Modes::new(enforce, &wanted(enforce), Some(&many));
+    let modes = modes(enforce, &wanted(enforce), Some(&many));
     assert_eq!(modes.held().next().unwrap().1, "1; 2; 3; 4; 5; and 2 more");
-    let modes = Modes::new(enforce, &wanted(enforce), Some(&Records::default()));
-    assert!(modes.held().next().unwrap().1.starts_with("nothing says that"));
+}
+
+/// What is missing, empty, about others and contradictory, side by side.
+#[test]
+fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() {
+    let token = Token::new([1; 32]);
+    let known = policy(Mode::Enforce, &token).verifiers;
+    let name = || "worker".to_owned();
+    let clear = BTreeSet::new();
+    let unclear = BTreeSet::from([name()]);
+    let nothing = Records::default();
+    let no_lines = Records { lacking: lines(&[]), ..Records::default() };
+    let others = Records {
+        enforced: ["master".to_owned()].into(),
+        lacking: [("infra".to_owned(), vec!["a: it carries no token".to_owned()])].into(),
+        ..Records::default()
+    };
+    let evidence = Records { lacking: lines(&["a: it carries no token"]), ..Records::default() };
+    let enforced = Records { enforced: [name()].into(), ..Records::default() };
+    let contested = evidence.clone().following(Some(&enforced), &BTreeMap::new());
+    for (records, unclear, why) in [
+        (None, &clear, None),
+        (Some(&nothing), &clear, Some(Waiting::NotKnown)),
+        (Some(&no_lines), &clear, Some(Waiting::NotKnown)),
+        (Some(&others), &clear, Some(Waiting::NotKnown)),
+        (Some(&contested), &clear, Some(Waiting::Contested)),
+        (Some(&evidence), &unclear, Some(Waiting::Unclear)),
+        (None, &unclear, Some(Waiting::Unclear)),
+    ] {
+        let wanted = [(name(), Mode::Enforce)].into();
+        let modes = Modes::new(Mode::Off, &wanted, unclear, records);
+        assert_eq!(modes.waiting().next().map(|(_, why)| why), why, "{records:?}");
+        assert_eq!(modes.held().next(), None, "{records:?}");
+        let policy = Policy { modes, verifiers: known.clone(), ..Policy::default() };
+        let refusal = |request: &Request<'_>| decide(request, &policy, NOON).refusal();
+        for credential in [Credential::Missing, Credential::Malformed, Credential::Bearer("x")] {
+            let stranger = request("worker", credential);
+            assert_eq!(refusal(&stranger), Some(Refusal::NotRead), "{records:?}");
+            let plain = Request { is_private: false, ..stranger };
+            assert_eq!(refusal(&plain), Some(Refusal::NotRead), "{records:?}");
+        }
+        // A proof is one, whatever else is not known.
+        assert_eq!(refusal(&request("worker", Credential::Bearer(token.as_str()))), None);
+    }
+}
+
+#[test]
+fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_again() {
+    let enforced = Records { enforced: ["worker".to_owned()].into(), ..Records::default() };
+    let evidence = Records { lacking: lines(&["a: it carries no token"]), ..Records::default() };
+    let asked = |mode| BTreeMap::from([("worker".to_owned(), mode)]);
+    let (enforce, gone) = (asked(Mode::Enforce), BTreeMap::new());
+    for wanted in [&enforce, &gone] {
+        let contested = evidence.clone().following(Some(&enforced), wanted);
+        assert_eq!(contested.contested, enforced.enforced);
+        // It goes on to be, over a restart as well.
+        let json = serde_json::to_vec(&contested).unwrap();
+        let again = evidence.clone().following(Some(&Records::read(&json).unwrap()), wanted);
+        assert_eq!(again, contested);
+        assert_eq!(enforced.clone().following(Some(&contested), wanted), enforced);
+        for mode in [Mode::Off, Mode::Audit] {
+            let less = evidence.clone().following(Some(&contested), &asked(mode));
+            assert_eq!(less.following(None, &enforce), evidence);
+        }
+    }
+    // Nobody else says so.
+    let claimed = Records { contested: enforced.enforced.clone(), ..evidence.clone() };
+    assert_eq!(claimed.following(None, &enforce), evidence);
+    let json = serde_json::to_string(&evidence).unwrap();
+    assert!(!json.contains("contested"), "versions before read it: {json}");
 }
 
 #[test]

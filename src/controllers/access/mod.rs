@@ -1,7 +1,8 @@
 //! Keeps the tokens of a cluster, what its servers know of them, and the user data that carries them.
 //!
 //! [`crate::access::rotation::next`] decides; one write, then everything is read again. Where access is
-//! off everywhere, nothing is written.
+//! off everywhere, nothing is written, but that no pool is to be enforced any more: what comes of pointer
+//! configs meanwhile has to be seen before one is again.
 
 mod objects;
 
@@ -161,7 +162,7 @@ impl Reconciler for TokenController {
         let mut steps = 0;
         loop {
             let observed = self.observe().await?;
-            if observed.pools.values().all(|mode| *mode == Mode::Off) {
+            if observed.is_off()? {
                 // What is in order with certificates and user data is others' to tell.
                 self.tell(Vec::new()).await;
                 return Ok(Requeue::Resync);

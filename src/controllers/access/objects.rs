@@ -56,6 +56,15 @@ impl Observed {
         })
     }
 
+    /// Whether nothing is to be kept: access is off everywhere, and servers know that.
+    pub(super) fn is_off(&self) -> Result<bool, Malformed> {
+        if self.pools.values().any(|mode| *mode != Mode::Off) {
+            return Ok(false);
+        }
+        let Records { enforced, lacking, .. } = self.records()?;
+        Ok(enforced.is_empty() && lacking.is_empty())
+    }
+
     fn records(&self) -> Result<Records, Malformed> {
         read(Records::SECRET, Records::FILE, self.access.as_ref(), Records::read)
     }

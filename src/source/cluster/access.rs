@@ -12,9 +12,8 @@ use crate::source::secret_seen::SecretSeen;
 
 /// Hands every state of it to `take`, for ever; what keeps it from that is told and counted.
 ///
-/// What cannot be read leaves the state before, and so does a secret that is gone: that there are no
-/// tokens is said by an empty list, and nothing else opens a pool. `are_known` says whether there is a
-/// state before.
+/// What cannot be read leaves the state before, and so does a secret that is not found. Where there is no
+/// state before, nothing is known, which opens nothing. `are_known` says whether there is one.
 pub(super) async fn follow(
     client: Client,
     mut are_known: bool,
@@ -29,19 +28,20 @@ pub(super) async fn follow(
         let failure = match secret.changed().await {
             SecretSeen::Present(secret) => match read(&secret) {
                 Ok(records) => {
-                    are_known = records != Records::default();
+                    are_known = true;
                     take(records);
                     None
                 }
                 Err(reason) => Some(reason),
             },
             SecretSeen::Absent if are_known => {
-                Some("it is gone; what it held last holds".to_owned())
+                Some("not found; the tokens that were read last remain in use".to_owned())
             }
-            SecretSeen::Absent => {
-                take(Records::default());
-                None
-            }
+            SecretSeen::Absent => Some(
+                "not found: no tokens are known, and pools that are to be enforced answer 503; run the \
+                 controller with --access"
+                    .to_owned(),
+            ),
             SecretSeen::Unwatched { reason, .. } => {
                 reporting.metrics.watch_failed("secrets/machine-config-server-access");
                 Some(format!("cannot be watched: {reason}"))

@@ -240,7 +240,8 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     let mut server = server_with(&site, &cache, &flags);
     controller.terminate();
     site.cluster.delete(&hashes());
-    let gone = "machine-config-server-access: it is gone; what it held last holds";
+    let gone =
+        "machine-config-server-access: not found; the tokens that were read last remain in use";
     let holds = |server: &Server| {
         wait_for("the server to say so", || degraded(server).contains(gone).then_some(()));
         assert_eq!(site.status(server, "worker", Some(&credential)), 200);
@@ -253,20 +254,123 @@ fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
     holds(&server.until_ready());
 }
 
+/// Strangers ask again and again, while something else is waited for.
+fn assert_closed(site: &Site, server: &Server, pool: &str) {
+    let status = site.status(server, pool, None);
+    assert!(matches!(status, 401 | 503), "a stranger got {status}");
+}
+
 #[test]
-fn without_a_controller_that_keeps_tokens_nothing_is_enforced() {
+fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     let site = Site::new();
-    let _controller = site.start(&[]);
+    let mut controller = site.start(&[]);
     site.settled();
     site.object(&serving());
+    let cache = site.folder.path().join("cache");
+    let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
+    let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
+    wait_for("the reason", || {
+        assert_closed(&site, &server, "worker");
+        let line = "machine-config-server-access: not found: no tokens are known";
+        degraded(&server).contains(line).then_some(())
+    });
+    assert_eq!(site.status(&server, "worker", None), 503, "nobody is refused for good");
+    // As the version before kept one that it had not found; and an empty one in the cluster.
+    server.terminate();
+    server.ended();
+    let nothing = r#"{"tokens":[],"enforced":[],"lacking":{}}"#;
+    fs::write(cache.join("access.json"), nothing).expect("a writable folder");
+    let secret = json!({
+        "metadata": {"name": "machine-config-server-access"},
+        "data": {"access.json": BASE64.encode("{}")},
+    });
+    let (server, _) = server_at(&site, site.cluster.address(), &flags);
+    wait_for("the server to have read the cluster", || {
+        assert_closed(&site, &server, "worker");
+        degraded(&server).contains("are not known").then_some(())
+    });
+    site.cluster.create(&secrets(NAMESPACE), &secret);
+    wait_for("the reason for the pool", || {
+        assert_closed(&site, &server, "worker");
+        let line = "pool worker: whether its pointer configs carry tokens is not known";
+        degraded(&server).contains(line).then_some(())
+    });
+    // Once somebody keeps tokens, it is enforced.
+    controller.terminate();
+    let _controller = site.start(&["--access", "enforce"]);
+    wait_for("the pool to be enforced", || {
+        assert_closed(&site, &server, "worker");
+        (site.status(&server, "worker", None) == 401).then_some(())
+    });
+    let credential = site.credential("worker-user-data-managed");
+    assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
+}
+
+#[test]
+fn a_pool_that_appears_is_never_served_to_strangers() {
+    let site = Site::new();
+    let mut controller = site.start(&["--access", "enforce"]);
+    site.settled();
     let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
     let server = server.until_ready();
-    wait_for("the reason", || {
-        degraded(&server)
-            .contains("nothing says that its pointer configs carry tokens")
-            .then_some(())
+    site.enforced(&server);
+    // With the controller, which makes its user data and has that carry a token.
+    site.pool("infra");
+    wait_for("the pool to be enforced", || {
+        assert_closed(&site, &server, "infra");
+        let is_enforced = site.known()["enforced"] == json!(["infra", "worker"]);
+        let user_data = site.cluster.get(&user_data("infra-user-data-managed"))?;
+        let is_carried = String::from_utf8_lossy(&value(&user_data, "userData")).contains("mcs-");
+        (is_enforced && is_carried).then_some(())
     });
-    assert_eq!(site.status(&server, "worker", None), 200);
+    let credential = site.credential("infra-user-data-managed");
+    wait_for("its machines to be served", || {
+        assert_closed(&site, &server, "infra");
+        (site.status(&server, "infra", Some(&credential)) == 200).then_some(())
+    });
+    // And without it.
+    controller.terminate();
+    site.pool("edge");
+    wait_for("the reason", || {
+        assert_closed(&site, &server, "edge");
+        degraded(&server).contains("pool edge: whether its pointer configs").then_some(())
+    });
+    assert_eq!(site.status(&server, "edge", None), 503);
+}
+
+#[test]
+fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
+    let site = Site::new();
+    let mut controller = site.start(&["--access", "enforce"]);
+    site.settled();
+    let credential = site.credential("worker-user-data-managed");
+    let cache = site.folder.path().join("cache");
+    let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
+    let mut server = server_with(&site, &cache, &flags);
+    controller.terminate();
+    let mut older = site.known();
+    older["enforced"] = json!([]);
+    older["lacking"] =
+        json!({"worker": ["rack-user-data: its Ignition spec 2.2.0 has no headers"]});
+    let older = json!({"data": {"access.json": BASE64.encode(older.to_string())}});
+    site.cluster.patch(&hashes(), &older);
+    let holds = |server: &Server| {
+        wait_for("the server to say so", || {
+            assert_closed(&site, server, "worker");
+            degraded(server).contains("pool worker: it was enforced, and the records").then_some(())
+        });
+        assert_eq!(site.status(server, "worker", None), 503, "nobody is refused for good");
+        assert_eq!(site.status(server, "worker", Some(&credential)), 200);
+    };
+    holds(&server);
+    wait_for("the cache", || {
+        let kept = fs::read_to_string(cache.join("access.json")).ok()?;
+        kept.contains(r#""contested":["worker"]"#).then_some(())
+    });
+    server.terminate();
+    server.ended();
+    let (server, _) = server_at(&site, site.cluster.address(), &flags);
+    holds(&server.until_ready());
 }
 
 #[test]
