@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// What is enough of a name to recognise it, in characters.
+/// What is enough of a name to recognise it, in characters, or in bytes where it is escaped as well.
 pub const NAME: usize = 253;
 /// What is enough of an explanation, in characters.
 pub const REASON: usize = 1_000;
@@ -33,6 +33,30 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
         None => text.into(),
         Some((end, _)) => format!("{}…", &text[..end]).into(),
     }
+}
+
+/// The beginning of a text, escaped as Rust escapes a string, in at most `most` bytes, with an ellipsis
+/// in place of what is left out. Cut in characters and escaped after, what a stranger sends may be ten
+/// times as long.
+#[must_use]
+pub fn cut_escaped(text: &str, most: usize) -> String {
+    let (mut line, mut end) = (String::with_capacity(text.len().min(most)), 0);
+    for c in text.chars() {
+        if line.len() + '…'.len_utf8() <= most {
+            end = line.len();
+        }
+        match c {
+            '\'' => line.push(c),
+            _ if is_control(c) => line.extend(c.escape_default()),
+            _ => line.extend(c.escape_debug()),
+        }
+        if line.len() > most {
+            line.truncate(end);
+            line.push('…');
+            return line;
+        }
+    }
+    line
 }
 
 /// The beginning of a text that takes at most `most` bytes as a string in JSON, without the quotes, with
@@ -65,7 +89,7 @@ fn json_bytes(c: char) -> usize {
 /// A name in quotes, cut and escaped.
 #[must_use]
 pub fn quoted(name: &str) -> String {
-    format!("{:?}", cut(name, NAME))
+    format!("\"{}\"", cut_escaped(name, NAME))
 }
 
 fn is_control(c: char) -> bool {
@@ -95,7 +119,26 @@ mod tests {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(cut("äöü", 2), "äö…");
         assert_eq!(cut("", 0), "");
-        assert_eq!(quoted(&"\n".repeat(300)), format!("\"{}…\"", "\\n".repeat(NAME)));
+    }
+
+    #[test]
+    fn a_text_is_cut_by_what_it_takes_escaped() {
+        for (text, most, expected) in [
+            ("", 0, ""),
+            ("worker", 6, "worker"),
+            ("workers", 6, "wor…"),
+            ("it's \"a\"\t\\", 14, "it's \\\"a\\\"\\t\\\\"),
+            ("\u{10ffff}\u{10ffff}", 20, "\\u{10ffff}\\u{10ffff}"),
+            ("\u{10ffff}\u{10ffff}", 19, "\\u{10ffff}…"),
+            ("ü\u{2028}\u{202e}", 20, "ü\\u{2028}\\u{202e}"),
+        ] {
+            assert_eq!(cut_escaped(text, most), expected, "{text:?}");
+        }
+        for c in ['x', '\n', 'ü', '\u{301}', '\u{fffd}', '\u{10ffff}'] {
+            let cut = cut_escaped(&c.to_string().repeat(300), NAME);
+            assert!(cut.len() <= NAME && cut.len() > NAME - 13 && cut.ends_with('…'), "{cut}");
+        }
+        assert_eq!(quoted("a\nb"), "\"a\\nb\"");
     }
 
     #[test]

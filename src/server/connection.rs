@@ -33,7 +33,7 @@ use tower::Service as _;
 use super::activity::{Activity, Phase};
 use super::limits::Limits;
 use super::payload::Payload;
-use super::places::{Door, Place};
+use super::places::{Door, Place, Source};
 use super::proxy_protocol;
 use super::send_room::{FirstAnswer, SendRoom};
 use super::timeout_stream::TimeoutStream;
@@ -75,9 +75,9 @@ pub(super) struct Context {
     /// Handshakes whose keys are computed at a time.
     pub(super) handshakes: Arc<Semaphore>,
     pub(super) room: SendRoom,
-    pub(super) failures: Arc<Occurrences>,
+    pub(super) failures: Arc<Occurrences<Source>>,
     /// Connections of balancers that did not say for whom.
-    pub(super) unnamed: Arc<Occurrences>,
+    pub(super) unnamed: Arc<Occurrences<Source>>,
     /// Where it is noted whose handshake failed, if anywhere.
     pub(super) ledger: Option<Ledger>,
     /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
@@ -120,7 +120,7 @@ pub(super) async fn serve(
             if let Some(ledger) = &context.ledger {
                 ledger.handshake_failed(peer.ip(), failed, OffsetDateTime::now_utc());
             }
-            if context.failures.may_log() {
+            if context.failures.may_log(peer.into()) {
                 tracing::info!(%peer, %error, "TLS handshake failed");
             }
         }
@@ -146,7 +146,7 @@ where
         Ok(Some(client)) => client,
         Err(error) => {
             context.metrics.proxy_header_failed(error.label());
-            if context.unnamed.may_log() {
+            if context.unnamed.may_log(balancer.into()) {
                 tracing::info!(%balancer, %error, "a balancer did not say whom it connects");
             }
             return Err(NotKept);

@@ -12,13 +12,14 @@ use time::OffsetDateTime;
 
 use super::connection::Peer;
 use super::outcome::{Decided, Outcome};
+use super::places::Source;
 use crate::access::{Refusal, Verdict};
-use crate::escape::{NAME, cut};
+use crate::escape::{NAME, cut_escaped};
 use crate::ignition::SpecVersion;
 use crate::ledger::{self, Ledger};
 use crate::telemetry::{Metrics, Occurrences};
 
-/// What is enough of a header to recognise it, in characters.
+/// What is enough of a header to recognise it, in bytes after it was escaped.
 const HEADER: usize = 256;
 
 /// Counts each request, and what is sent.
@@ -78,7 +79,7 @@ fn decided(response: &Response) -> Option<&Verdict> {
 
 /// The log of requests.
 #[derive(Debug)]
-pub(super) struct RequestLog(Arc<Occurrences>);
+pub(super) struct RequestLog(Arc<Occurrences<Source>>);
 
 impl RequestLog {
     pub(super) fn new() -> Self {
@@ -97,7 +98,8 @@ pub(super) async fn log_requests(
     let method = request.method().clone();
     let [agent, accept] = [USER_AGENT, ACCEPT].map(|name| request.headers().get(name).cloned());
     let response = next.run(request).await;
-    let Some(outcome) = response.extensions().get::<Outcome>().filter(|_| log.0.may_log()) else {
+    let may_log = || peer.is_some_and(|peer| log.0.may_log(peer.address.into()));
+    let Some(outcome) = response.extensions().get::<Outcome>().filter(|_| may_log()) else {
         return response;
     };
     let text = |value: Option<&HeaderValue>| {
@@ -111,11 +113,11 @@ pub(super) async fn log_requests(
         status = response.status().as_u16(),
         access = response.extensions().get::<Decided>().and_then(Decided::words),
         %method,
-        "Pool {} requested by address:\"{}\" User-Agent:{:?} Accept-Header: {:?}",
-        cut(&outcome.pool, NAME).escape_debug(),
+        "Pool {} requested by address:\"{}\" User-Agent:\"{}\" Accept-Header: \"{}\"",
+        cut_escaped(&outcome.pool, NAME),
         peer.map_or_else(String::new, |Peer { address, .. }| address.to_string()),
-        cut(&agent, HEADER),
-        cut(&accept, HEADER),
+        cut_escaped(&agent, HEADER),
+        cut_escaped(&accept, HEADER),
     );
     response
 }

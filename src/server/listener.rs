@@ -18,7 +18,7 @@ use super::activity::Activity;
 use super::connection::{self, Caller, Context};
 use super::limits::Limits;
 use super::places::{Door, Places, Source};
-use super::proxy_protocol::Balancers;
+use super::proxy_protocol::{Balancers, canonical};
 use super::send_room::{self, SendRoom};
 use crate::ledger::Ledger;
 use crate::telemetry::{ConnectionMetrics, Occurrences};
@@ -160,7 +160,7 @@ impl Accepting {
         let door = if listener.tls.is_some() { Door::Tls } else { Door::Plain };
         loop {
             let (stream, peer) = match listener.socket.accept().await {
-                Ok(accepted) => accepted,
+                Ok((stream, peer)) => (stream, canonical(peer)),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(BREATHER).await;

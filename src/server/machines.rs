@@ -20,7 +20,7 @@ use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::answers::{Answer, Answers, Refusal};
 use crate::conditions::Status;
-use crate::escape::{NAME, cut};
+use crate::escape::{NAME, cut_escaped};
 use crate::ignition::{Form, SpecVersion, negotiate};
 use crate::ledger::Ledger;
 use crate::telemetry::Metrics;
@@ -157,7 +157,7 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
 /// Where it may heal by itself, it names the pool, and asks to come again.
 fn refused(pool: &str, status: StatusCode, reason: &str) -> Response {
     if status.is_server_error() {
-        answer::soon(format!("pool {}: {reason}\n", cut(pool, NAME).escape_debug()))
+        answer::soon(format!("pool {}: {reason}\n", cut_escaped(pool, NAME)))
     } else {
         answer::text(status, format!("{reason}\n"))
     }

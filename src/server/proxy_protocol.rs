@@ -144,7 +144,7 @@ fn text(bytes: &[u8]) -> Result<Progress, HeaderError> {
         ["UNKNOWN", ..] => None,
         [family @ ("TCP4" | "TCP6"), source, destination, source_port, destination_port] => {
             address(family, destination, destination_port)?;
-            Some(address(family, source, source_port)?)
+            Some(canonical(address(family, source, source_port)?))
         }
         _ => return Err(HeaderError::Malformed),
     };
@@ -197,11 +197,17 @@ fn binary(bytes: &[u8]) -> Result<Progress, HeaderError> {
             let (ports, _) = rest.split_first_chunk::<4>().ok_or(HeaderError::Malformed)?;
             let (source, _) = addresses.split_first_chunk::<16>().ok_or(HeaderError::Malformed)?;
             let port = u16::from_be_bytes([ports[0], ports[1]]);
-            Some((Ipv6Addr::from(*source), port).into())
+            Some(canonical((Ipv6Addr::from(*source), port).into()))
         }
         _ => return Err(HeaderError::Malformed),
     };
     Ok(Progress::Whole { length: head.len() + length, client })
+}
+
+/// An address with its port, an IPv4 one that is written as IPv6 as IPv4: a machine has one address,
+/// whichever way its connection comes in.
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 #[cfg(test)]
@@ -237,7 +243,7 @@ mod tests {
             ("TCP4 192.0.2.9 198.51.100.1 8080 22623", Ok(Some("192.0.2.9:8080"))),
             ("TCP4 255.255.255.255 255.255.255.255 65535 65535", Ok(Some("255.255.255.255:65535"))),
             ("TCP6 2001:db8::9 ::1 0 22623", Ok(Some("[2001:db8::9]:0"))),
-            ("TCP6 ::ffff:192.0.2.9 ::1 1 2", Ok(Some("[::ffff:192.0.2.9]:1"))),
+            ("TCP6 ::ffff:192.0.2.9 ::1 1 2", Ok(Some("192.0.2.9:1"))),
             ("UNKNOWN", Ok(None)),
             ("UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535", Ok(None)),
             ("TCP4 192.0.2.9", Err("malformed")),
@@ -281,11 +287,14 @@ mod tests {
         let (local, proxy) = (0x20, 0x21);
         let tlv = [4, 0, 3, 0, 0, 0];
         let (with_tlv, ipv6) = ([&IPV4[..], &tlv].concat(), ipv6());
+        let mapped: Ipv6Addr = "::ffff:192.0.2.9".parse().unwrap();
+        let mapped = [&mapped.octets()[..], &ipv6[16..]].concat();
         let (most, more) = ([0; 4096], [0; 4097]);
-        let cases: [(u8, u8, &[u8], _); 25] = [
+        let cases: [(u8, u8, &[u8], _); 26] = [
             (proxy, 0x11, &IPV4, Ok(Some("192.0.2.9:8080"))),
             (proxy, 0x11, &with_tlv, Ok(Some("192.0.2.9:8080"))),
             (proxy, 0x21, &ipv6, Ok(Some("[2001:db8::9]:8080"))),
+            (proxy, 0x21, &mapped, Ok(Some("192.0.2.9:8080"))),
             (proxy, 0x00, &[], Ok(None)),
             (proxy, 0x00, &tlv, Ok(None)),
             (proxy, 0x31, &[0; 216], Ok(None)),

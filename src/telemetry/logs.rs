@@ -21,6 +21,9 @@ use crate::escape::escaped;
 
 /// Bytes that wait for a slow reader of standard error; lines beyond it are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
+/// The longest line, in bytes. What clients send is cut long before; this bounds all else that is put
+/// together from the words of others.
+const MAX_LINE_BYTES: usize = 16 << 10;
 /// How long lines are gathered before they are written.
 const GATHER: Duration = Duration::from_millis(20);
 /// How long the process waits at its end for a reader of standard error.
@@ -166,6 +169,11 @@ impl Write for &Queue {
 fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
     let end = line.strip_suffix(b"\n").unwrap_or(line);
     match std::str::from_utf8(end).map(escaped) {
+        Ok(escaped) if escaped.len() > MAX_LINE_BYTES => {
+            let is_boundary = |end: &usize| escaped.is_char_boundary(*end);
+            let end = (0..=MAX_LINE_BYTES).rev().find(is_boundary).unwrap_or_default();
+            format!("{}…\n", &escaped[..end]).into_bytes().into()
+        }
         Ok(Cow::Owned(escaped)) => (escaped + "\n").into_bytes().into(),
         // A subscriber writes text.
         Ok(Cow::Borrowed(_)) | Err(_) => line.into(),
@@ -210,6 +218,17 @@ mod tests {
         drop(logs);
         let written = String::from_utf8(lines.iter().collect::<Vec<_>>().concat()).unwrap();
         assert_eq!(written, "INFO file=a\\nINFO forged\\u{1b}[2J\\u{9b}\nINFO Größe\n");
+    }
+
+    #[test]
+    fn a_line_is_cut_after_it_was_escaped() {
+        let long = |c: char| [c.to_string().repeat(20_000).as_bytes(), b"\n"].concat();
+        for c in ['x', 'ü', '\u{1b}', '\u{2028}'] {
+            let line = long(c);
+            let line = one_line(&line);
+            assert!(line.len() <= MAX_LINE_BYTES + "…\n".len() && line.ends_with("…\n".as_bytes()));
+        }
+        assert_eq!(one_line(b"short\n"), &b"short\n"[..]);
     }
 
     #[test]

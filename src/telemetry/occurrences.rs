@@ -1,6 +1,8 @@
-//! Log lines that clients cause: as many as somebody can read or collect, and how many were left
-//! out. Whoever may ask for a config may ask for it a hundred thousand times a second.
+//! Log lines that clients cause: as many as somebody can read or collect, in all and by source, and how
+//! many were left out. A client that may ask for a config may ask for it a hundred thousand times a second.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,18 +12,22 @@ use tokio::time::Instant;
 const WINDOW: Duration = Duration::from_secs(10);
 /// Lines in that time. A storm of ten thousand machines is logged whole.
 const MOST: u64 = 10_000;
+/// Lines of one source in that time: those of a few hundred machines behind one address.
+const MOST_OF_SOURCE: u64 = 1_000;
 
-/// What happens because clients do something, each time worth a line.
+/// What happens because clients, told apart by their source `S`, do something, each time worth a line.
 #[derive(Debug)]
-pub struct Occurrences {
+pub struct Occurrences<S> {
     what: &'static str,
-    window: Mutex<Window>,
+    window: Mutex<Window<S>>,
 }
 
 #[derive(Debug)]
-struct Window {
+struct Window<S> {
     began: Instant,
     logged: u64,
+    /// As many sources at most as there are lines.
+    by_source: HashMap<S, u64>,
     left_out: u64,
 }
 
@@ -33,17 +39,16 @@ enum Admission {
     LeaveOut,
 }
 
-impl Occurrences {
+impl<S: Eq + Hash + Send + 'static> Occurrences<S> {
     /// None yet. `what` they are, in the plural.
     #[must_use]
     pub fn new(what: &'static str) -> Self {
-        let window = Window { began: Instant::now(), logged: 0, left_out: 0 };
-        Self { what, window: Mutex::new(window) }
+        Self { what, window: Mutex::new(Window::new(Instant::now())) }
     }
 
-    /// Whether there is room for one more line now. Must be called within a runtime.
-    pub fn may_log(self: &Arc<Self>) -> bool {
-        let admission = self.window().admit(Instant::now());
+    /// Whether there is room for one more line on this source now. Must be called within a runtime.
+    pub fn may_log(self: &Arc<Self>, source: S) -> bool {
+        let admission = self.window().admit(source, Instant::now());
         if admission == Admission::LeaveOutFirst {
             let occurrences = Arc::clone(self);
             tokio::spawn(async move {
@@ -53,27 +58,36 @@ impl Occurrences {
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
                     left_out,
-                    "left out lines on {what}: more than {MOST} within {seconds} s"
+                    "left out lines on {what}: more than {MOST}, or {MOST_OF_SOURCE} of one source, \
+                     within {seconds} s"
                 );
             });
         }
         admission == Admission::Log
     }
 
-    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
+    fn window(&self) -> std::sync::MutexGuard<'_, Window<S>> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Window {
-    fn admit(&mut self, now: Instant) -> Admission {
+impl<S: Eq + Hash> Window<S> {
+    fn new(began: Instant) -> Self {
+        Self { began, logged: 0, by_source: HashMap::new(), left_out: 0 }
+    }
+
+    fn admit(&mut self, source: S, now: Instant) -> Admission {
         // What was left out is told before the next window begins.
         if self.left_out == 0 && now.saturating_duration_since(self.began) >= WINDOW {
-            (self.began, self.logged) = (now, 0);
+            *self = Self::new(now);
         }
-        if self.left_out == 0 && self.logged < MOST {
-            self.logged += 1;
-            return Admission::Log;
+        if self.logged < MOST {
+            let of_source = self.by_source.entry(source).or_default();
+            if *of_source < MOST_OF_SOURCE {
+                *of_source += 1;
+                self.logged += 1;
+                return Admission::Log;
+            }
         }
         self.left_out += 1;
         if self.left_out == 1 { Admission::LeaveOutFirst } else { Admission::LeaveOut }
@@ -116,7 +130,7 @@ mod tests {
         let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
         let occurrences = Arc::new(Occurrences::new("things"));
-        let logged = (0..MOST + 7).filter(|_| occurrences.may_log()).count();
+        let logged = (0..MOST + 7).filter(|number| occurrences.may_log(*number)).count();
         assert_eq!(u64::try_from(logged).unwrap(), MOST);
         tokio::time::sleep(WINDOW * 9 / 10).await;
         assert!(log.0.lock().unwrap().is_empty());
@@ -124,21 +138,37 @@ mod tests {
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         assert!(text.contains("left out lines on things") && text.contains("left_out"), "{text}");
         assert!(text.contains('7') && text.lines().count() == 1, "{text}");
-        assert!(occurrences.may_log());
+        assert!(occurrences.may_log(0));
     }
 
     #[test]
     fn a_window_has_room_for_so_many_lines_and_the_next_one_again() {
         let began = Instant::now();
-        let mut window = Window { began, logged: 0, left_out: 0 };
-        for _ in 0..MOST {
-            assert_eq!(window.admit(began), Admission::Log);
+        let mut window = Window::new(began);
+        for number in 0..MOST {
+            assert_eq!(window.admit(number, began), Admission::Log);
         }
-        assert_eq!(window.admit(began), Admission::LeaveOutFirst);
-        assert_eq!(window.admit(began + WINDOW), Admission::LeaveOut);
+        assert_eq!(window.admit(MOST, began), Admission::LeaveOutFirst);
+        assert_eq!(window.admit(MOST, began + WINDOW), Admission::LeaveOut);
         // It has been told.
         assert_eq!(std::mem::take(&mut window.left_out), 2);
-        assert_eq!(window.admit(began + WINDOW), Admission::Log);
+        assert_eq!(window.admit(0, began + WINDOW), Admission::Log);
         assert_eq!((window.began, window.logged), (began + WINDOW, 1));
+    }
+
+    #[test]
+    fn a_source_that_has_all_its_lines_keeps_no_other_from_the_log() {
+        let began = Instant::now();
+        let mut window = Window::new(began);
+        for _ in 0..MOST_OF_SOURCE {
+            assert_eq!(window.admit("loud", began), Admission::Log);
+        }
+        assert_eq!(window.admit("loud", began), Admission::LeaveOutFirst);
+        assert_eq!(window.admit("other", began), Admission::Log);
+        for _ in 0..MOST {
+            assert_eq!(window.admit("loud", began), Admission::LeaveOut);
+        }
+        assert_eq!(window.admit("other", began), Admission::Log);
+        assert_eq!(window.logged, MOST_OF_SOURCE + 2);
     }
 }

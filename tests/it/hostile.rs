@@ -151,6 +151,42 @@ fn what_a_client_sends_is_cut_and_escaped_in_log_and_answers() {
     assert!(line.len() < 1_100 && line.contains("Pool \\nforged\\u{1b}xxx"), "{line}");
 }
 
+/// What a stranger that asks as fast as it can, with what is longest once it is escaped, has logged.
+#[test]
+fn a_source_fills_no_log_whatever_it_sends() {
+    const CONNECTIONS: usize = 5;
+    let server = sample_cluster(&[]);
+    let worst = "\u{10ffff}".repeat(300);
+    // U+10FFFF in UTF-8.
+    let pool = "%f4%8f%bf%bf".repeat(300);
+    let ask = format!(
+        "GET /config/{pool} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: {worst}\r\nAccept: {worst}\r\n\r\n"
+    );
+    let flood = |_| {
+        let (server, ask) = (&server, &ask);
+        move || {
+            let mut stream = connect_from(GREEDY, server.insecure()).expect("a connection");
+            let mut answer = [0; 4_096];
+            for _ in 0..600 {
+                stream.write_all(ask.as_bytes()).expect("a request");
+                assert!(stream.read(&mut answer).expect("an answer") > 0);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..CONNECTIONS).map(flood).for_each(|flood| drop(scope.spawn(flood)));
+    });
+    // Another one is logged nevertheless.
+    assert_eq!(contract::config(&server.plain(), "master", "3.4.0").status, 200);
+    let line = "Pool master requested by address:\"127.0.0.1:";
+    let log = wait_for("the log", || Some(server.log()).filter(|log| log.contains(line)));
+    let longest = log.lines().map(str::len).max().expect("lines");
+    assert!(longest < 1_100, "{longest} bytes in a line");
+    let lines = log.lines().filter(|line| line.contains("10ffff")).count();
+    // The window may have ended meanwhile, once on a slow machine.
+    assert!((1_000..3_000).contains(&lines), "{lines} of 3000");
+}
+
 /// What assisted-installer looks for, with the addresses of the machine in question.
 #[test]
 fn installers_find_a_machine_in_the_log() {

@@ -160,6 +160,13 @@ fn what_a_balancer_says_is_who_asked_on_both_ports() {
         assert_eq!(times(), Some(before + 6), "{client}");
     }
     assert!(server.log().contains("Pool master requested by address:\"192.0.2.11:8080\""));
+    // IPv4 in the form of IPv6, as a balancer that listens on both writes it.
+    let mapped = [&[0; 10][..], &[0xff, 0xff, 192, 0, 2, 14], &ipv6[16..]].concat();
+    let whole = [&version_2(0x21, 0x21, &mapped)[..], GET].concat();
+    assert_eq!(plain(&server, BALANCER, &whole, usize::MAX).expect("an answer").status, 200);
+    assert!(is_known(&server, "192.0.2.14"));
+    let logged = "Pool master requested by address:\"192.0.2.14:1\"";
+    wait_for("the log", || server.log().contains(logged).then_some(()));
     // Who is none has no header to send, and is who it is.
     let direct = contract::config(&server.tls().from(STRANGER), "master", "3.4.0");
     assert_eq!(direct.status, 200);
