@@ -39,6 +39,13 @@ pub(crate) enum Attack {
     MidHandshake,
     /// Handshakes on 64 connections at a time, one after the other.
     Handshakes,
+    /// ClientHellos from a file on 500 connections at a time, one after the other: no cryptography on the
+    /// attacker's side.
+    Hellos,
+    /// The same from twelve addresses, 250 connections each.
+    ManyHellos,
+    /// The same on 500 connections that end at once.
+    LostHellos,
     /// 1,300 connections to the administrators' listener.
     Metrics,
     /// Requests with 15 KB in the pool's name on 16 connections at a time.
@@ -57,6 +64,11 @@ pub(crate) struct Ports {
 }
 
 impl Attack {
+    /// Whether it has the server compute handshakes.
+    pub(crate) fn is_on_handshakes(self) -> bool {
+        matches!(self, Self::Handshakes | Self::Hellos | Self::ManyHellos | Self::LostHellos)
+    }
+
     /// Goes on until the process is ended.
     pub(crate) async fn run(self, ports: Ports) {
         let Ports { secure, insecure, metrics } = ports;
@@ -112,8 +124,11 @@ impl Attack {
                 };
                 many(64, shake);
             }
+            Self::Hellos => hellos(secure, 1, 500, true),
+            Self::ManyHellos => hellos(secure, 12, 250, true),
+            Self::LostHellos => hellos(secure, 1, 500, false),
             Self::Metrics => many(1_300, move || {
-                say_nothing(metrics, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+                say_nothing(metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }),
             Self::LongNames => {
                 let ask = move || async move {
@@ -150,6 +165,36 @@ where
     }
 }
 
+/// So many clients from each of so many addresses, who send a ClientHello that was made once, and wait for
+/// what comes, or do not.
+fn hellos(to: SocketAddr, addresses: u8, clients: usize, waits: bool) {
+    let Ok(hello) = client_hello() else { return };
+    for last in 0..addresses {
+        let (hello, from) = (hello.clone(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + last)));
+        many(clients, move || {
+            let hello = hello.clone();
+            async move {
+                let mut buffer = [0; 64];
+                loop {
+                    let mut stream = connect_from(from, to).await?;
+                    stream.write_all(&hello).await?;
+                    if waits {
+                        anyhow::ensure!(stream.read(&mut buffer).await? > 0, "the end");
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn client_hello() -> Result<Arc<[u8]>> {
+    let name = ServerName::try_from("localhost")?;
+    let mut client = rustls::ClientConnection::new(Arc::new(trusting()?), name)?;
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello)?;
+    Ok(hello.into())
+}
+
 async fn say_nothing(to: SocketAddr, first: &'static [u8]) -> Result<()> {
     let mut stream = connect(to).await?;
     stream.write_all(first).await?;
@@ -167,9 +212,13 @@ async fn stay(stream: &mut TcpStream, time: Duration) -> Result<()> {
 }
 
 async fn connect(to: SocketAddr) -> Result<TcpStream> {
+    connect_from(FROM, to).await
+}
+
+async fn connect_from(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
-    socket.bind((FROM, 0).into())?;
+    socket.bind((from, 0).into())?;
     Ok(socket.connect(to).await?)
 }
 
@@ -218,6 +267,10 @@ impl ServerCertVerifier for Everybody {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+        vec![
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::RSA_PSS_SHA512,
+        ]
     }
 }

@@ -18,14 +18,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rustls::server::Acceptor;
 use rustls::{AlertDescription, ServerConfig};
 use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
@@ -37,6 +35,8 @@ use super::places::{Door, Place, Source};
 use super::proxy_protocol;
 use super::send_room::{FirstAnswer, SendRoom};
 use super::timeout_stream::TimeoutStream;
+use super::turn_stream::TurnStream;
+use super::turns::Turns;
 use crate::ledger::{Failed, Ledger};
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
@@ -72,8 +72,8 @@ pub(super) struct Context {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) metrics: ConnectionMetrics,
-    /// Handshakes whose keys are computed at a time.
-    pub(super) handshakes: Arc<Semaphore>,
+    /// Whose handshake is computed next.
+    pub(super) turns: Turns,
     pub(super) room: SendRoom,
     pub(super) failures: Arc<Occurrences<Source>>,
     /// Connections of balancers that did not say for whom.
@@ -105,7 +105,8 @@ pub(super) async fn serve(
         activity.begin(Phase::FirstHead, Instant::now());
         return http(stream, Peer { address: peer, door: Door::Plain }, activity, context).await;
     };
-    match handshake(stream, tls, &context.handshakes).await {
+    let stream = TurnStream::new(stream, peer.into(), context.turns.clone());
+    match handshake(stream, tls).await {
         Ok(stream) => {
             activity.begin(Phase::FirstHead, Instant::now());
             http(stream, Peer { address: peer, door: Door::Tls }, activity, context).await;
@@ -190,23 +191,16 @@ fn failed(error: &io::Error) -> Failed {
     }
 }
 
-/// Computing its keys is nearly all that a handshake costs. As few do so at a time as there are
-/// processors; the others wait outside the runtime's queue, so that those who have a connection
-/// come up for their turn as before, however many knock.
-async fn handshake<S>(
-    stream: S,
+/// TLS from its first byte to where HTTP begins.
+async fn handshake(
+    stream: TurnStream,
     tls: Arc<ServerConfig>,
-    handshakes: &Semaphore,
-) -> io::Result<TlsStream<S>>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-    let accepting = {
-        let _turn = handshakes.acquire().await;
-        hello.into_stream_with(tls, |tls| tls.set_buffer_limit(Some(SEND_BUFFER)))
-    };
-    accepting.await
+) -> io::Result<TlsStream<TurnStream>> {
+    let accepting =
+        TlsAcceptor::from(tls).accept_with(stream, |tls| tls.set_buffer_limit(Some(SEND_BUFFER)));
+    let mut stream = accepting.await?;
+    stream.get_mut().0.end_handshake();
+    Ok(stream)
 }
 
 async fn http<S>(stream: S, peer: Peer, activity: Activity, context: Context)

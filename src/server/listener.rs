@@ -9,7 +9,6 @@ use arc_swap::ArcSwapOption;
 use axum::Router;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,6 +19,7 @@ use super::limits::Limits;
 use super::places::{Door, Places, Source};
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_room::{self, SendRoom};
+use super::turns::Turns;
 use crate::ledger::Ledger;
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
@@ -92,7 +92,7 @@ impl Serving {
                 router,
                 limits,
                 metrics,
-                handshakes: Arc::new(Semaphore::new(processors)),
+                turns: Turns::new(processors),
                 room: SendRoom::new(),
                 failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
                 unnamed: Arc::new(Occurrences::new("balancers' connections without a client")),

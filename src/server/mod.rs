@@ -1,7 +1,7 @@
 //! The listeners and what they answer.
 //!
 //! ```text
-//! accept ── places ── timeout_stream ── proxy_protocol ── TLS ── HTTP/1.1 ── layers ── guard ── machines ── Answers
+//! accept ── places ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── guard ── machines ── Answers
 //!   listener.rs                                 tls.rs, connection.rs     layers.rs guard.rs machines.rs
 //!                                                                               └── administrators
 //! ```
@@ -28,9 +28,12 @@ mod pool_name;
 pub mod proxy_protocol;
 pub mod readiness;
 mod send_room;
+mod signing;
 mod timeout_stream;
 pub mod tls;
 pub mod tls_policy;
+mod turn_stream;
+mod turns;
 
 pub use limits::{Limits, PlaceLimits};
 pub use listener::{Listener, Serving};

@@ -9,7 +9,9 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use futures_util::FutureExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::activity::{Activity, Phase};
@@ -111,6 +113,27 @@ impl<S> TimeoutStream<S> {
                 self.wait(context).map(Err)
             }
         }
+    }
+}
+
+impl TimeoutStream<TcpStream> {
+    /// Waits, as long as a read would, until there is something to read.
+    pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.stream.poll_read_ready(context) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => self.wait(context).map(Err),
+        }
+    }
+
+    /// Waits for something that is not the client's to do; an error is that its time is up nevertheless.
+    pub(super) fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        self.wait(context)
+    }
+
+    /// Whether the client has ended the connection, as far as that was seen.
+    pub(super) fn has_left(&self) -> bool {
+        let ready = self.stream.ready(Interest::READABLE).now_or_never();
+        ready.is_some_and(|ready| ready.is_ok_and(Ready::is_read_closed))
     }
 }
 

@@ -16,6 +16,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
+use super::signing::beside_workers;
 use super::tls_policy::TlsPolicy;
 
 /// A certificate chain with its key.
@@ -104,7 +105,7 @@ impl Pair {
             .key_provider
             .load_private_key(key_der)
             .map_err(|error| malformed(key, format!("no usable private key: {error}")))?;
-        let certified = CertifiedKey::new(chain, signing_key);
+        let certified = CertifiedKey::new(chain, beside_workers(signing_key));
         match certified.keys_match() {
             // A key that cannot tell its public half is left for the handshake to judge.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}

@@ -5,10 +5,14 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::panic::AssertUnwindSafe;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::support::http::{Client, Response, connect_from};
 use crate::support::server::Server;
+use crate::support::stopwatch::{Stopwatch, once_within};
 use crate::support::{contract, in_repository, wait_for};
 
 const GREEDY: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -128,6 +132,64 @@ fn what_a_client_does_not_read_takes_little_memory() {
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 100 * (128 << 10), "{grown} bytes for 100 clients");
     assert_eq!(contract::config(&server.tls(), "master", "3.4.0").status, 200);
+}
+
+/// A ClientHello as a client sends it, and could have kept.
+fn client_hello(server: &Server) -> Vec<u8> {
+    let mut hello = vec![0; 4_096];
+    let mut kept = Vec::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let ca = server.ca();
+    std::thread::scope(|scope| {
+        scope.spawn(|| Client::tls(address, &ca).connect().map(drop));
+        let (mut stream, _) = listener.accept().expect("a client");
+        let length = stream.read(&mut hello).expect("a ClientHello");
+        kept.extend_from_slice(&hello[..length]);
+    });
+    kept
+}
+
+#[test]
+fn client_hellos_from_a_file_keep_no_machine_waiting() {
+    const THREADS: usize = 9;
+    const EACH: usize = 100;
+    for key in ["p256", "rsa4096"] {
+        let server = sample_cluster(&["--key-algorithm", key]);
+        let hello = client_hello(&server);
+        let is_over = AtomicBool::new(false);
+        let attack = || {
+            while !is_over.load(Ordering::Relaxed) {
+                let connect = |_| {
+                    let mut stream = connect_from(GREEDY, server.secure()).ok()?;
+                    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+                    stream.write_all(&hello).ok().map(|()| stream)
+                };
+                let streams: Vec<_> = (0..EACH).map(connect).collect();
+                // Until the server has done its part.
+                for mut stream in streams.into_iter().flatten() {
+                    let _ = stream.read(&mut [0; 1]);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..THREADS).for_each(|_| drop(scope.spawn(attack)));
+            let machine = server.tls();
+            let boots = |_| {
+                let boot = |_| {
+                    let started = Stopwatch::start();
+                    assert_eq!(contract::config(&machine, "master", "3.4.0").status, 200);
+                    started.took()
+                };
+                (0..10).map(boot).max().expect("a boot")
+            };
+            let within = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                once_within(Duration::from_millis(400), &format!("the slowest boot, {key}"), boots);
+            }));
+            is_over.store(true, Ordering::Relaxed);
+            within.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    }
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! A connection whose handshake is computed when it is its turn.
+//!
+//! [`TurnStream`] sits below TLS. What is computed is computed because bytes came in, so that none is
+//! read before it is the connection's turn: a ClientHello, a second one after a HelloRetryRequest, a
+//! client's last word. The turn ends when there is nothing more to read, or nothing more can be sent.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::places::Source;
+use super::timeout_stream::TimeoutStream;
+use super::turns::{Arrival, Turn, Turns};
+
+/// A stream that is read in turns until its handshake is done.
+pub(super) struct TurnStream {
+    stream: TimeoutStream<TcpStream>,
+    source: Source,
+    turns: Turns,
+    stage: Stage,
+    /// Until the first turn.
+    arrival: Option<Arrival>,
+}
+
+enum Stage {
+    /// Nothing has come in.
+    Quiet,
+    /// Something has.
+    Waiting(Pin<Box<dyn Future<Output = Option<Turn>> + Send>>),
+    /// It is the connection's turn.
+    Computing(#[expect(dead_code, reason = "it is held")] Turn),
+    /// The handshake is done.
+    Done,
+}
+
+impl TurnStream {
+    pub(super) fn new(stream: TimeoutStream<TcpStream>, source: Source, turns: Turns) -> Self {
+        let arrival = Some(turns.arrive());
+        Self { stream, source, turns, stage: Stage::Quiet, arrival }
+    }
+
+    /// Notes that nothing more is to be computed.
+    pub(super) fn end_handshake(&mut self) {
+        self.stage = Stage::Done;
+        self.arrival = None;
+    }
+
+    /// Waits until something came in, and then for the turn.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let turn = loop {
+            match &mut self.stage {
+                Stage::Computing(_) | Stage::Done => return Poll::Ready(Ok(())),
+                Stage::Quiet => {
+                    ready!(self.stream.poll_readable(context))?;
+                    if let Some(turn) = self.turns.take() {
+                        break turn;
+                    }
+                    self.stage = Stage::Waiting(Box::pin(self.turns.clone().wait(self.source)));
+                }
+                Stage::Waiting(turn) => match turn.as_mut().poll(context) {
+                    Poll::Ready(turn) => break turn.ok_or(io::ErrorKind::ConnectionAborted)?,
+                    // A handshake may not take longer because others are before it.
+                    Poll::Pending => return self.stream.poll_deadline(context).map(Err),
+                },
+            }
+        };
+        self.stage = Stage::Computing(turn);
+        // Later, what came in before the end may say why the client left.
+        if self.arrival.take().is_some() && self.stream.has_left() {
+            self.stage = Stage::Quiet;
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the turn where nothing more can be done now.
+    fn after<T>(&mut self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_pending() && matches!(self.stage, Stage::Computing(_)) {
+            self.stage = Stage::Quiet;
+        }
+        result
+    }
+}
+
+impl AsyncRead for TurnStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_turn(context))?;
+        let result = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.after(result)
+    }
+}
+
+impl AsyncWrite for TurnStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.after(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.after(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
