@@ -1,7 +1,6 @@
 //! What one process of several does at a time: the one that holds a Lease. The others wait for it, ready.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use axum::Router;
 use kube::Client;
 use time::OffsetDateTime;
 
-use super::administrators;
+use super::administrators::{self, AdministratorsAddress};
 use super::signals::StopSignals;
 use crate::controllers::leader::Candidate;
 use crate::controllers::{Health, NAMESPACE};
@@ -21,7 +20,7 @@ pub(super) struct Active {
     /// A kubeconfig; without one, the pod's service account is used.
     pub(super) kubeconfig: Option<PathBuf>,
     /// Where metrics and readiness are served, if anywhere.
-    pub(super) metrics_address: Option<SocketAddr>,
+    pub(super) administrators: AdministratorsAddress,
     /// The Lease of the active one.
     pub(super) lease: &'static str,
     /// What is served beside metrics and readiness.
@@ -47,12 +46,12 @@ impl Active {
     where
         W: Future<Output = anyhow::Error>,
     {
-        let Self { kubeconfig, metrics_address, lease, pages, health } = self;
+        let Self { kubeconfig, administrators, lease, pages, health } = self;
         let metrics = Arc::clone(&health.metrics);
         let connections = metrics.connections.clone();
         let encode = move || metrics.encode();
         let _administrators =
-            administrators::listen(metrics_address, encode, &health.status, connections, pages)?;
+            administrators::listen(&administrators, encode, &health.status, connections, pages)?;
         let client = kube_client::connect(kubeconfig).await?;
         let identity = identity();
         let candidate =

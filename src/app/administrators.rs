@@ -1,4 +1,4 @@
-//! The listener for administrators, probes and Prometheus of a command that serves no machines.
+//! The listener for administrators, probes and Prometheus.
 
 use std::net::SocketAddr;
 
@@ -6,14 +6,26 @@ use anyhow::Context as _;
 use axum::Router;
 
 use crate::conditions::Status;
+use crate::pki::Host;
+use crate::server::administrators::{self, protected};
+use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;
-use crate::server::{Limits, Listener, Serving, administrators};
+use crate::server::{Limits, Listener, Serving};
 use crate::telemetry::ConnectionMetrics;
 
-/// Answers at `address`, if that is anywhere, these questions and those of `more`, for as long as what is returned is kept. Call it within
-/// a runtime.
+/// Where administrators ask.
+#[derive(Debug, Clone, Default)]
+pub struct AdministratorsAddress {
+    /// Where to listen, `None` for nowhere.
+    pub address: Option<SocketAddr>,
+    /// Names of the listener beside this machine's own.
+    pub names: Vec<Host>,
+}
+
+/// Answers at `address`, if that is anywhere, these questions and those of `more`, for as long as what is
+/// returned is kept; of a command that serves no machines. Call it within a runtime.
 pub(super) fn listen<E>(
-    address: Option<SocketAddr>,
+    address: &AdministratorsAddress,
     encode: E,
     status: &Status,
     connections: ConnectionMetrics,
@@ -28,11 +40,20 @@ where
         degraded: status.degraded.lines(),
     };
     let pages = administrators::router(encode, readiness).merge(more);
-    let serving = Serving::new(pages, Limits::of_administrators(), connections);
-    if let Some(address) = address {
+    let serving = address.serving(pages, connections);
+    if let Some(address) = address.address {
         let listener = Listener::bind(address, None)
             .with_context(|| format!("--metrics-address {address}"))?;
         serving.listen(listener);
     }
     Ok(serving)
+}
+
+impl AdministratorsAddress {
+    /// What answers there, and listens nowhere yet.
+    pub(super) fn serving(&self, pages: Router, connections: ConnectionMetrics) -> Serving {
+        let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+        let pages = protected(pages, KnownHosts::new(machine, &self.names));
+        Serving::new(pages, Limits::of_administrators(), connections)
+    }
 }

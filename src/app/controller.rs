@@ -1,11 +1,11 @@
 //! The controllers of a cluster, of which one process is active.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use kube::Client;
 
 use super::active::Active;
+use super::administrators::AdministratorsAddress;
 use super::controller_page;
 use crate::controllers::Health;
 use crate::controllers::access::{self, TokenController};
@@ -21,7 +21,7 @@ pub struct Settings {
     /// A kubeconfig; without one, the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
     /// Where metrics and readiness are served, if anywhere.
-    pub metrics_address: Option<SocketAddr>,
+    pub administrators: AdministratorsAddress,
     /// What the certificates' controller is given.
     pub certificates: certificates::Settings,
     /// What the tokens' controller is given.
@@ -30,11 +30,10 @@ pub struct Settings {
 
 /// Keeps a cluster in order until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
-    let Settings { kubeconfig, metrics_address, certificates, access } = settings;
+    let Settings { kubeconfig, administrators, certificates, access } = settings;
     let (health, shown) = (Health::default(), Shown::default());
     let pages = controller_page::router(shown.clone(), health.status.clone());
-    let active =
-        Active { kubeconfig, metrics_address, lease: LEASE, pages, health: health.clone() };
+    let active = Active { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
     active.run(|client, identity| keep(client, (certificates, access), identity, health, shown))
 }
 

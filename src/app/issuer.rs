@@ -1,11 +1,11 @@
 //! `issuer`: certificates for others, through cert-manager, of which one process is active.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use axum::Router;
 
 use super::active::Active;
+use super::administrators::AdministratorsAddress;
 use crate::controllers::Health;
 use crate::controllers::issuer::IssuerController;
 
@@ -18,17 +18,16 @@ pub struct Settings {
     /// A kubeconfig; without one, the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
     /// Where metrics and readiness are served, if anywhere.
-    pub metrics_address: Option<SocketAddr>,
+    pub administrators: AdministratorsAddress,
     /// Where cluster issuers have their secrets.
     pub cluster_resource_namespace: String,
 }
 
 /// Signs until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
-    let Settings { kubeconfig, metrics_address, cluster_resource_namespace } = settings;
+    let Settings { kubeconfig, administrators, cluster_resource_namespace } = settings;
     let (health, pages) = (Health::default(), Router::new());
-    let active =
-        Active { kubeconfig, metrics_address, lease: LEASE, pages, health: health.clone() };
+    let active = Active { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
     active.run(async |client, _| {
         IssuerController::new(client, cluster_resource_namespace, health).run().await.into()
     })

@@ -4,7 +4,7 @@
 
 pub mod access;
 mod active;
-mod administrators;
+pub mod administrators;
 pub mod bootstrap;
 pub mod certs;
 pub mod check_pointer;

@@ -1,6 +1,5 @@
 //! `node-ca`: the registries' certificate authorities of a running node.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::Router;
 
-use super::administrators;
+use super::administrators::{self, AdministratorsAddress};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::kube_client;
@@ -27,14 +26,14 @@ pub struct NodeCaSettings {
     /// How often files are read that do not seem to have changed.
     pub resync: Duration,
     /// Where metrics and readiness are served, if anywhere.
-    pub metrics_address: Option<SocketAddr>,
+    pub administrators: AdministratorsAddress,
     /// The secret whose registry logins are kept, and the file that has them; `None` where none are.
     pub registry_auth: Option<(SecretName, PathBuf)>,
 }
 
 /// Keeps a node's files until SIGTERM or SIGINT.
 pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
-    let NodeCaSettings { kubeconfig, layout, folder, resync, metrics_address, registry_auth } =
+    let NodeCaSettings { kubeconfig, layout, folder, resync, administrators, registry_auth } =
         settings;
     let folder = folder.unwrap_or_else(|| layout.folder().into());
     tracing::info!(version = super::version(), folder = %folder.display(), "starting");
@@ -47,7 +46,7 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         let connections = metrics.connections.clone();
         let encode = move || metrics.encode();
         let _administrators = administrators::listen(
-            metrics_address,
+            &administrators,
             encode,
             &health.status,
             connections,

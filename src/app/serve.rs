@@ -64,7 +64,9 @@ pub struct ServeSettings {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(settings: ServeSettings) -> anyhow::Result<()> {
+pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
+    // A name by which machines reach this server is one of this server.
+    settings.listen.administrators.names.extend_from_slice(&settings.hosts);
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();

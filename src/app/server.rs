@@ -13,6 +13,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
 
 use super::access::{AccessSettings, Gate};
+use super::administrators::AdministratorsAddress;
 use super::ledger::LedgerFile;
 use super::overview::{self, Sources};
 use super::pair_secret::until_mounted;
@@ -28,12 +29,13 @@ use crate::inputs::Inputs;
 use crate::ledger::{Ledger, Roster};
 use crate::objects::SecretName;
 use crate::overview::History;
+use crate::server::administrators::router;
 use crate::server::guard::Guard;
 use crate::server::listener::any_address;
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::tls_policy::TlsPolicy;
-use crate::server::{Balancers, Limits, Listener, Serving, administrators};
+use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::source::{self, Reporting, Source};
 use crate::telemetry::Metrics;
 
@@ -91,7 +93,7 @@ pub struct Beside {
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where to listen; port 0 takes any free one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Listen {
     /// `None` for all of the machine's addresses.
     pub address: Option<IpAddr>,
@@ -99,8 +101,8 @@ pub struct Listen {
     pub secure_port: u16,
     /// Port without TLS, `None` for no such port.
     pub insecure_port: Option<u16>,
-    /// Where metrics are given out, `None` for nowhere.
-    pub metrics: Option<SocketAddr>,
+    /// Where administrators ask.
+    pub administrators: AdministratorsAddress,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -126,8 +128,8 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         reporting.clone(),
         history.clone(),
     )?;
-    let (listeners, ports) = bind(settings.listen, &pair.tls())?;
-    let metrics_listener = bind_metrics(settings.listen.metrics, &status);
+    let (listeners, ports) = bind(&settings.listen, &pair.tls())?;
+    let metrics_listener = bind_metrics(settings.listen.administrators.address, &status);
 
     let answers = Arc::new(Answers::new(settings.compact, Arc::clone(&metrics)));
     let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics), history.clone());
@@ -192,8 +194,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     let out_of_service = status.out_of_service.clone();
     let connections = [metrics.connections.clone(), metrics.administrators.clone()];
     let [of_machines, of_administrators] = connections;
-    let of_machines_ledger = ledger.clone();
-    let machines = Machines { answers, metrics, status, ledger: of_machines_ledger, guard };
+    let machines = Machines { answers, metrics, status, ledger: ledger.clone(), guard };
     let machines = machines::router(Arc::new(machines));
     let serving = Serving::new(machines, settings.limits, of_machines)
         .with_ledger(ledger)
@@ -201,7 +202,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     for listener in listeners {
         serving.listen(listener);
     }
-    let administrators = Serving::new(pages, Limits::of_administrators(), of_administrators);
+    let administrators = settings.listen.administrators.serving(pages, of_administrators);
     if let Some(listener) = metrics_listener {
         administrators.listen(listener);
     }
@@ -319,11 +320,11 @@ fn pages(answers: &Arc<Answers>, metrics: &Arc<Metrics>, status: &Status) -> Rou
         degraded.extend(answers.exposed());
         Readiness { not_ready, degraded }
     };
-    administrators::router(encode, readiness)
+    router(encode, readiness)
 }
 
 fn bind(
-    listen: Listen,
+    listen: &Listen,
     tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
 ) -> anyhow::Result<(Vec<Listener>, Ports)> {
     let address = listen.address.unwrap_or_else(any_address);

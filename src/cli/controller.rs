@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 
 use super::access_flags::{OFF, TokenFlags, mode};
 use super::certs::CertificateFlags;
-use super::flags::{MetricsAddress, metrics_address};
+use super::flags::{MetricsAddress, MetricsNames, metrics_address};
 use crate::access::Mode;
 use crate::app;
 use crate::app::controller::{self, Settings};
@@ -56,6 +56,8 @@ pub(super) struct Args {
     /// Address and port for metrics, /healthz and /readyz; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8798", value_parser = metrics_address)]
     metrics_address: MetricsAddress,
+    #[command(flatten)]
+    metrics_names: MetricsNames,
 }
 
 impl Args {
@@ -80,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     tracing::info!(version = app::version(), "starting");
     controller::run(Settings {
         kubeconfig: args.kubeconfig.clone(),
-        metrics_address: args.metrics_address.0,
+        administrators: args.metrics_names.at(args.metrics_address),
         certificates: certificates::Settings {
             user_data_namespace: args.user_data_namespace.clone(),
             hosts: args.hosts.clone(),

@@ -10,8 +10,10 @@ use clap::{Args, ValueEnum};
 
 use super::network_flags::NetworkFlags;
 use crate::app;
+use crate::app::administrators::AdministratorsAddress;
 use crate::app::server::{Listen, PairFiles};
 use crate::ignition::SpecVersion;
+use crate::pki::Host;
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::server::{Limits, PlaceLimits};
 use crate::telemetry::Verbosity;
@@ -90,6 +92,8 @@ pub(super) struct ServingFlags {
     /// Address and port for metrics; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8797", value_parser = metrics_address)]
     metrics_address: MetricsAddress,
+    #[command(flatten)]
+    metrics_names: MetricsNames,
     /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 where nothing else says so
     #[arg(long, value_name = "VERSION")]
     tls_min_version: Option<String>,
@@ -178,7 +182,7 @@ impl ServingFlags {
             address: self.listen_address,
             secure_port: self.secure_port,
             insecure_port: Some(self.insecure_port).filter(|port| *port != 0),
-            metrics: self.metrics_address.0,
+            administrators: self.metrics_names.at(self.metrics_address),
         }
     }
 
@@ -248,6 +252,22 @@ pub(super) fn spec(text: &str) -> Result<SpecVersion, String> {
 /// Where metrics are given out, `None` for nowhere.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MetricsAddress(pub(super) Option<SocketAddr>);
+
+/// The names of that address.
+#[derive(Debug, Args)]
+pub(super) struct MetricsNames {
+    /// Further host name by which clients ask at the metrics address, such as a proxy's; IP addresses,
+    /// localhost, this machine's own name and those of a cluster's services need none
+    #[arg(long = "metrics-name", value_name = "NAME,...", value_delimiter = ',')]
+    names: Vec<Host>,
+}
+
+impl MetricsNames {
+    /// Where administrators ask, and by which names.
+    pub(super) fn at(&self, MetricsAddress(address): MetricsAddress) -> AdministratorsAddress {
+        AdministratorsAddress { address, names: self.names.clone() }
+    }
+}
 
 pub(super) fn metrics_address(text: &str) -> Result<MetricsAddress, String> {
     if text.is_empty() || text == "off" {

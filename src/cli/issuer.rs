@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::flags::{MetricsAddress, metrics_address};
+use super::flags::{MetricsAddress, MetricsNames, metrics_address};
 use crate::app;
 use crate::app::issuer::{self, Settings};
 use crate::controllers::NAMESPACE;
@@ -20,13 +20,15 @@ pub(super) struct Args {
     /// Address and port for metrics, /healthz and /readyz; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800", value_parser = metrics_address)]
     metrics_address: MetricsAddress,
+    #[command(flatten)]
+    metrics_names: MetricsNames,
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(version = app::version(), "starting");
     issuer::run(Settings {
         kubeconfig: args.kubeconfig,
-        metrics_address: args.metrics_address.0,
+        administrators: args.metrics_names.at(args.metrics_address),
         cluster_resource_namespace: args.cluster_resource_namespace,
     })
 }

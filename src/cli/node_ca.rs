@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::flags::{MetricsAddress, duration, metrics_address};
+use super::flags::{MetricsAddress, MetricsNames, duration, metrics_address};
 use crate::app::node_ca::{self, NodeCaSettings};
 use crate::node_ca::Layout;
 use crate::objects::SecretName;
@@ -28,6 +28,8 @@ pub(super) struct Args {
     /// Address and port for metrics, /healthz and /readyz; `off` for none
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "off", value_parser = metrics_address)]
     metrics_address: MetricsAddress,
+    #[command(flatten)]
+    metrics_names: MetricsNames,
     /// Keep the node's registry logins in step with those of this secret;
     /// openshift-config/pull-secret where no name is given
     #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
@@ -55,7 +57,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         },
         folder: args.dir,
         resync: args.resync,
-        metrics_address: args.metrics_address.0,
+        administrators: args.metrics_names.at(args.metrics_address),
         registry_auth: args.registry_auth.map(|secret| (secret, args.registry_auth_file)),
     })
 }

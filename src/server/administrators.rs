@@ -1,12 +1,17 @@
 //! What administrators, probes and Prometheus ask for, on a listener of their own.
 
 use axum::Router;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
+use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::answer;
+use super::hosts::{HostCheck, KnownHosts, check_host};
 use super::readiness::Readiness;
 
 const OPEN_METRICS: HeaderValue =
@@ -28,6 +33,31 @@ where
         .route("/livez", health())
         .route("/readyz", get(readiness).fallback(answer::only_read))
         .fallback(async || StatusCode::NOT_FOUND)
+}
+
+/// The same pages, for those alone who ask by a name of this listener, and for no other page to show,
+/// embed or keep.
+pub fn protected(pages: Router, hosts: KnownHosts) -> Router {
+    let check = from_fn_with_state(HostCheck::new(hosts), check_host);
+    pages.layer(check).layer(map_response(with_headers))
+}
+
+/// What every answer has for browsers. A page that loads something says so itself.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+async fn with_headers(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
 }
 
 fn metrics(encoded: Result<String, std::fmt::Error>) -> Response {

@@ -3,7 +3,7 @@
 //! ```text
 //! accept ── places ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── guard ── machines ── Answers
 //!   listener.rs                                 tls.rs, connection.rs     layers.rs guard.rs machines.rs
-//!                                                                               └── administrators
+//!                                                              hosts.rs ──── administrators
 //! ```
 //!
 //! Who may be connected and for how long is decided left of HTTP, where nothing was parsed yet; what
@@ -17,6 +17,7 @@ pub mod administrators;
 mod answer;
 pub mod connection;
 pub mod guard;
+pub mod hosts;
 mod layers;
 mod limits;
 pub mod listener;

@@ -13,6 +13,7 @@ mod access_faults;
 mod access_orders;
 mod access_proofs;
 mod access_storm;
+mod administrators;
 mod alert_rules;
 mod bad_input;
 mod boot_ledger;

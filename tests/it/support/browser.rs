@@ -38,6 +38,11 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// With further flags.
+    pub(crate) fn start_with(flags: &[&str]) -> Self {
         let profile = tempfile::tempdir().expect("a temporary folder");
         // The browser reads commands from its third descriptor and answers on its fourth.
         let [input, output] = ["commands", "answers"].map(|name| profile.path().join(name));
@@ -49,6 +54,7 @@ impl Browser {
             .args([&input, &output])
             .arg(CHROMIUM)
             .args(FLAGS)
+            .args(flags)
             .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
             .arg("about:blank")
             // It keeps a socket there, and leaves it when it is killed.
@@ -85,6 +91,11 @@ impl Browser {
         let loaded = self.ask("Page.navigate", &json!({"url": url}));
         assert!(loaded.get("errorText").is_none(), "{url}: {loaded}");
         while self.message()["method"] != "Page.loadEventFired" {}
+    }
+
+    /// Passes over what pages say that may be loaded by them.
+    pub(crate) fn pass_over_policies(&mut self) {
+        self.ask("Page.setBypassCSP", &json!({"enabled": true}));
     }
 
     /// What a JavaScript expression comes to on the page.

@@ -1,0 +1,232 @@
+//! By which names the administrators' listener may be asked.
+//!
+//! It is not meant for strangers, and a browser on the same machine or network reaches it. A web page
+//! from elsewhere may have its own name resolve to this listener's address (DNS rebinding), and then
+//! reads what is here as if it came from the page's own server: the request's `Host` is all that differs.
+//! So that has to be a name that the page's owner cannot have: an address, which was not resolved at
+//! all, or one that is known here.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::HOST;
+use http::uri::Authority;
+use http::{HeaderMap, StatusCode, Uri, Version};
+
+use super::answer;
+use super::connection::Peer;
+use super::places::Source;
+use crate::escape::quoted;
+use crate::pki::Host;
+use crate::telemetry::Occurrences;
+
+/// The name that every browser has for its own machine, whatever DNS says (RFC 6761 section 6.3).
+const LOCALHOST: &str = "localhost";
+/// How a cluster's services are called, by those in it. Nobody can register a name that ends so.
+const OF_SERVICES: [&str; 2] = [".svc", ".svc.cluster.local"];
+
+/// The names by which a listener may be asked.
+#[derive(Debug, Clone)]
+pub struct KnownHosts(BTreeSet<String>);
+
+/// Why a request is refused before anything of it is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownHost {
+    /// It says of no host that it asks it.
+    #[error("the request has no Host header")]
+    Missing,
+    /// It has more than one Host, or one that is none.
+    #[error("the request's Host header is malformed")]
+    Malformed,
+    /// It asks a host that this listener is not known to be.
+    #[error("Host {} is no name of this listener", quoted(.0))]
+    Unknown(String),
+}
+
+impl KnownHosts {
+    /// Those of this machine, by what it calls itself, and these. All addresses, `localhost` and the names
+    /// of a cluster's services are known without.
+    #[must_use]
+    pub fn new(machine: Option<String>, further: &[Host]) -> Self {
+        let machine = machine.and_then(|name| name.parse().ok());
+        let mut names = BTreeSet::from([LOCALHOST.to_owned()]);
+        if let Some(Host::Name(name)) = machine {
+            names.extend(name.split_once('.').map(|(label, _)| label.to_owned()));
+            names.insert(name);
+        }
+        names.extend(further.iter().filter_map(|host| match host {
+            Host::Name(name) => Some(name.clone()),
+            Host::Address(_) => None,
+        }));
+        Self(names)
+    }
+
+    /// Whether a request may be answered: each place where it names a host has to name a known one.
+    fn judge(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), UnknownHost> {
+        if let Some(authority) = uri.authority() {
+            self.judge_authority(authority)?;
+        }
+        let mut values = headers.get_all(HOST).iter();
+        match (values.next(), values.next()) {
+            // Probes of balancers speak it; no browser does.
+            (None, _) if version == Version::HTTP_10 => Ok(()),
+            (None, _) => Err(UnknownHost::Missing),
+            (Some(value), None) if value.is_empty() => Err(UnknownHost::Missing),
+            (Some(value), None) => {
+                let authority = Authority::try_from(value.as_bytes());
+                self.judge_authority(&authority.map_err(|_| UnknownHost::Malformed)?)
+            }
+            (Some(_), Some(_)) => Err(UnknownHost::Malformed),
+        }
+    }
+
+    fn judge_authority(&self, authority: &Authority) -> Result<(), UnknownHost> {
+        let host = authority.host();
+        // What is before an @ is no part of the host, and has no place in a request.
+        let port = authority.as_str().strip_prefix(host);
+        let is_port = |port: &str| matches!(port, "" | ":") || authority.port_u16().is_some();
+        if host.is_empty() || !port.is_some_and(is_port) {
+            return Err(UnknownHost::Malformed);
+        }
+        let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if let Some(address) = address {
+            let address = Ipv6Addr::from_str(address).map(|_| ());
+            return address.map_err(|_| UnknownHost::Malformed);
+        }
+        if Ipv4Addr::from_str(host).is_ok() {
+            return Ok(());
+        }
+        let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        let is_service = || OF_SERVICES.iter().any(|end| name.ends_with(end));
+        if self.0.contains(&name) || is_service() {
+            return Ok(());
+        }
+        Err(UnknownHost::Unknown(name))
+    }
+}
+
+/// What a listener knows of itself, and where it tells of those who do not.
+#[derive(Debug, Clone)]
+pub(super) struct HostCheck {
+    known: Arc<KnownHosts>,
+    refused: Arc<Occurrences<Source>>,
+}
+
+impl HostCheck {
+    pub(super) fn new(known: KnownHosts) -> Self {
+        let refused = Occurrences::new("requests for unknown hosts");
+        Self { known: Arc::new(known), refused: Arc::new(refused) }
+    }
+}
+
+/// Lets through what asks this listener.
+pub(super) async fn check_host(
+    State(check): State<HostCheck>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let judged = check.known.judge(request.version(), request.uri(), request.headers());
+    let Err(error) = judged else { return next.run(request).await };
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
+    if let Some(peer) = peer.filter(|peer| check.refused.may_log((*peer).into())) {
+        tracing::warn!(%peer, %error, "request refused; --metrics-name adds a name");
+    }
+    let text = format!("{error}; ask by address or localhost, or add a name by --metrics-name\n");
+    answer::text(StatusCode::MISDIRECTED_REQUEST, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn known() -> KnownHosts {
+        let further = ["mcs.example.com", "192.0.2.1"].map(|host| host.parse().unwrap());
+        KnownHosts::new(Some("Node-1.cluster.example".to_owned()), &further)
+    }
+
+    fn judge(version: Version, target: &str, hosts: &[&[u8]]) -> Result<(), UnknownHost> {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(HOST, HeaderValue::from_bytes(host).unwrap());
+        }
+        known().judge(version, &target.parse().unwrap(), &headers)
+    }
+
+    #[test]
+    fn addresses_own_names_and_services_are_known_and_no_name_of_others() {
+        for host in [
+            "localhost",
+            "LocalHost.:8797",
+            "127.0.0.1:8797",
+            "127.0.0.1",
+            "[::1]:8797",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0:8797",
+            "10.1.2.3:9623",
+            "node-1",
+            "NODE-1.cluster.example:9623",
+            "mcs.example.com:80",
+            "metrics.openshift-machine-config-operator.svc:9623",
+            "metrics.openshift-machine-config-operator.svc.cluster.local",
+        ] {
+            assert_eq!(judge(Version::HTTP_11, "/", &[host.as_bytes()]), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8797",
+            "localhost.evil.example",
+            "evil-localhost",
+            "127.0.0.1.evil.example",
+            "mcs.example.com.evil.example",
+            "a.svc.evil.example",
+            "a.svc.cluster.local.evil.example",
+            "svc",
+            "xsvc",
+            "node-2",
+            "cluster.example",
+            "127.1",
+            "2130706433",
+            "0x7f.0.0.1",
+        ] {
+            let judged = judge(Version::HTTP_11, "/", &[host.as_bytes()]);
+            assert!(matches!(judged, Err(UnknownHost::Unknown(_))), "{host}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused_like_an_unknown_one() {
+        for host in [
+            &b"a b"[..],
+            b"localhost:http",
+            b"evil.example@localhost",
+            b"localhost@evil.example",
+            b"[::1",
+            b"[evil.example]",
+            b"[::1%25lo]",
+            b"localhost/evil",
+            b"\xff\xfe",
+            b":8797",
+        ] {
+            let judged = judge(Version::HTTP_11, "/", &[host]);
+            assert_eq!(judged, Err(UnknownHost::Malformed), "{}", host.escape_ascii());
+        }
+        assert_eq!(judge(Version::HTTP_11, "/", &[]), Err(UnknownHost::Missing));
+        assert_eq!(judge(Version::HTTP_11, "/", &[b""]), Err(UnknownHost::Missing));
+        assert_eq!(judge(Version::HTTP_10, "/", &[]), Ok(()));
+        let twice = judge(Version::HTTP_11, "/", &[b"localhost", b"evil.example"]);
+        assert_eq!(twice, Err(UnknownHost::Malformed));
+        let unknown = Err(UnknownHost::Unknown("evil.example".to_owned()));
+        assert_eq!(judge(Version::HTTP_10, "/", &[b"evil.example"]), unknown);
+        let absolute = "http://evil.example:8797/api/v1/overview";
+        assert_eq!(judge(Version::HTTP_11, absolute, &[b"localhost"]), unknown);
+        assert_eq!(judge(Version::HTTP_11, "http://localhost/", &[b"evil.example"]), unknown);
+        assert_eq!(judge(Version::HTTP_11, "http://[::1]:8797/", &[b"localhost"]), Ok(()));
+    }
+}
