@@ -1,12 +1,13 @@
 //! Puts the overview together from those who know.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use time::OffsetDateTime;
@@ -25,6 +26,7 @@ use crate::overview::{
 use crate::pki::plan::renewal;
 use crate::pki::{self, Holder, Host, Policy, locked_out};
 use crate::server::guard::Guard;
+use crate::server::latest::Latest;
 
 /// Judges the pointer configs that are known, at a time. It may block.
 pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<Pointer> + Send + Sync>;
@@ -45,6 +47,16 @@ pub(super) struct Sources {
     pub(super) since: OffsetDateTime,
     /// What tells this server from the others.
     pub(super) name: String,
+    /// The machines of all servers, gathered once for all who ask at about the same time.
+    pub(super) gathered: Latest<Gathered>,
+}
+
+/// The machines of all servers.
+pub(super) struct Gathered {
+    /// In their order.
+    lines: Arc<Vec<MachineLine>>,
+    /// Which servers did not tell of theirs.
+    silent: Vec<String>,
 }
 
 /// What is said of the API beside its types.
@@ -68,7 +80,7 @@ pub(super) fn router(sources: Sources) -> Router {
         .route("/api/v1/machines", get(machines))
         .route("/api/v1/machines/{address}", get(machine))
         .route(peers::PATH, get(part))
-        .route("/api/v1/openapi.json", get(async || Json(Description::openapi())))
+        .route("/api/v1/openapi.json", get(description))
         .with_state(Arc::new(sources))
 }
 
@@ -119,8 +131,8 @@ async fn overview(State(sources): State<Arc<Sources>>) -> Json<Overview> {
 
 /// The machines that asked any of the servers, those that are stuck first
 #[utoipa::path(get, path = "/api/v1/machines", responses((status = 200, body = Vec<MachineLine>)))]
-async fn machines(State(sources): State<Arc<Sources>>) -> Json<Vec<MachineLine>> {
-    Json(sources.machines(OffsetDateTime::now_utc()).await.0)
+async fn machines(State(sources): State<Arc<Sources>>) -> Response {
+    Json(sources.machines().await.lines.as_slice()).into_response()
 }
 
 /// The machine at an address
@@ -139,11 +151,17 @@ async fn machine(State(sources): State<Arc<Sources>>, Path(address): Path<String
         return (StatusCode::BAD_REQUEST, "this is no IP address\n").into_response();
     };
     let address = address.to_canonical();
-    let (machines, _) = sources.machines(OffsetDateTime::now_utc()).await;
-    match machines.into_iter().find(|line| line.machine.address == address) {
+    let machines = sources.machines().await;
+    match machines.lines.iter().find(|line| line.machine.address == address) {
         Some(line) => Json(line).into_response(),
         None => (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response(),
     }
+}
+
+async fn description() -> Response {
+    static DESCRIPTION: LazyLock<Bytes> =
+        LazyLock::new(|| Description::openapi().to_json().unwrap_or_default().into());
+    ([(CONTENT_TYPE, "application/json")], DESCRIPTION.clone()).into_response()
 }
 
 async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
@@ -152,8 +170,8 @@ async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
 
 impl Sources {
     async fn overview(&self) -> Overview {
+        let machines = self.machines().await;
         let now = OffsetDateTime::now_utc();
-        let (machines, silent_servers) = self.machines(now).await;
         let mut not_ready = self.status.out_of_service.lines();
         not_ready.extend(self.status.not_ready.lines());
         not_ready.extend(self.answers.unready());
@@ -169,8 +187,8 @@ impl Sources {
             not_ready,
             degraded,
             pools: self.pools(),
-            machines,
-            silent_servers,
+            machines: Arc::clone(&machines.lines),
+            silent_servers: machines.silent.clone(),
             certificates: (self.chain)().iter().map(certificate).collect(),
             pointers: self.pointers.as_ref().map(judge).unwrap_or_default(),
             registries,
@@ -178,8 +196,11 @@ impl Sources {
         }
     }
 
-    /// The machines of all servers in their order, and which servers did not tell of theirs.
-    async fn machines(&self, now: OffsetDateTime) -> (Vec<MachineLine>, Vec<String>) {
+    async fn machines(&self) -> Arc<Gathered> {
+        self.gathered.get(async || self.gather(OffsetDateTime::now_utc()).await).await
+    }
+
+    async fn gather(&self, now: OffsetDateTime) -> Gathered {
         let mut silent = Vec::new();
         let machines = match &self.peers {
             None => self.ledger.machines(),
@@ -202,7 +223,7 @@ impl Sources {
             machines.into_iter().map(line).collect()
         });
         sort(&mut lines);
-        (lines, silent)
+        Gathered { lines: Arc::new(lines), silent }
     }
 
     fn pools(&self) -> Vec<Pool> {

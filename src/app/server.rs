@@ -31,6 +31,7 @@ use crate::objects::SecretName;
 use crate::overview::History;
 use crate::server::administrators::router;
 use crate::server::guard::Guard;
+use crate::server::latest::Latest;
 use crate::server::listener::any_address;
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
@@ -190,6 +191,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         peers: settings.peers,
         since: OffsetDateTime::now_utc(),
         name: name(),
+        gathered: Latest::default(),
     }));
     let out_of_service = status.out_of_service.clone();
     let connections = [metrics.connections.clone(), metrics.administrators.clone()];

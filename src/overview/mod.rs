@@ -5,7 +5,9 @@ mod history;
 mod machine_row;
 mod page;
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
@@ -30,7 +32,9 @@ pub struct Overview {
     /// The pools by name.
     pub pools: Vec<Pool>,
     /// The machines that asked, those that are stuck first, and of these the latest first.
-    pub machines: Vec<MachineLine>,
+    #[serde(serialize_with = "lines")]
+    #[schema(value_type = Vec<MachineLine>)]
+    pub machines: Arc<Vec<MachineLine>>,
     /// Other servers whose machines are missing above, with the reason.
     pub silent_servers: Vec<String>,
     /// What is served over TLS, leaf first.
@@ -41,6 +45,10 @@ pub struct Overview {
     pub registries: Vec<String>,
     /// What has changed, the latest first.
     pub changes: Vec<Change>,
+}
+
+fn lines<S: Serializer>(lines: &[MachineLine], serializer: S) -> Result<S::Ok, S::Error> {
+    lines.serialize(serializer)
 }
 
 /// What there is to see of a cluster's controller.

@@ -144,7 +144,7 @@ mod tests {
                 problem: Some("it has no configuration yet".to_owned()),
                 specs: Vec::new(),
             }],
-            machines,
+            machines: machines.into(),
             silent_servers: vec!["192.0.2.1:8797: no answer in time".to_owned()],
             certificates: vec![Certificate {
                 subject: "machine-config-server".to_owned(),

@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use super::answer;
 use super::hosts::{HostCheck, KnownHosts, check_host};
 use super::readiness::Readiness;
+use super::renderings::{Renderings, share};
 
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -39,7 +40,8 @@ where
 /// embed or keep.
 pub fn protected(pages: Router, hosts: KnownHosts) -> Router {
     let check = from_fn_with_state(HostCheck::new(hosts), check_host);
-    pages.layer(check).layer(map_response(with_headers))
+    let share = from_fn_with_state(Renderings::default(), share);
+    pages.layer(share).layer(check).layer(map_response(with_headers))
 }
 
 /// What every answer has for browsers. A page that loads something says so itself.

@@ -3,7 +3,7 @@
 //! ```text
 //! accept ── places ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── guard ── machines ── Answers
 //!   listener.rs                                 tls.rs, connection.rs     layers.rs guard.rs machines.rs
-//!                                                              hosts.rs ──── administrators
+//!                                                    hosts.rs ── renderings.rs ── administrators
 //! ```
 //!
 //! Who may be connected and for how long is decided left of HTTP, where nothing was parsed yet; what
@@ -18,6 +18,7 @@ mod answer;
 pub mod connection;
 pub mod guard;
 pub mod hosts;
+pub mod latest;
 mod layers;
 mod limits;
 pub mod listener;
@@ -28,6 +29,7 @@ pub mod places;
 mod pool_name;
 pub mod proxy_protocol;
 pub mod readiness;
+mod renderings;
 mod send_room;
 mod signing;
 mod timeout_stream;

@@ -1,13 +1,14 @@
-//! The administrators' listener: who may ask it.
+//! The administrators' listener: who may ask it, and what it holds for those who do not read.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
-use crate::support::http::{Client, Response};
+use crate::support::http::{Client, Response, connect_from};
 use crate::support::server::{Server, free_ports};
 use crate::support::{contract, in_repository, wait_for};
 
@@ -173,5 +174,97 @@ fn the_listeners_of_all_commands_know_their_names() {
         let answer = asked(&client, "/metrics", "proxy.example");
         assert_eq!(answer.status, 200, "{command}");
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{command}");
+    }
+}
+
+/// Bytes that a process has had in memory at most.
+fn most_resident_bytes(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    let kib = line.trim().strip_suffix(" kB").expect("its unit").parse::<u64>();
+    kib.expect("a number") << 10
+}
+
+/// The memory that the pods of a manifest may have.
+fn limit_of(manifest: &str) -> u64 {
+    let text = fs::read_to_string(in_repository("deploy").join(manifest)).expect("a manifest");
+    let (_, limits) = text.split_once("limits:\n").expect("limits");
+    let line = limits.lines().next().expect("a line").trim();
+    let mebibytes = line.strip_prefix("memory: ").and_then(|it| it.strip_suffix("Mi"));
+    let mebibytes: u64 = mebibytes.expect("MiB of memory").parse().expect("a number");
+    mebibytes << 20
+}
+
+#[test]
+fn answers_that_nobody_reads_are_in_memory_once() {
+    const LARGE: [&str; 4] = ["/api/v1/overview", "/api/v1/machines", "/api/v1/ledger", "/"];
+    let at = "2026-11-21T12:00:00Z";
+    let machine = |number: u32| {
+        json!({
+            "address": Ipv4Addr::from_bits(0x0a00_0000 + number), "first": at, "last": at,
+            "requests": {
+                "pool": "worker", "user_agent": "x".repeat(250), "spec": "3.4.0", "times": 7,
+                "refused": {"status": 503, "reason": "x".repeat(400)}, "since": at, "last": at,
+            },
+        })
+    };
+    let machines: Vec<Value> = (0..10_000).map(machine).collect();
+    let state = tempfile::tempdir().expect("a temporary folder");
+    fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
+    let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
+    let metrics = server.metrics();
+    let length = metrics.get("/api/v1/machines").body.len();
+    assert!(length > 8 << 20, "{length}");
+
+    // As many as one source may have, of three of them.
+    let mut held: Vec<TcpStream> = Vec::new();
+    for last in 2..5 {
+        let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+        for number in 0..64 {
+            let mut stream = connect_from(from, metrics.address()).expect("a connection");
+            let path = LARGE[number % LARGE.len()];
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("a request");
+            held.push(stream);
+        }
+    }
+    // Each has the beginning of its answer, or the end of one that had to make room.
+    let mut begun = 0;
+    for stream in &mut held {
+        let mut start = [0; 12];
+        begun +=
+            usize::from(stream.read_exact(&mut start).is_ok_and(|()| &start == b"HTTP/1.1 200"));
+    }
+    assert!(begun > 64, "{begun} answers");
+    // One who reads gets all of it.
+    let asks = server.plain().from([127, 0, 0, 9].into());
+    assert_eq!(contract::config(&asks, "master", "3.4.0").status, 200);
+    let all = metrics.get("/api/v1/machines").json();
+    assert_eq!(all.as_array().map(Vec::len), Some(10_000));
+    assert_eq!(metrics.get("/metrics").status, 200);
+    let peak = most_resident_bytes(&server);
+    println!("{} MiB at most", peak >> 20);
+    // A rendering for each would be more than a gigabyte.
+    assert!(peak < 320 << 20, "{peak} bytes");
+    for manifest in ["kubernetes/deployment.yaml", "openshift/daemonset.yaml"] {
+        assert!(peak < limit_of(manifest) / 2, "{manifest}");
+    }
+    drop(held);
+}
+
+#[test]
+fn every_container_has_a_limit_of_memory_and_none_of_processor_time() {
+    for manifest in [
+        "kubernetes/deployment.yaml",
+        "openshift/daemonset.yaml",
+        "controller/deployment.yaml",
+        "components/issuer/deployment.yaml",
+        "node-ca/daemonset.yaml",
+    ] {
+        let text = fs::read_to_string(in_repository("deploy").join(manifest)).expect("a manifest");
+        let [images, limits] = ["image:", "limits:"].map(|field| text.matches(field).count());
+        assert_eq!((images, limits), (1, 1), "{manifest}");
+        assert!(limit_of(manifest) >= 128 << 20, "{manifest}");
+        let (_, limits) = text.split_once("limits:\n").expect("limits");
+        assert!(!limits.lines().take(2).any(|line| line.contains("cpu:")), "{manifest}");
     }
 }

@@ -1,0 +1,255 @@
+//! What administrators are answered, in memory once however many ask and do not read.
+//!
+//! An answer may be megabytes: the machines of a full boot ledger. Those who ask at about the same time
+//! share one, and of large ones each takes a piece at a time, so that what a client does not read is not
+//! kept for it: when there are too many bytes of large answers, the oldest ends, and with it the
+//! connections that are still sending it.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use http_body::{Frame, SizeHint};
+use tokio::time::Instant;
+
+use super::answer;
+use super::latest::Latest;
+
+/// Bytes of large answers, all together.
+const MAX_BYTES: usize = 32 << 20;
+/// What is handed to a connection at a time; a smaller answer is as a whole.
+const PIECE: usize = 64 << 10;
+/// How long a client has at least to read an answer, if other requests for large ones come. They get
+/// one that is as old meanwhile.
+const TIME_TO_READ: Duration = Duration::from_secs(10);
+
+/// The answers under way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Renderings(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    by_target: Mutex<HashMap<String, Weak<Latest<Rendering>>>>,
+    /// The large ones that somebody has, the oldest first.
+    large: Mutex<VecDeque<Weak<Rendering>>>,
+}
+
+#[derive(Debug)]
+struct Rendering {
+    status: StatusCode,
+    headers: HeaderMap,
+    length: usize,
+    made: Instant,
+    /// `None` once it has to make room.
+    body: Mutex<Option<Bytes>>,
+}
+
+/// Answers a request by what is shared.
+pub(super) async fn share(
+    State(renderings): State<Renderings>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.method() != Method::GET {
+        return next.run(request).await;
+    }
+    let latest = renderings.latest(&request.uri().to_string());
+    let is_enough = |last: &Rendering| {
+        !last.has_ended() && renderings.is_full_of_young(last.length, Instant::now())
+    };
+    let make = async || Rendering::of(next.run(request).await, Instant::now()).await;
+    let rendering = latest.get_unless(is_enough, make).await;
+    if rendering.has_ended() {
+        return answer::soon(format!("{Ended}\n"));
+    }
+    renderings.keep(&rendering);
+    rendering.response()
+}
+
+impl Renderings {
+    fn latest(&self, target: &str) -> Arc<Latest<Rendering>> {
+        let mut by_target = lock(&self.0.by_target);
+        if let Some(latest) = by_target.get(target).and_then(Weak::upgrade) {
+            return latest;
+        }
+        by_target.retain(|_, latest| latest.strong_count() > 0);
+        let latest = Arc::default();
+        by_target.insert(target.to_owned(), Arc::downgrade(&latest));
+        latest
+    }
+
+    /// Whether one more of this length would end one that somebody has had no time to read.
+    fn is_full_of_young(&self, length: usize, now: Instant) -> bool {
+        let large: Vec<_> = lock(&self.0.large).iter().filter_map(Weak::upgrade).collect();
+        let bytes: usize = large.iter().map(|it| it.length).sum();
+        let oldest = large.first().map(|it| now.saturating_duration_since(it.made));
+        bytes + length > MAX_BYTES && oldest.is_some_and(|age| age < TIME_TO_READ)
+    }
+
+    /// Counts one that is new, and ends the oldest where there are too many bytes.
+    fn keep(&self, rendering: &Arc<Rendering>) {
+        if rendering.length <= PIECE {
+            return;
+        }
+        let mut large = lock(&self.0.large);
+        large.retain(|it| it.strong_count() > 0);
+        if large.iter().any(|it| it.as_ptr() == Arc::as_ptr(rendering)) {
+            return;
+        }
+        let mut bytes: usize = large.iter().filter_map(Weak::upgrade).map(|it| it.length).sum();
+        while bytes + rendering.length > MAX_BYTES {
+            let Some(oldest) = large.pop_front() else { break };
+            if let Some(oldest) = oldest.upgrade() {
+                bytes -= oldest.length;
+                lock(&oldest.body).take();
+            }
+        }
+        large.push_back(Arc::downgrade(rendering));
+    }
+}
+
+impl Rendering {
+    async fn of(response: Response, made: Instant) -> Self {
+        let (head, body) = response.into_parts();
+        match to_bytes(body, usize::MAX).await {
+            Ok(body) => {
+                let (length, body) = (body.len(), Mutex::new(Some(body)));
+                Self { status: head.status, headers: head.headers, length, made, body }
+            }
+            // Pages come from memory.
+            Err(error) => {
+                let text = format!("{error}\n");
+                let (head, _) =
+                    answer::text(StatusCode::INTERNAL_SERVER_ERROR, String::new()).into_parts();
+                let (length, body) = (text.len(), Mutex::new(Some(text.into())));
+                Self { status: head.status, headers: head.headers, length, made, body }
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.body).is_none()
+    }
+
+    fn response(self: Arc<Self>) -> Response {
+        let (status, headers) = (self.status, self.headers.clone());
+        let body = if self.length <= PIECE {
+            Body::from(lock(&self.body).clone().unwrap_or_default())
+        } else {
+            Body::new(Pieces { rendering: self, sent: 0 })
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+/// A large answer on its way to one client.
+#[derive(Debug)]
+struct Pieces {
+    rendering: Arc<Rendering>,
+    sent: usize,
+}
+
+/// The answer had to make room for later ones.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer was not read in time, and others were waiting")]
+struct Ended;
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = Ended;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Ended>>> {
+        let piece = match &*lock(&self.rendering.body) {
+            None => return Poll::Ready(Some(Err(Ended))),
+            Some(body) => {
+                let rest = body.get(self.sent..).unwrap_or_default();
+                // A slice would keep all of it for as long as the client does not read.
+                Bytes::copy_from_slice(&rest[..rest.len().min(PIECE)])
+            }
+        };
+        if piece.is_empty() {
+            return Poll::Ready(None);
+        }
+        self.sent += piece.len();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.sent >= self.rendering.length
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact((self.rendering.length - self.sent) as u64)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn rendering(length: usize, made: Instant) -> Arc<Rendering> {
+        let response = Response::new(Body::from(vec![b'x'; length]));
+        Arc::new(Rendering::of(response, made).await)
+    }
+
+    async fn read(rendering: &Arc<Rendering>) -> Result<usize, String> {
+        let body = Arc::clone(rendering).response().into_body();
+        to_bytes(body, usize::MAX).await.map(|body| body.len()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn the_oldest_large_answer_ends_where_there_are_too_many_bytes() {
+        const LARGE: usize = 9 << 20;
+        let (renderings, now) = (Renderings::default(), Instant::now());
+        let mut kept = Vec::new();
+        for _ in 0..3 {
+            kept.push(rendering(LARGE, now).await);
+            renderings.keep(&kept[kept.len() - 1]);
+            // Each time that it is shared.
+            renderings.keep(&kept[0]);
+        }
+        assert!(renderings.is_full_of_young(LARGE, now + TIME_TO_READ / 2));
+        assert!(!renderings.is_full_of_young(LARGE, now + TIME_TO_READ));
+        assert!(!renderings.is_full_of_young(LARGE / 2, now), "there is room for it");
+        for it in &kept {
+            assert_eq!(read(it).await, Ok(LARGE));
+        }
+        kept.push(rendering(LARGE, now).await);
+        renderings.keep(&kept[3]);
+        assert!(read(&kept[0]).await.unwrap_err().contains("not read in time"));
+        assert!(kept[0].has_ended() && !kept[1].has_ended());
+        for it in &kept[1..] {
+            assert_eq!(read(it).await, Ok(LARGE));
+        }
+        // Those that nobody has take no room, and one that is larger than all room is answered.
+        kept.truncate(1);
+        let huge = rendering(MAX_BYTES + 1, now).await;
+        renderings.keep(&huge);
+        assert_eq!(read(&huge).await, Ok(MAX_BYTES + 1));
+        assert_eq!(lock(&renderings.0.large).len(), 1);
+        for small in [0, 1, PIECE] {
+            let small = rendering(small, now).await;
+            renderings.keep(&small);
+            assert_eq!(read(&small).await, Ok(small.length));
+        }
+        assert_eq!(lock(&renderings.0.large).len(), 1);
+    }
+}
