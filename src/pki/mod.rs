@@ -9,7 +9,7 @@
 //! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
 //! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
 //! `kept` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
-//! A pair that somebody else makes is `external`. `new_ca` makes a CA, or takes one that is `issuer`'s.
+//! A pair that somebody else makes is `external`, and whom it has machines trust `trust`. `new_ca` makes a CA, or takes one that is `issuer`'s.
 //! [`issue`] issues certificates and [`certificate`] reads them, `moment` their times; `requested` issues
 //! them for others, by what `signing_request` reads. Nothing here does I/O; the time is an argument, and so
 //! are new keys, which only [`keys`] makes.
@@ -37,6 +37,7 @@ mod requested;
 mod serving;
 mod signing_request;
 pub mod state;
+mod trust;
 mod usage;
 mod view;
 pub mod writes;

@@ -6,9 +6,9 @@ use time::OffsetDateTime;
 
 use super::certificate::key_of;
 use super::chain::Links;
-use super::external::Trust;
 use super::kept::{Ca, Kept};
 use super::lockout::{Signatures, refusals};
+use super::trust::Trust;
 use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, StoredPair, Unusable};
 
 /// The state, and what it comes to.
