@@ -1,4 +1,4 @@
-//! The component that keeps the controller's account to the types of secrets that it makes.
+//! The component that keeps the controller's account to the types and names of secrets that it writes.
 
 use super::*;
 use crate::support::cluster::overlay;
@@ -52,27 +52,35 @@ fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token()
             ("kubernetes.io/tls", true),
             ("Opaque", true),
         ] {
-            let name =
-                format!("by-controller-{}", type_.rsplit('/').next().unwrap().to_lowercase());
+            let kind = type_.rsplit('/').next().unwrap().to_lowercase();
+            let name = if namespace == NAMESPACE {
+                "internal-release-image-tls".to_owned()
+            } else {
+                format!("by-controller-{kind}-user-data")
+            };
             let answer = create(&name, namespace, type_);
             assert_eq!(answer.is_ok(), is_admitted, "{namespace} {type_}: {answer:?}");
             // Who may do everything may do this too.
             if !is_admitted {
                 site.cluster.create(&secrets(namespace), &secret(&name, namespace, type_));
             }
+            if namespace == NAMESPACE {
+                site.cluster.delete(&format!("{}/{name}", secrets(namespace)));
+            }
         }
     }
 
     // One that an administrator has made is not made another account's.
-    let name = "by-controller-service-account-token";
+    let name = "by-controller-service-account-token-user-data";
     let mut other = secret(name, USER_DATA_NAMESPACE, ACCOUNT_TOKEN);
     other["metadata"]["annotations"]["kubernetes.io/service-account.name"] = json!("other");
     let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     let said = site.cluster.kubectl_by(&by, &apply, &other).expect_err("a refusal");
     assert!(said.contains(words), "{said}");
 
+    the_account_writes_only_its_names(&site, &by);
+
     // Its own work goes on: all that it makes where there is nothing, and what it changes later.
-    site.cluster.delete(&format!("{}/by-controller-tls", secrets(NAMESPACE)));
     let _controller = site.start(&["--access", "audit"]);
     site.object(&user_data("worker-user-data-managed"));
     site.settled();
@@ -85,4 +93,36 @@ fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token()
         text.contains("Bearer").then_some(())
     });
     site.rotate("again");
+}
+
+/// Cloud credentials are Opaque secrets beside the user data, and the account's role lets it patch all of them.
+fn the_account_writes_only_its_names(site: &Site, by: &Path) {
+    let credentials = "aws-cloud-credentials";
+    site.cluster
+        .create(&secrets(USER_DATA_NAMESPACE), &secret(credentials, USER_DATA_NAMESPACE, "Opaque"));
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    let create = ["create", "-f", "-"];
+    for (arguments, namespace, name, is_admitted) in [
+        (&apply[..], USER_DATA_NAMESPACE, credentials, false),
+        (&apply, USER_DATA_NAMESPACE, "worker-user-data-managed-token", false),
+        (&apply, USER_DATA_NAMESPACE, "user-data", false),
+        (&apply, USER_DATA_NAMESPACE, "machine-config-server-tls", false),
+        (&apply, USER_DATA_NAMESPACE, "new-user-data", true),
+        (&apply, USER_DATA_NAMESPACE, "new-user-data-managed", true),
+        (&create, NAMESPACE, "pull-secret", false),
+        (&create, NAMESPACE, "worker-user-data", false),
+        (&create, NAMESPACE, "internal-release-image-tls", true),
+    ] {
+        let mut secret = secret(name, namespace, "Opaque");
+        secret["metadata"]["labels"] = json!({"written-by": "the-controllers-account"});
+        let answer = site.cluster.kubectl_by(by, arguments, &secret);
+        assert_eq!(answer.is_ok(), is_admitted, "{namespace}/{name}: {answer:?}");
+        if let Err(said) = answer {
+            let words = format!("and not secret {namespace}/{name}");
+            assert!(said.contains(&words), "{namespace}/{name}: {said}");
+        }
+    }
+    let kept = site.object(&format!("{}/{credentials}", secrets(USER_DATA_NAMESPACE)));
+    assert!(kept["metadata"]["labels"].is_null(), "{kept}");
+    site.cluster.delete(&format!("{}/internal-release-image-tls", secrets(NAMESPACE)));
 }
