@@ -41,11 +41,17 @@ use std::io::Write as _;
 
 use crate::escape::escaped;
 
+/// Version and commit.
+#[cfg(not(feature = "fips"))]
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
+/// Version and commit.
+#[cfg(feature = "fips")]
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ", FIPS)");
+
 /// Name, version, commit.
 #[must_use]
 pub fn version() -> String {
-    let fips = if cfg!(feature = "fips") { ", FIPS" } else { "" };
-    format!("machine-config-server {} ({}{fips})", env!("CARGO_PKG_VERSION"), env!("MCS_COMMIT"))
+    format!("machine-config-server {VERSION}")
 }
 
 /// Keeps private keys out of core dumps, and other processes of the same user out of this one's

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 
 use super::access_flags::{OFF, TokenFlags, mode};
 use super::certs::CertificateFlags;
-use super::flags::{MetricsAddress, MetricsNames, metrics_address};
+use super::flags::{LISTENING, MetricsAddress, MetricsNames, metrics_address};
 use crate::access::Mode;
 use crate::app;
 use crate::app::controller::{self, Settings};
@@ -54,7 +54,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAMESPACE/CONFIGMAP[:KEY]", help_heading = "Certificates")]
     trust_bundle: Option<TrustBundle>,
     /// Address and port for metrics, /healthz and /readyz; `off` for none
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8798", value_parser = metrics_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8798", value_parser = metrics_address,
+        help_heading = LISTENING)]
     metrics_address: MetricsAddress,
     #[command(flatten)]
     metrics_names: MetricsNames,

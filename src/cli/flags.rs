@@ -77,39 +77,47 @@ ignored_flags! {
     }
 }
 
-/// Where to listen, with which certificate, within which limits.
+/// The heading of flags that say where a command listens.
+pub(super) const LISTENING: &str = "Listening";
+/// The heading of flags about TLS and the serving pair.
+pub(super) const TLS: &str = "TLS";
+const ANSWERS: &str = "Answers";
+
+/// Where to listen, with which certificate, within which limits. Each flag names its heading: without one it would come
+/// under that of the group before it.
 #[derive(Debug, Args)]
 pub(super) struct ServingFlags {
     /// Port for TLS; 0 takes any free one
-    #[arg(long, default_value_t = 22623, value_name = "PORT")]
+    #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
     secure_port: u16,
     /// Port without TLS; 0 turns it off
-    #[arg(long, default_value_t = 22624, value_name = "PORT")]
+    #[arg(long, default_value_t = 22624, value_name = "PORT", help_heading = LISTENING)]
     insecure_port: u16,
     /// Address to listen on; all of the machine's by default
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = LISTENING)]
     listen_address: Option<IpAddr>,
     /// Address and port for metrics; `off` for none
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8797", value_parser = metrics_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8797", value_parser = metrics_address,
+        help_heading = LISTENING)]
     metrics_address: MetricsAddress,
     #[command(flatten)]
     metrics_names: MetricsNames,
     /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 where nothing else says so
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", help_heading = TLS)]
     tls_min_version: Option<String>,
     /// Cipher suites by their IANA names; all safe ones by default
-    #[arg(long, value_name = "SUITE,...", value_delimiter = ',')]
+    #[arg(long, value_name = "SUITE,...", value_delimiter = ',', help_heading = TLS)]
     tls_cipher_suites: Vec<String>,
     /// Prefer the key exchange that a quantum computer cannot undo (X25519MLKEM768), where a client
     /// offers it
-    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true)]
+    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = TLS)]
     tls_post_quantum: Switch,
     /// The OpenShift release that this server belongs to, for the log
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", help_heading = ANSWERS)]
     payload_version: Option<String>,
     /// Whether Ignition itself gets the contents of files gzipped, the same machine in fewer bytes;
     /// others never do
-    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true)]
+    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = ANSWERS)]
     compact: Switch,
     #[command(flatten)]
     limits: LimitFlags,
@@ -231,10 +239,10 @@ impl ServingFlags {
 #[derive(Debug, Args)]
 pub(super) struct PairFlags {
     /// Certificate for TLS
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt", help_heading = TLS)]
     cert: PathBuf,
     /// Key of that certificate
-    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key")]
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key", help_heading = TLS)]
     key: PathBuf,
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::flags::{MetricsAddress, MetricsNames, metrics_address};
+use super::flags::{LISTENING, MetricsAddress, MetricsNames, metrics_address};
 use crate::app;
 use crate::app::issuer::{self, Settings};
 use crate::controllers::NAMESPACE;
@@ -18,7 +18,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     cluster_resource_namespace: String,
     /// Address and port for metrics, /healthz and /readyz; `off` for none
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800", value_parser = metrics_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8800", value_parser = metrics_address,
+        help_heading = LISTENING)]
     metrics_address: MetricsAddress,
     #[command(flatten)]
     metrics_names: MetricsNames,

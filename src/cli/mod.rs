@@ -35,7 +35,7 @@ pub use usage::one_line;
 
 /// Serves Ignition configs to machines that boot for the first time.
 #[derive(Debug, Parser)]
-#[command(name = "machine-config-server", disable_version_flag = true, max_term_width = 100,
+#[command(name = "machine-config-server", version = app::VERSION, max_term_width = 100,
     after_help = examples::ALL)]
 struct Cli {
     #[command(flatten)]

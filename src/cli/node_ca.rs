@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::flags::{MetricsAddress, MetricsNames, duration, metrics_address};
+use super::flags::{LISTENING, MetricsAddress, MetricsNames, duration, metrics_address};
 use crate::app::node_ca::{self, NodeCaSettings};
 use crate::node_ca::Layout;
 use crate::objects::SecretName;
@@ -26,7 +26,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
     resync: Duration,
     /// Address and port for metrics, /healthz and /readyz; `off` for none
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "off", value_parser = metrics_address)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "off", value_parser = metrics_address,
+        help_heading = LISTENING)]
     metrics_address: MetricsAddress,
     #[command(flatten)]
     metrics_names: MetricsNames,

@@ -9,7 +9,8 @@ use crate::registry_auth::DEFAULT_SECRET;
 pub(super) struct RegistryAuthFlags {
     /// Give machines of enforced pools the registry logins of this secret, or of a pool's own;
     /// openshift-config/pull-secret where no name is given
-    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
+    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET,
+        help_heading = "Access")]
     registry_auth: Option<SecretName>,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use super::access_flags::{IssuerFlags, OFF, mode};
-use super::flags::{PairFlags, ServingFlags};
+use super::flags::{PairFlags, ServingFlags, TLS};
 use super::registry_auth::RegistryAuthFlags;
 use crate::access::Mode;
 use crate::app::access::AccessSettings;
@@ -46,7 +46,7 @@ pub(super) struct Args {
     pair: PairFlags,
     /// Secret with that pair, which is read from the API server for as long as --cert and --key are not
     /// there yet
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, value_name = "NAMESPACE/NAME", help_heading = TLS)]
     pair_secret: Option<SecretName>,
     #[command(flatten)]
     registry_auth: RegistryAuthFlags,

@@ -1,6 +1,8 @@
 //! What the command line says of itself: every command has examples that it takes, and shells and
 //! manuals get the same.
 
+use std::collections::BTreeMap;
+
 use clap::Command;
 
 use crate::support::server::binary;
@@ -72,6 +74,41 @@ fn help_ends_with_the_examples_as_they_are_typed() {
         let examples = command.get_after_help().expect("examples").to_string();
         assert!(help.trim_end().ends_with(examples.trim_end()), "{name}:\n{help}");
     }
+}
+
+#[test]
+fn a_flag_stands_under_the_same_heading_in_every_command() {
+    let mut headings = BTreeMap::new();
+    for (name, command) in all() {
+        // A request at a CA has headings of its own; the node's logins are no matter of who gets configs.
+        let is_other = |flag: &str| {
+            name.contains(" cmp") || (name.ends_with("node-ca") && flag == "registry_auth")
+        };
+        let flags = command
+            .get_arguments()
+            .filter(|flag| flag.get_long().is_some() && !is_other(flag.get_id().as_str()));
+        for flag in flags {
+            let heading = flag.get_help_heading().map(str::to_owned);
+            let first =
+                headings.entry(flag.get_id().to_string()).or_insert_with(|| heading.clone());
+            assert_eq!(*first, heading, "--{} of {name}", flag.get_id());
+        }
+    }
+    for (flag, heading) in [("secure_port", "Listening"), ("tls_min_version", "TLS")] {
+        assert_eq!(headings[flag].as_deref(), Some(heading), "--{flag}");
+    }
+}
+
+#[test]
+fn the_version_is_told_by_flag_and_by_command() {
+    let told = |argument: &str| {
+        let output = binary().arg(argument).output().expect("the built binary");
+        assert!(output.status.success(), "{argument}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert!(told("--version").starts_with("machine-config-server "), "{}", told("--version"));
+    assert_eq!(told("--version"), told("version"));
+    assert_eq!(told("-V"), told("version"));
 }
 
 #[test]
