@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use http::HeaderValue;
 use http::header::InvalidHeaderValue;
+use http::{HeaderName, HeaderValue};
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
@@ -13,7 +13,7 @@ use crate::ignition::SpecVersion;
 use crate::render::Unselected;
 
 /// A config in one spec version, ready to send.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Answer {
     /// The config, JSON.
     pub body: Bytes,
@@ -23,6 +23,8 @@ pub struct Answer {
     pub etag: HeaderValue,
     /// The machine config's name.
     pub configuration: Arc<str>,
+    /// The pool's present configuration, where this is one before it because that cannot be rendered.
+    pub pending: Option<HeaderValue>,
     /// Whether it is for those alone who prove that they may have it.
     pub is_restricted: bool,
     /// Counts the requests that this answers.
@@ -37,6 +39,9 @@ impl Answer {
         self.etag.to_str().unwrap_or_default().trim_matches('"')
     }
 }
+
+/// The header that names the configuration which cannot be rendered, beside the last one that could.
+pub const PENDING: HeaderName = HeaderName::from_static("machine-config-server-pending");
 
 /// The tag of these bytes.
 pub(super) fn etag(body: &[u8]) -> Result<HeaderValue, InvalidHeaderValue> {

@@ -3,7 +3,8 @@
 //! A config is rendered when it is asked for first, in the version and the form that were asked
 //! for, once for all who ask at the same time, and kept. When the inputs change, what has been asked
 //! for before is rendered again ahead of the swap, so that no request waits for it; and where that
-//! fails, the last good bytes stay.
+//! fails, the last good bytes stay. Versions that nobody asked for before are then rendered from the last
+//! inputs that were good, so that an answer never depends on who asked when.
 
 mod answer;
 
@@ -12,9 +13,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use http::HeaderValue;
 use tokio::sync::OnceCell;
 
-pub use self::answer::{Answer, Refusal};
+pub use self::answer::{Answer, PENDING, Refusal};
 
 use self::answer::etag;
 use crate::ignition::secrets::Secret;
@@ -47,6 +49,10 @@ type Outcome = Result<Arc<Answer>, Refusal>;
 struct Pool {
     name: Arc<str>,
     inputs: Result<PoolInputs, Unselected>,
+    /// The newest inputs before these that rendered, for as long as these do not.
+    last_good: Option<PoolInputs>,
+    /// Whether the pool could not be rendered before this change.
+    was_failing: bool,
     /// By [`Variant::index`].
     outcomes: [OnceCell<Outcome>; Variant::COUNT],
     /// Whether the pool's present inputs render, and what is secret in what they come to, once that is
@@ -59,7 +65,7 @@ struct Pool {
 pub struct PoolState {
     /// The pool.
     pub name: Arc<str>,
-    /// The machine config that it is to serve, if it has one.
+    /// The machine config that is served: an older one while the present one cannot be rendered.
     pub configuration: Option<String>,
     /// Why its machines get nothing or something older.
     pub problem: Option<String>,
@@ -168,7 +174,7 @@ impl Answers {
         let pools = table.pools.values().filter_map(|pool| {
             let reason = match pool.check.get() {
                 Some(Ok(_)) => return None,
-                Some(Err(reason)) => failed(pool, reason),
+                Some(Err(reason)) => pool.with_served(failed(pool, reason)),
                 // What was rendered ahead of the swap is good; readiness must not blink.
                 None if pool.is_serving() => return None,
                 None => "is being rendered".to_owned(),
@@ -178,6 +184,14 @@ impl Answers {
         lines.extend(pools);
         lines.sort();
         lines
+    }
+
+    /// How many pools are known not to render.
+    #[must_use]
+    pub fn failing(&self) -> usize {
+        let table = self.table.load();
+        let pools = table.iter().flat_map(|table| table.pools.values());
+        pools.filter(|pool| pool.failure().is_some()).count()
     }
 
     /// What is secret in the configs of pools that are not enforced, one line a pool. It is known
@@ -279,8 +293,15 @@ impl Pool {
                 return Arc::clone(old);
             }
         }
+        let was_failing = old.is_some_and(|old| !old.is_good(metrics));
+        let last_good = old.filter(|_| !matches!(&inputs, Err(reason) if reason.is_meant()));
+        let last_good = last_good.and_then(|old| match &old.inputs {
+            Ok(inputs) if !was_failing => Some(inputs.clone()),
+            _ => old.last_good.clone(),
+        });
         let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
-        let pool = Self { name, inputs, outcomes: Default::default(), check: OnceLock::new() };
+        let (outcomes, check) = (Default::default(), OnceLock::new());
+        let pool = Self { name, inputs, last_good, was_failing, outcomes, check };
         for variant in Variant::all() {
             if let Some(last_good) = old.and_then(|old| old.good(variant)) {
                 pool.replace(variant, last_good, compressed, metrics);
@@ -295,16 +316,49 @@ impl Pool {
                 .iter()
                 .any(|form| self.good(Variant { version: *version, form: *form }).is_some())
         };
+        let problem = self.failure();
+        let served = match &problem {
+            Some(_) => self.last_good.as_ref(),
+            None => self.inputs.as_ref().ok(),
+        };
         PoolState {
             name: Arc::clone(&self.name),
-            configuration: self.inputs.as_ref().ok().map(|inputs| inputs.configuration.clone()),
-            problem: match (&self.inputs, self.check.get()) {
-                (Err(reason), _) => Some(reason.to_string()),
-                (Ok(_), Some(Err(reason))) => Some(reason.clone()),
-                (Ok(_), _) => None,
-            },
+            configuration: served.map(|inputs| inputs.configuration.clone()),
+            problem: problem.map(|reason| self.with_served(reason)),
             versions: SpecVersion::ALL.into_iter().filter(is_ready).collect(),
         }
+    }
+
+    /// Why the present inputs cannot be rendered, as far as that is known.
+    fn failure(&self) -> Option<String> {
+        match (&self.inputs, self.check.get()) {
+            (Err(reason), _) => Some(reason.to_string()),
+            (Ok(_), Some(Err(reason))) => Some(reason.clone()),
+            (Ok(_), _) => None,
+        }
+    }
+
+    /// `reason`, and which config machines get meanwhile.
+    fn with_served(&self, reason: String) -> String {
+        match &self.last_good {
+            Some(inputs) => format!("{reason}; {} is served meanwhile", inputs.configuration),
+            None => reason,
+        }
+    }
+
+    /// Whether the present inputs render; it is found out where that is not known yet.
+    fn is_good(&self, metrics: &Metrics) -> bool {
+        if self.inputs.is_ok() && self.check.get().is_none() {
+            self.check(metrics);
+        }
+        self.failure().is_none()
+    }
+
+    /// An answer from before, which names what cannot be rendered.
+    fn pending(&self, last_good: &Answer) -> Arc<Answer> {
+        let present = self.inputs.as_ref().ok().map(|inputs| inputs.configuration.as_str());
+        let pending = present.and_then(|name| HeaderValue::from_str(name).ok());
+        Arc::new(Answer { pending, ..last_good.clone() })
     }
 
     /// What is ready to send.
@@ -336,7 +390,7 @@ impl Pool {
                     );
                     // The check is made here: the error is known.
                     let _ = self.check.set(Err(reason));
-                    Ok(Arc::clone(last_good))
+                    Ok(self.pending(last_good))
                 }
             },
             Err(reason) if reason.is_meant() => return,
@@ -345,7 +399,7 @@ impl Pool {
                     pool = %self.name, spec = %version, %reason,
                     "nothing to render; the config before stays"
                 );
-                Ok(Arc::clone(last_good))
+                Ok(self.pending(last_good))
             }
         };
         // The cell is empty: this pool is not shared yet, and each variant comes once.
@@ -374,9 +428,17 @@ impl Pool {
                 Refusal::Unrenderable(version)
             })
         });
-        // Ignition, asking for the first time, gets the last good answer that others asked for.
-        let plain = || self.good(Variant { form: Form::Plain, ..variant }).cloned();
-        rendered.or_else(|refusal| plain().ok_or(refusal))
+        // Whether a machine asked before the change makes no difference to what it gets after it.
+        rendered.or_else(|refusal| {
+            let plain = || self.good(Variant { form: Form::Plain, ..variant }).cloned();
+            let before = || {
+                let compressed = CompressedContents::default();
+                let inputs = self.last_good.as_ref()?;
+                let answer = self.render(inputs, variant, &compressed, metrics).ok()?;
+                Some(self.pending(&answer))
+            };
+            before().or_else(plain).ok_or(refusal)
+        })
     }
 
     fn check(&self, metrics: &Metrics) {
@@ -389,8 +451,12 @@ impl Pool {
             }
             Err(reason) => Err(reason.to_string()),
         };
-        if let Err(reason) = &result {
-            tracing::warn!(pool = %self.name, reason, "the pool is not ready");
+        match &result {
+            Err(reason) => tracing::warn!(pool = %self.name, reason, "the pool is not ready"),
+            Ok(_) if self.was_failing => {
+                tracing::info!(pool = %self.name, "the pool is ready again");
+            }
+            Ok(_) => {}
         }
         // Another thread may have checked meanwhile, and found the same.
         let _ = self.check.set(result);
@@ -414,7 +480,8 @@ impl Pool {
         let requests = metrics.requests(label, Some(version), 200);
         let configuration = inputs.configuration.as_str().into();
         let (length, is_restricted) = (body.len().into(), inputs.logins.is_some());
-        Ok(Arc::new(Answer { body, length, etag, configuration, is_restricted, requests }))
+        let pending = None;
+        Ok(Arc::new(Answer { body, length, etag, configuration, pending, is_restricted, requests }))
     }
 }
 

@@ -127,13 +127,15 @@ async fn what_was_good_before_is_good_for_ignition_too() {
     let plain = ask(Form::Plain).await.unwrap();
     for broken in [manifests(&bad()), inputs(Mode::Manifests, "gone", &bad())] {
         publish(&answers, &broken);
-        assert!(Arc::ptr_eq(&ask(Form::Compact).await.unwrap(), &plain));
+        let compact = ask(Form::Compact).await.unwrap();
+        assert_eq!(compact.configuration, plain.configuration);
+        assert!(compact.body.len() < plain.body.len());
     }
     publish(&answers, &manifests(&good("two")));
     let compact = ask(Form::Compact).await.unwrap();
     assert!(compact.body.len() < ask(Form::Plain).await.unwrap().body.len());
     publish(&answers, &manifests(&bad()));
-    assert!(Arc::ptr_eq(&ask(Form::Compact).await.unwrap(), &compact));
+    assert_eq!(ask(Form::Compact).await.unwrap().body, compact.body);
 }
 
 #[tokio::test]
@@ -168,4 +170,59 @@ fn what_strangers_can_read_is_told_until_a_pool_is_enforced() {
     assert_eq!(answers.exposed(), [line]);
     publish(&answers, &inputs(Mode::Manifests, "rendered", &good("one")));
     assert_eq!(answers.exposed(), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() {
+    let named = |name: &str, ignition: &Value| {
+        let mut inputs = inputs(Mode::Manifests, name, ignition);
+        let config = inputs.machine_configs["rendered"].clone();
+        inputs.machine_configs.insert(name.to_owned(), config);
+        inputs
+    };
+    // A check after each change, or one after all of them, as in a burst.
+    for is_burst in [false, true] {
+        let answers = Answers::new(true, Arc::default());
+        let changed = |inputs: &Inputs| {
+            answers.publish(inputs, SystemTime::UNIX_EPOCH);
+            if !is_burst {
+                answers.check();
+            }
+        };
+        changed(&named("a", &good("one")));
+        changed(&named("b", &bad()));
+        changed(&named("c", &bad()));
+        answers.check();
+        assert_eq!(answers.failing(), 1);
+        let [state] = &answers.pools()[..] else { panic!("one pool") };
+        assert_eq!(state.configuration.as_deref(), Some("a"));
+        let problem = state.problem.as_deref().unwrap();
+        assert!(problem.ends_with("; a is served meanwhile"), "{problem}");
+        assert!(
+            answers.unready()[0].ends_with("; a is served meanwhile"),
+            "{:?}",
+            answers.unready()
+        );
+        assert_eq!(marker(&answers, "worker").await, Ok("one".to_owned()));
+        for form in [Form::Plain, Form::Compact] {
+            let answer = answers.answer("worker", SpecVersion::V3_2, form).await.unwrap();
+            assert_eq!(answer.pending.as_ref().unwrap(), "c");
+            assert_eq!(&*answer.configuration, "a");
+        }
+
+        publish(&answers, &{
+            let mut inputs = named("d", &good("two"));
+            inputs.machine_configs.remove("d");
+            inputs
+        });
+        assert_eq!(marker(&answers, "worker").await, Ok("one".to_owned()), "it may come");
+
+        publish(&answers, &named("e", &good("two")));
+        assert_eq!(answers.failing(), 0);
+        let [state] = &answers.pools()[..] else { panic!("one pool") };
+        assert_eq!((state.configuration.as_deref(), &state.problem), (Some("e"), &None));
+        let answer = answers.answer("worker", SpecVersion::V3_4, Form::Plain).await.unwrap();
+        assert_eq!((answer.pending.as_ref(), &*answer.configuration), (None, "e"));
+        assert_eq!(marker(&answers, "worker").await, Ok("two".to_owned()));
+    }
 }

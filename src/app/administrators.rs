@@ -42,8 +42,9 @@ where
     let pages = administrators::router(encode, readiness).merge(more);
     let serving = address.serving(pages, connections);
     if let Some(address) = address.address {
-        let listener = Listener::bind(address, None)
-            .with_context(|| format!("--metrics-address {address}"))?;
+        let listener = Listener::bind(address, None).with_context(|| {
+            format!("cannot listen on {address} (metrics); use --metrics-address")
+        })?;
         serving.listen(listener);
     }
     Ok(serving)

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::probe::{self, Address};
+use crate::answers::PENDING;
 use crate::http_client::{HttpConnection, read};
 use crate::ignition::SpecVersion;
 use crate::inspect::{Answered, Cause, Outcome, Step, Trusted, Way, judge_answer, judge_chain};
@@ -299,6 +300,12 @@ impl Trip<'_> {
         let body = whole(response, most).await;
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
+            if let Some(pending) = headers.get(&PENDING) {
+                let pending = String::from_utf8_lossy(pending.as_bytes());
+                seen.push(format!(
+                    "an older config: {pending}, the pool's present one, cannot be rendered; the server's log says why"
+                ));
+            }
             seen.push(match &body {
                 Ok(body) => format!("{} bytes", body.len()),
                 Err(error) => error.to_string(),

@@ -21,10 +21,12 @@ use crate::conditions::Status;
 use crate::inputs::Inputs;
 use crate::ledger::{Ledger, Roster};
 use crate::overview::{
-    Certificate, History, MachineLine, Overview, Pointer, Pool, STYLE, Server, page, sort,
+    Certificate, History, MachineLine, Overview, Pointer, Pool, RegistryInUse, STYLE, Server, page,
+    sort,
 };
 use crate::pki::plan::renewal;
 use crate::pki::{self, Holder, Host, Policy, locked_out};
+use crate::render::registries_without_ca;
 use crate::server::guard::Guard;
 use crate::server::latest::Latest;
 
@@ -181,6 +183,11 @@ impl Sources {
         let registries = self.inputs.borrow().as_ref().map_or_else(Vec::new, |inputs| {
             inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
         });
+        let without_ca = self.inputs.borrow().as_ref().map(registries_without_ca);
+        let registries_without_ca = without_ca
+            .into_iter()
+            .flatten()
+            .map(|(host, pools)| RegistryInUse { host, pools: pools.into_iter().collect() });
         Overview {
             at: now,
             server: Server { version: super::version(), since: self.since },
@@ -192,6 +199,7 @@ impl Sources {
             certificates: (self.chain)().iter().map(certificate).collect(),
             pointers: self.pointers.as_ref().map(judge).unwrap_or_default(),
             registries,
+            registries_without_ca: registries_without_ca.collect(),
             changes: self.history.changes(),
         }
     }

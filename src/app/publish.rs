@@ -1,13 +1,15 @@
 //! From a source's inputs to answers: what is done for each change, wherever it comes from.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use crate::answers::Answers;
-use crate::inputs::{Inputs, Problem, served_configuration};
+use crate::answers::{Answers, PoolState};
+use crate::inputs::{Inputs, Problem};
 use crate::overview::History;
 use crate::telemetry::Metrics;
 
@@ -21,6 +23,8 @@ pub struct Ports {
     pub secure: u16,
     /// The one without, if there is one.
     pub insecure: Option<u16>,
+    /// Address of the status page and the metrics, if they are served.
+    pub administrators: Option<SocketAddr>,
 }
 
 /// Makes inputs what is served.
@@ -51,7 +55,8 @@ impl Publisher {
         mut on_change: OnChange,
     ) -> impl Future<Output = ()> + Send + 'static {
         let mut published = self.published.subscribe();
-        let answers = Arc::clone(&self.answers);
+        let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
+        let mut known = BTreeMap::new();
         async move {
             // Of several changes, the last is the one that counts.
             while published.changed().await.is_ok() {
@@ -59,6 +64,13 @@ impl Publisher {
                 tokio::task::block_in_place(|| {
                     on_change(ports, &inputs);
                     answers.check();
+                    // What is served is known once it was rendered.
+                    let pools = answers.pools().into_iter();
+                    let now = pools.map(|pool| (Arc::clone(&pool.name), pool)).collect();
+                    for change in changes(&known, &now) {
+                        history.note(change, OffsetDateTime::now_utc());
+                    }
+                    known = now;
                 });
             }
         }
@@ -73,13 +85,10 @@ impl Publisher {
         tracing::info!(
             pools = inputs.pools.len(),
             machine_configs = inputs.machine_configs.len(),
-            problems = inputs.problems.len(),
+            problems = inputs.problems.len() + self.answers.failing(),
             "inputs read"
         );
-        let old = self.published.send_replace(Some(inputs.clone()));
-        for change in changes(old.as_ref(), inputs) {
-            self.history.note(change, OffsetDateTime::now_utc());
-        }
+        self.published.send_replace(Some(inputs.clone()));
     }
 
     fn note_problems(&mut self, problems: &[Problem]) {
@@ -103,25 +112,64 @@ impl Publisher {
     }
 }
 
-/// What is another machine config now, by pool.
-fn changes(old: Option<&Inputs>, new: &Inputs) -> Vec<String> {
-    let served = |inputs: &Inputs, pool: &String| {
-        let found = inputs.pools.get(pool)?;
-        Some(served_configuration(inputs.mode, found).to_owned())
-    };
-    let gone = old.iter().flat_map(|old| old.pools.keys());
-    let gone = gone.filter(|pool| !new.pools.contains_key(*pool));
+type Pools = BTreeMap<Arc<str>, PoolState>;
+
+/// What has changed in what pools serve, one line each.
+fn changes(old: &Pools, new: &Pools) -> Vec<String> {
+    let gone = old.keys().filter(|pool| !new.contains_key(*pool));
     let gone = gone.map(|pool| format!("pool {pool}: is gone"));
-    let now = new.pools.keys().filter_map(|pool| {
-        let (before, now) = (old.and_then(|old| served(old, pool)), served(new, pool)?);
-        match before {
-            Some(before) if before == now => None,
-            Some(before) if !before.is_empty() => {
-                Some(format!("pool {pool}: serves {now} in place of {before}"))
-            }
-            _ if now.is_empty() => Some(format!("pool {pool}: is there, and has no config yet")),
-            _ => Some(format!("pool {pool}: serves {now}")),
-        }
+    let now = new.iter().filter_map(|(pool, now)| {
+        let before = old.get(pool);
+        let change = change(before, now)?;
+        Some(format!("pool {pool}: {change}"))
     });
     gone.chain(now).collect()
+}
+
+fn change(before: Option<&PoolState>, now: &PoolState) -> Option<String> {
+    let served = |state: &PoolState| state.configuration.clone();
+    let problem = before.and_then(|before| before.problem.as_ref());
+    if let Some(reason) = &now.problem {
+        return (problem != Some(reason)).then(|| reason.clone());
+    }
+    match (before.and_then(served), served(now)?) {
+        (Some(before), now) if before != now => Some(format!("serves {now} in place of {before}")),
+        (_, now) if problem.is_some() => Some(format!("ready again, serves {now}")),
+        (None, now) => Some(format!("serves {now}")),
+        (Some(_), _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(configuration: Option<&str>, problem: Option<&str>) -> PoolState {
+        PoolState {
+            name: "worker".into(),
+            configuration: configuration.map(str::to_owned),
+            problem: problem.map(str::to_owned),
+            versions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_noted_is_what_machines_get() {
+        let (a, b) = (state(Some("a"), None), state(Some("b"), None));
+        let failed = state(Some("a"), Some("b cannot be rendered; a is served meanwhile"));
+        let empty = state(None, Some("the pool has no rendered config yet"));
+        for (before, now, noted) in [
+            (None, &a, Some("serves a")),
+            (None, &empty, Some("the pool has no rendered config yet")),
+            (Some(&empty), &a, Some("ready again, serves a")),
+            (Some(&a), &a, None),
+            (Some(&a), &b, Some("serves b in place of a")),
+            (Some(&a), &failed, Some("b cannot be rendered; a is served meanwhile")),
+            (Some(&failed), &failed, None),
+            (Some(&failed), &a, Some("ready again, serves a")),
+            (Some(&failed), &b, Some("serves b in place of a")),
+        ] {
+            assert_eq!(change(before, now).as_deref(), noted, "{before:?} {now:?}");
+        }
+    }
 }

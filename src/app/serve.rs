@@ -1,7 +1,7 @@
 //! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -86,6 +86,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let keeper = TokenKeeper::new(state.clone(), settings.tokens);
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
     let mut is_announced = false;
+    let manifests = settings.manifests.clone();
     let on_change = move |ports: Ports, inputs: &Inputs| {
         let mut written = Vec::new();
         for pool in inputs.pools.keys() {
@@ -96,6 +97,12 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         }
         if !std::mem::replace(&mut is_announced, true) {
             announce(&state, &pointer_host, ports, &written);
+        }
+        if inputs.pools.is_empty() {
+            tracing::warn!(
+                directory = %manifests.display(),
+                "no MachineConfigPool found: nothing is served until a manifest of one is there"
+            );
         }
     };
     serve_source(ServerSettings {
@@ -208,10 +215,13 @@ async fn wait_until(time: OffsetDateTime) {
 
 /// What a person needs next.
 fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
-    let Ports { secure, insecure } = ports;
+    let Ports { secure, insecure, administrators } = ports;
     print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
     if let Some(insecure) = insecure {
         print_line(&format!("and without TLS on http://{host}:{insecure}"));
+    }
+    if let Some(address) = administrators {
+        print_line(&format!("Status page: http://{}/", reachable(address)));
     }
     print_line("");
     for (pool, path) in pointers {
@@ -231,6 +241,16 @@ fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String,
             shell_word(&format!("https://{host}:{secure}/config/{pool}")),
         ));
     }
+}
+
+/// An address that a browser on this machine reaches: one for all addresses is reached by the loopback one.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
 }
 
 /// A word as a shell takes it.
@@ -275,8 +295,8 @@ fn own_hosts() -> Vec<Host> {
     let name = name.and_then(|name| name.parse::<Host>().ok());
     let local = [
         Host::Name("localhost".to_owned()),
-        Host::Address(std::net::Ipv4Addr::LOCALHOST.into()),
-        Host::Address(std::net::Ipv6Addr::LOCALHOST.into()),
+        Host::Address(Ipv4Addr::LOCALHOST.into()),
+        Host::Address(Ipv6Addr::LOCALHOST.into()),
     ];
     addresses.chain(name).chain(local).collect()
 }

@@ -129,8 +129,8 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         reporting.clone(),
         history.clone(),
     )?;
-    let (listeners, ports) = bind(&settings.listen, &pair.tls())?;
     let metrics_listener = bind_metrics(settings.listen.administrators.address, &status);
+    let (listeners, ports) = bind(&settings.listen, metrics_listener.as_ref(), &pair.tls())?;
 
     let answers = Arc::new(Answers::new(settings.compact, Arc::clone(&metrics)));
     let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics), history.clone());
@@ -327,6 +327,7 @@ fn pages(answers: &Arc<Answers>, metrics: &Arc<Metrics>, status: &Status) -> Rou
 
 fn bind(
     listen: &Listen,
+    metrics: Option<&Listener>,
     tls: &Arc<ArcSwapOption<rustls::ServerConfig>>,
 ) -> anyhow::Result<(Vec<Listener>, Ports)> {
     let address = listen.address.unwrap_or_else(any_address);
@@ -344,7 +345,8 @@ fn bind(
         listeners.push(listener);
         insecure = Some(port);
     }
-    Ok((listeners, Ports { secure, insecure }))
+    let administrators = metrics.map(Listener::address).transpose()?;
+    Ok((listeners, Ports { secure, insecure, administrators }))
 }
 
 /// The listener for metrics. That there is none must not keep machines from booting: on an
@@ -354,8 +356,10 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
     match Listener::bind(address, None) {
         Ok(listener) => Some(listener),
         Err(error) => {
-            let reason = format!("--metrics-address {address}: {error}");
-            tracing::error!(reason, "there are no metrics");
+            let reason = format!(
+                "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
+            );
+            tracing::error!("{reason}");
             status.degraded.set("metrics", Some(reason));
             None
         }

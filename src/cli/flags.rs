@@ -266,7 +266,7 @@ pub(super) struct MetricsAddress(pub(super) Option<SocketAddr>);
 pub(super) struct MetricsNames {
     /// Further host name by which clients ask at the metrics address, such as a proxy's; IP addresses,
     /// localhost, this machine's own name and those of a cluster's services need none
-    #[arg(long = "metrics-name", value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long = "metrics-name", value_name = "NAME,...", value_delimiter = ',', help_heading = LISTENING)]
     names: Vec<Host>,
 }
 

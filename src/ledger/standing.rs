@@ -10,6 +10,9 @@ use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 /// system and a second boot take a quarter of an hour on slow hardware.
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
+/// What a server without a cluster cannot tell.
+const NO_NODES: &str = "whether it joined a cluster is not known here";
+
 /// How it stands with a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Standing {
@@ -75,7 +78,10 @@ impl Machine {
                 Outcome::Served { .. } => match (node, nodes) {
                     (Some(node), _) => joined(node, requests),
                     (None, Some(_)) => waiting(requests, now),
-                    (None, None) => (Rank::Served, "fetched its config".to_owned()),
+                    (None, None) => (
+                        Rank::Served,
+                        format!("fetched its config {} ago, {NO_NODES}", span(now - requests.last)),
+                    ),
                 },
             },
             (None, Some(handshakes)) => (Rank::Visitor, handshakes.failed.words().to_owned()),
@@ -213,7 +219,8 @@ mod tests {
         };
         let fetched = |ago| format!("fetched its config {ago} ago, no Node has this address yet");
         let others = nodes("192.0.2.8", NOON);
-        assert_eq!(stands(None, NOON), (Rank::Served, "fetched its config".to_owned()));
+        let words = format!("fetched its config 1 d ago, {NO_NODES}");
+        assert_eq!(stands(None, after(24 * 60)), (Rank::Served, words));
         assert_eq!(stands(Some(&others), after(12)), (Rank::Booting, fetched("12 min")));
         assert_eq!(stands(Some(&others), after(25)), (Rank::Stuck, fetched("25 min")));
         let own = nodes("192.0.2.7", after(5) + Duration::seconds(3));

@@ -43,12 +43,24 @@ pub struct Overview {
     pub pointers: Vec<Pointer>,
     /// The image registries whose certificate authorities machines get.
     pub registries: Vec<String>,
+    /// Registries of operating system images for which no CA is given: machines verify them by the CAs of their
+    /// operating system.
+    pub registries_without_ca: Vec<RegistryInUse>,
     /// What has changed, the latest first.
     pub changes: Vec<Change>,
 }
 
 fn lines<S: Serializer>(lines: &[MachineLine], serializer: S) -> Result<S::Ok, S::Error> {
     lines.serialize(serializer)
+}
+
+/// A registry that machines pull their operating system from.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct RegistryInUse {
+    /// `host[:port]`
+    pub host: String,
+    /// The pools whose machines do.
+    pub pools: Vec<String>,
 }
 
 /// What there is to see of a cluster's controller.

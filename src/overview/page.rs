@@ -46,6 +46,17 @@ struct TimeLine {
 }
 
 impl Page<'_> {
+    fn headline(&self) -> String {
+        let Overview { not_ready, degraded, silent_servers, .. } = self.overview;
+        let state = headline(not_ready, &[degraded, silent_servers]);
+        match (self.overview.count(Rank::Stuck), not_ready.is_empty()) {
+            (0, _) => state.to_owned(),
+            (1, true) => "1 machine is stuck".to_owned(),
+            (stuck, true) => format!("{stuck} machines are stuck"),
+            (stuck, false) => format!("{state}, {stuck} stuck"),
+        }
+    }
+
     /// How many machines there are of each rank, none left out.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let ranks = [Rank::Stuck, Rank::Booting, Rank::Served, Rank::Joined, Rank::Visitor];
@@ -59,6 +70,23 @@ impl Page<'_> {
 
     fn left_out(&self) -> usize {
         self.overview.machines.len().saturating_sub(MOST)
+    }
+}
+
+impl ControllerPage<'_> {
+    fn headline(&self) -> &'static str {
+        headline(&self.overview.not_ready, &[&self.overview.degraded])
+    }
+}
+
+/// The state in a few words: `notes` are what an administrator should know all the same.
+fn headline(not_ready: &[String], notes: &[&Vec<String>]) -> &'static str {
+    if !not_ready.is_empty() {
+        "Not ready"
+    } else if notes.iter().any(|lines| !lines.is_empty()) {
+        "Ready, with something to look at"
+    } else {
+        "Everything is in order"
     }
 }
 
@@ -102,7 +130,9 @@ fn days(time: Duration) -> String {
 mod tests {
     use time::macros::datetime;
 
-    use super::super::{Change, Pointer, Server, sort};
+    use std::sync::Arc;
+
+    use super::super::{Change, Pointer, RegistryInUse, Server, sort};
     use super::*;
     use crate::ledger::{Failed, Ledger, Request};
 
@@ -157,6 +187,10 @@ mod tests {
             }],
             pointers: vec![Pointer { name: "worker.ign".to_owned(), problem: None }],
             registries: vec!["registry.example.com:5000".to_owned()],
+            registries_without_ca: vec![RegistryInUse {
+                host: "os.example.com".to_owned(),
+                pools: vec!["infra".to_owned(), "worker".to_owned()],
+            }],
             changes: vec![Change { at: NOON, what: "pool worker: a -> b".to_owned() }],
         }
     }
@@ -182,6 +216,7 @@ mod tests {
             "renewed in 7 years, valid for 9 years more",
             "worker.ign",
             "registry.example.com:5000",
+            "os.example.com, for the image of infra, worker",
             "192.0.2.1:8797: no answer in time",
             "2026-11-21 12:00:00Z",
         ] {
@@ -195,6 +230,36 @@ mod tests {
         let page = page(&overview).unwrap();
         assert!(page.contains("10000 stuck") && page.contains("9500 more"), "no counts");
         assert!(page.len() < 1 << 20, "{}", page.len());
+    }
+
+    #[test]
+    fn the_headline_is_no_better_than_what_is_below_it() {
+        let of = |not_ready: &[&str], degraded: &[&str], silent: &[&str], machines: u32| {
+            let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let overview = Overview {
+                not_ready: lines(not_ready),
+                degraded: lines(degraded),
+                silent_servers: lines(silent),
+                ..overview(machines)
+            };
+            let page = page(&overview).unwrap();
+            let headline = page.split("<h2 id=\"state\">").nth(1).unwrap();
+            headline.split("</h2>").next().unwrap().to_owned()
+        };
+        assert_eq!(of(&[], &[], &[], 0), "1 machine is stuck");
+        assert_eq!(of(&[], &["a"], &[], 27), "28 machines are stuck");
+        assert_eq!(of(&["a"], &[], &[], 27), "Not ready, 28 stuck");
+        let calm = |degraded: &[&str], silent: &[&str]| {
+            let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let (degraded, silent_servers) = (lines(degraded), lines(silent));
+            let (not_ready, machines) = (Vec::new(), Arc::default());
+            let overview =
+                Overview { not_ready, degraded, machines, silent_servers, ..overview(0) };
+            page(&overview).unwrap()
+        };
+        assert!(calm(&[], &[]).contains("Everything is in order"));
+        assert!(calm(&["a"], &[]).contains("Ready, with something to look at"));
+        assert!(calm(&[], &["a"]).contains("Ready, with something to look at"));
     }
 
     #[test]

@@ -13,11 +13,13 @@ mod compact;
 mod exposed;
 mod image;
 mod logins;
+mod registries;
 mod select;
 mod steps;
 
 pub use compact::CompressedContents;
 pub use exposed::{exposed, exposed_line};
+pub use registries::registries_without_ca;
 pub use select::{PoolInputs, Unselected, select};
 pub(crate) use steps::ENCAPSULATED;
 pub use steps::{RenderError, render};

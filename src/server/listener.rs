@@ -57,6 +57,11 @@ impl Listener {
         Ok(Self { socket: socket.listen(BACKLOG)?, tls })
     }
 
+    /// The address that was bound.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
     /// The port that was bound.
     pub fn port(&self) -> io::Result<u16> {
         Ok(self.socket.local_addr()?.port())

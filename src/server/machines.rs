@@ -18,7 +18,7 @@ use super::layers::{RequestLog, count_requests, log_requests, remember_machines}
 use super::outcome::{Decided, Outcome};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
-use crate::answers::{Answer, Answers, Refusal};
+use crate::answers::{Answer, Answers, PENDING, Refusal};
 use crate::conditions::Status;
 use crate::escape::{NAME, cut_escaped};
 use crate::ignition::{Form, SpecVersion, negotiate};
@@ -119,6 +119,9 @@ fn ready(answer: &Answer) -> Response {
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(CONTENT_LENGTH, answer.length.clone());
     headers.insert(ETAG, answer.etag.clone());
+    if let Some(pending) = &answer.pending {
+        headers.insert(PENDING, pending.clone());
+    }
     response
 }
 

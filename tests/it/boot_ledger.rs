@@ -46,10 +46,9 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
         assert!(config.starts_with("rendered-master-"), "{first}");
         let sha256 = format!("\"{}\"", got["sha256"].as_str().expect("a digest"));
         assert_eq!(etag.header("etag"), Some(&*sha256));
-        assert_eq!(
-            (&first["standing"], &first["why"]),
-            (&json!("served"), &json!("fetched its config"))
-        );
+        let why = first["why"].as_str().expect("text");
+        assert_eq!(first["standing"], "served");
+        assert!(why.starts_with("fetched its config ") && why.ends_with(UNKNOWN), "{why}");
         let refused = machine(server, 3);
         assert_eq!(refused["standing"], "stuck");
         let why = "is refused with 503: there is no pool of this name; Ignition asks again";
@@ -62,6 +61,9 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
     assert!(server.ended().success());
     told(&Server::serve_with_state(&sample, state.path()));
 }
+
+/// What no directory tells.
+const UNKNOWN: &str = " ago, whether it joined a cluster is not known here";
 
 /// `machines` with these arguments: its exit code, what it prints and what it says besides.
 fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>, String, String) {

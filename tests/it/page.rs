@@ -77,7 +77,7 @@ fn it_is_read_by_keyboard_and_by_screen_readers() {
     let has = |role: &str, name: &str| told.iter().any(|it| it.0 == role && it.1 == name);
     for (role, name) in [
         ("heading", "machine-config-server"),
-        ("heading", "Ready, with something to look at"),
+        ("heading", "1 machine is stuck"),
         ("navigation", "On this page"),
         ("region", "Machines"),
         ("columnheader", "Why"),
