@@ -17,6 +17,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::{X509Name, X509Version};
 
 use super::extensions::Extensions;
+use super::go_x509::{self, Malformed};
 use super::moment::written;
 use super::{Host, Unusable};
 
@@ -71,13 +72,21 @@ impl std::fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads DER, `None` if it is no certificate, or more than one.
+    /// Reads DER, `None` if it is no certificate that machines can read.
     #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
-        let (rest, parsed) = X509Certificate::from_der(der).ok()?;
-        if !rest.is_empty() {
-            return None;
-        }
+        Self::parse(der).ok()
+    }
+
+    /// Reads DER. What Go's parser refuses is none: no machine could do anything with it, so that nothing here judges,
+    /// trusts or serves it.
+    pub fn parse(der: &[u8]) -> Result<Self, Malformed> {
+        go_x509::check(der)?;
+        Self::read(der).ok_or(Malformed::Unread)
+    }
+
+    fn read(der: &[u8]) -> Option<Self> {
+        let (_, parsed) = X509Certificate::from_der(der).ok()?;
         let common_name = |name: &X509Name<'_>| {
             let name = name.iter_common_name().next().and_then(|name| name.as_str().ok());
             name.unwrap_or_default().to_owned()

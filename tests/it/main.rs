@@ -31,6 +31,7 @@ mod exposed;
 mod faults;
 mod first_boot;
 mod fixtures_index;
+mod go_parser;
 mod go_verifier;
 mod host_firewall;
 mod hostile;

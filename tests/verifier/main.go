@@ -23,11 +23,15 @@ type request struct {
 	Hosts []string `json:"hosts"`
 	// Seconds since 1970.
 	Now int64 `json:"now"`
+	// Certificates that are parsed and no more.
+	Parse [][]byte `json:"parse"`
 }
 
-// answer has an error for each host that the chain is not accepted for.
+// answer has an error for each host that the chain is not accepted for, and for each certificate that
+// is to be parsed its error, empty where there is none.
 type answer struct {
 	Errors []string `json:"errors"`
+	Parsed []string `json:"parsed"`
 }
 
 func main() {
@@ -43,7 +47,11 @@ func main() {
 			fmt.Fprintln(os.Stderr, "verifier:", err)
 			os.Exit(1)
 		}
-		if err := out.Encode(answer{asked.judge()}); err != nil {
+		given := answer{Parsed: asked.parsed()}
+		if len(asked.Parse) == 0 {
+			given.Errors = asked.judge()
+		}
+		if err := out.Encode(given); err != nil {
 			os.Exit(1)
 		}
 	}
@@ -84,6 +92,16 @@ func (asked request) judge() []string {
 		}
 		if _, err := chain[0].Verify(options); err != nil {
 			errors = append(errors, err.Error())
+		}
+	}
+	return errors
+}
+
+func (asked request) parsed() []string {
+	errors := make([]string, len(asked.Parse))
+	for index, der := range asked.Parse {
+		if _, err := x509.ParseCertificate(der); err != nil {
+			errors[index] = err.Error()
 		}
 	}
 	return errors

@@ -2,6 +2,7 @@
 //! `tests/verifier/install` builds.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{LazyLock, Mutex};
 
@@ -12,7 +13,13 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 /// The program, one for all tests of this process. It ends with its standard input.
-static VERIFIER: LazyLock<Mutex<Verifier>> = LazyLock::new(|| Mutex::new(Verifier::start()));
+static VERIFIER: LazyLock<Mutex<Verifier>> = LazyLock::new(|| Mutex::new(Verifier::start(&path())));
+
+/// The same program, built with the release of Go that Debian's Ignition is built with, where this machine has it.
+static OF_IGNITION: LazyLock<Option<Mutex<Verifier>>> = LazyLock::new(|| {
+    let path = path().with_file_name("verifier-1.19");
+    path.exists().then(|| Mutex::new(Verifier::start(&path)))
+});
 
 struct Verifier {
     requests: ChildStdin,
@@ -38,12 +45,36 @@ pub(crate) fn judge(chain: &[Certificate], holder: &Holder, now: OffsetDateTime)
     errors.map(|error| error.as_str().expect("text").to_owned()).collect()
 }
 
+/// Why one of the releases of Go that are here refuses each of these, parsed as certificates; empty where none does.
+pub(crate) fn parse(ders: &[Vec<u8>]) -> Vec<String> {
+    let parse: Vec<_> = ders.iter().map(|der| BASE64.encode(der)).collect();
+    let request = json!({ "parse": parse });
+    let mut errors = vec![String::new(); ders.len()];
+    for verifier in [&*VERIFIER].into_iter().chain(OF_IGNITION.as_ref()) {
+        let mut verifier = verifier.lock().expect("a verifier that has answered so far");
+        let answer = verifier.ask(&request);
+        let parsed = answer["parsed"].as_array().expect("an answer for each");
+        assert_eq!(parsed.len(), ders.len());
+        for (error, parsed) in errors.iter_mut().zip(parsed) {
+            error.push_str(parsed.as_str().expect("text"));
+        }
+    }
+    errors
+}
+
+fn path() -> PathBuf {
+    let path = std::env::var_os("CERTIFICATE_VERIFIER");
+    path.expect(
+        "CERTIFICATE_VERIFIER: run tests/run, or set it to what tests/verifier/install prints",
+    )
+    .into()
+}
+
 impl Verifier {
-    fn start() -> Self {
-        let path = std::env::var_os("CERTIFICATE_VERIFIER").expect(
-            "CERTIFICATE_VERIFIER: run tests/run, or set it to what tests/verifier/install prints",
-        );
+    fn start(path: &Path) -> Self {
         let mut child = Command::new(path)
+            // What a module of an old release gets by itself is what was taken then.
+            .env("GODEBUG", "x509negativeserial=0,urlstrictcolons=1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,0 +1,135 @@
+//! What Go's parser of certificates refuses, and why (`crypto/x509.ParseCertificate`).
+//!
+//! Machines boot by Ignition, a Go program. A client in Go parses every certificate of a chain before it verifies
+//! any, so that one that its parser refuses locks out all machines, whatever they trust. The rules are those of
+//! RFC 5280 section 4 as Go reads them, each the strictest of the releases 1.19 and 1.26: Debian builds Ignition with
+//! the first. Where they say "Go's function", that is where to look when a release changes.
+//!
+//! `tests/it/go_parser.rs` holds this against Go by mutated certificates: what Go refuses is refused. The reverse is
+//! not so for what nobody issues: keys on P-224 and keys that are not of whole octets, times without seconds or with
+//! an offset, zones of IPv6 addresses in URIs, colons in a constraint of URIs, and a version that overflows.
+
+mod der;
+mod extensions;
+mod names;
+mod public_key;
+mod time;
+
+use der::{INTEGER, Reader, SEQUENCE, SET, constructed, context};
+
+/// What is wrong with a certificate for Go's parser.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It is no sequence of a certificate's three parts, or something follows it.
+    #[error("it is no DER encoding of one certificate")]
+    Encoding,
+    /// A field is missing, or is not encoded as it has to be.
+    #[error("its {0} is malformed")]
+    Field(&'static str),
+    /// The serial number is below zero.
+    #[error("its serial number is negative")]
+    NegativeSerial,
+    /// The algorithm of its signature is given twice, and differs.
+    #[error("its two signature algorithms differ")]
+    Algorithms,
+    /// An extension's value is malformed, or has a name in it that Go does not take.
+    #[error("its extension {0} is malformed")]
+    Extension(&'static str),
+    /// An extension is critical that must not be.
+    #[error("its extension {0} is marked critical, which RFC 5280 forbids")]
+    Critical(&'static str),
+    /// An extension is there more than once.
+    #[error("it has the extension {0} twice")]
+    Twice(String),
+    /// Go takes it, and what reads certificates here does not.
+    #[error("it cannot be read here")]
+    Unread,
+}
+
+/// Judges one certificate in DER.
+pub(super) fn check(der: &[u8]) -> Result<(), Malformed> {
+    let mut input = Reader(der);
+    let mut certificate = input.read(SEQUENCE).ok_or(Malformed::Encoding)?;
+    if !input.is_empty() {
+        return Err(Malformed::Encoding);
+    }
+    let mut signed = certificate.read(SEQUENCE).ok_or(Malformed::Encoding)?;
+    let version = version(&mut signed).ok_or(Malformed::Field("version"))?;
+    let serial = signed.integer(INTEGER).ok_or(Malformed::Field("serial number"))?;
+    if serial[0] & 0x80 != 0 {
+        return Err(Malformed::NegativeSerial);
+    }
+    let algorithm = Malformed::Field("signature algorithm");
+    let mut inner = signed.read(SEQUENCE).ok_or(algorithm.clone())?;
+    let outer = certificate.read(SEQUENCE).ok_or(algorithm.clone())?;
+    if inner.0 != outer.0 {
+        return Err(Malformed::Algorithms);
+    }
+    inner.object_identifier().ok_or(algorithm.clone())?;
+    if !inner.is_empty() {
+        inner.any().ok_or(algorithm)?;
+    }
+    name(&mut signed).ok_or(Malformed::Field("issuer"))?;
+    let validity = signed.read(SEQUENCE).and_then(time::validity);
+    validity.ok_or(Malformed::Field("validity"))?;
+    name(&mut signed).ok_or(Malformed::Field("subject"))?;
+    public_key::check(signed.read(SEQUENCE).ok_or(Malformed::Field("public key"))?)?;
+    if version >= 2 {
+        for tag in [context(1), context(2)] {
+            signed.optional(tag).ok_or(Malformed::Field("unique identifier"))?;
+        }
+    }
+    if version == 3 && signed.is_next(constructed(3)) {
+        let list = signed.read(constructed(3)).ok_or(Malformed::Field("list of extensions"))?;
+        extensions::check(list)?;
+    }
+    certificate.bit_string().map(drop).ok_or(Malformed::Field("signature"))
+}
+
+/// The version as it is counted, from 1 on.
+fn version(signed: &mut Reader<'_>) -> Option<i64> {
+    if !signed.is_next(constructed(0)) {
+        return Some(1);
+    }
+    let mut explicit = signed.read(constructed(0))?;
+    let version = explicit.integer_64(INTEGER).filter(|_| explicit.is_empty())?;
+    (0..=2).contains(&version).then_some(version + 1)
+}
+
+/// A name of issuer or subject (`parseName`, RFC 5280 section 4.1.2.4).
+fn name(signed: &mut Reader<'_>) -> Option<()> {
+    let mut name = signed.read(SEQUENCE)?;
+    while !name.is_empty() {
+        let mut attributes = name.read(SET)?;
+        while !attributes.is_empty() {
+            let mut attribute = attributes.read(SEQUENCE)?;
+            attribute.object_identifier()?;
+            let value = attribute.any()?;
+            is_string(value.tag, value.contents).then_some(())?;
+        }
+    }
+    Some(())
+}
+
+/// Whether a string holds what its type allows (`parseASN1String`).
+fn is_string(tag: u8, value: &[u8]) -> bool {
+    match tag {
+        // UTF8String
+        12 => str::from_utf8(value).is_ok(),
+        // NumericString
+        18 => value.iter().all(|c| c.is_ascii_digit() || *c == b' '),
+        // PrintableString; Go has the asterisk and the ampersand in it.
+        19 => value.iter().all(|c| c.is_ascii_alphanumeric() || b"'()+,-./ :=?*&".contains(c)),
+        // T61String
+        20 => true,
+        // IA5String
+        22 => value.is_ascii(),
+        // BMPString, without surrogates and what is no character.
+        30 => {
+            let (units, rest) = value.as_chunks::<2>();
+            let is_character = |unit: &[u8; 2]| !matches!(u16::from_be_bytes(*unit), 0xd800..=0xdfff | 0xfdd0..=0xfdef | 0xfffe..);
+            rest.is_empty() && units.iter().all(is_character)
+        }
+        _ => false,
+    }
+}
