@@ -11,6 +11,7 @@ fuzz_target!(|der: &[u8]| {
     assert_eq!(Certificate::read_all(pem.as_bytes()), std::slice::from_ref(&certificate));
     assert!(certificate.is_called(&certificate.fingerprint()));
     assert!(certificate.has_key_of(&certificate));
+    let _ = certificate.weakness();
     let _ = (certificate.made_at(), certificate.is_issued_by(&certificate));
     let [own, ..] = &*AUTHORITIES;
     let _ = certificate.matches(&own.key);

@@ -83,7 +83,7 @@ pub async fn ask(
         let stream = connect(address, &fetch.host).await?;
         let sent = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let read = |der: &CertificateDer<'_>| {
-            Certificate::from_der(der).context("it sends a certificate that is none")
+            Certificate::parse(der).context("it sends a certificate that machines cannot read")
         };
         let chain = sent.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let status =

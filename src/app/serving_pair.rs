@@ -200,7 +200,11 @@ impl Shown {
         if terms.pair.as_ref().is_some_and(|before| pair.same(before)) {
             return Ok(());
         }
+        if let (Some(_), Some(fault)) = (&terms.pair, pair.fault()) {
+            return Err(fault);
+        }
         self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
+        self.tell(pair.fault());
         note(&pair, &self.reporting.metrics);
         if terms.pair.is_some() {
             let until = pair.expires.date();
@@ -210,6 +214,16 @@ impl Shown {
         terms.pair = Some(pair);
         self.reporting.status.out_of_service.set(THING, None);
         Ok(())
+    }
+
+    /// A pair that no machine boots by is served where there was none before, for those who can read it, and told.
+    fn tell(&self, fault: Option<PairError>) {
+        let reason = fault.map(|fault| fault.to_string());
+        if let Some(reason) = &reason {
+            self.reporting.metrics.certificate_failures.inc();
+            tracing::error!(reason, "no machine boots by the serving pair; bring another one");
+        }
+        self.reporting.status.degraded.set(THING, reason);
     }
 
     /// Whether the pair of the files was shown; they may be gone since.

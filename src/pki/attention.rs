@@ -4,7 +4,7 @@
 use time::OffsetDateTime;
 
 use super::holder::date;
-use super::{Lockout, Reason, Unfit, Unusable};
+use super::{Lockout, Reason, Unfit, Unusable, Weakness};
 
 /// A request or duty that was not done, because machines would pay for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,6 +129,16 @@ pub enum Attention {
         /// When it was made.
         made: OffsetDateTime,
     },
+    /// A key that is in use is known to be weak.
+    #[error(
+        "the key of \"{name}\" is weak: {weakness}; bring another one, or have one made by `certs rotate`"
+    )]
+    WeakKey {
+        /// What the certificate is called that it belongs to.
+        name: String,
+        /// Why it is.
+        weakness: Weakness,
+    },
     /// Something was to be done and was not.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -194,6 +204,7 @@ impl Attention {
             Self::Authority(_) => "authority",
             Self::Serving(_) | Self::ServingExpired | Self::External { .. } => "serving",
             Self::ClockBehind { .. } => "clock",
+            Self::WeakKey { .. } => "weak-key",
             Self::Refused(_) => "refused",
             Self::Issuer { .. } => "issuer",
             Self::LockedOut(_) => "locked-out",
@@ -216,11 +227,12 @@ impl Attention {
 
     /// How many there are of each kind, of none too.
     #[must_use]
-    pub fn counts(all: &[Self]) -> [(&'static str, i64); 8] {
-        const LABELS: [&str; 8] = [
+    pub fn counts(all: &[Self]) -> [(&'static str, i64); 9] {
+        const LABELS: [&str; 9] = [
             "authority",
             "serving",
             "clock",
+            "weak-key",
             "refused",
             "issuer",
             "locked-out",
@@ -252,6 +264,7 @@ impl Attention {
                 "authority" => "the signing CA cannot be used".to_owned(),
                 "serving" => "the serving pair cannot be used".to_owned(),
                 "clock" => "the clock is behind".to_owned(),
+                "weak-key" => format!("weak keys: {many}"),
                 "refused" => format!("refused: {many}"),
                 "issuer" => "the issuer does not issue the signing CA".to_owned(),
                 "trust" => "CAs are left out of pointer configs".to_owned(),

@@ -19,7 +19,7 @@ use x509_parser::x509::{X509Name, X509Version};
 use super::extensions::Extensions;
 use super::go_x509::{self, Malformed};
 use super::moment::written;
-use super::{Host, Unusable};
+use super::{Host, Unusable, Weakness, weakness};
 
 /// A certificate, with the fields that matter here read out.
 #[derive(Clone, PartialEq, Eq)]
@@ -133,6 +133,12 @@ impl Certificate {
     #[must_use]
     pub fn public_key_info(&self) -> &[u8] {
         &self.key_info
+    }
+
+    /// Why its key is weak, `None` where it is not.
+    #[must_use]
+    pub fn weakness(&self) -> Option<Weakness> {
+        weakness(&self.key_info)
     }
 
     /// The subject's name, as it is encoded.

@@ -65,10 +65,8 @@ impl Extensions {
                     read.issuer_key_identifier =
                         identifier.map(|identifier| identifier.0.to_vec()).unwrap_or_default();
                 }
+                // Go knows what policies map to and demand since 1.22, and machines may have an older one.
                 ParsedExtension::CertificatePolicies(_)
-                | ParsedExtension::PolicyMappings(_)
-                | ParsedExtension::PolicyConstraints(_)
-                | ParsedExtension::InhibitAnyPolicy(_)
                 | ParsedExtension::CRLDistributionPoints(_) => {}
                 _ => is_known = false,
             }

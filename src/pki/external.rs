@@ -4,33 +4,29 @@
 //! once every pointer config that is known boots from it; until then the one before stays. CAs whose keys are at hand
 //! vouch for its issuer, so that who trusts only them boots from it too.
 
-use super::certificate::key_of;
 use super::chain::Links;
 use super::view::View;
-use super::{Certificate, External, IssueError, Unusable};
+use super::{Certificate, External, IssueError, Unusable, read_chain};
 
 impl External {
     /// Its certificates, the leaf first.
     pub(super) fn certificates(&self) -> Vec<Certificate> {
-        self.pair.as_ref().map(|pair| Certificate::read_all(&pair.certificates)).unwrap_or_default()
+        let pair = self.pair.as_ref().and_then(|pair| read_chain(&pair.certificates).ok());
+        pair.unwrap_or_default()
     }
 
     /// Why it cannot be served, whoever trusts it.
     pub(super) fn fault(&self) -> Option<Unusable> {
         let Some(pair) = &self.pair else { return Some(Unusable::Missing) };
-        if let Some(reason) = &pair.unreadable {
-            return Some(Unusable::Unreadable(reason.clone()));
-        }
-        let certificates = self.certificates();
-        let Some(leaf) = certificates.first() else { return Some(Unusable::NoCertificate) };
-        if leaf.signing_fault().is_none() {
-            return Some(Unusable::Ca);
-        }
-        match key_of(&pair.key) {
-            Some(key) if leaf.matches(&key) => None,
-            Some(_) => Some(Unusable::ForeignKey),
-            None if pair.key.is_empty() => Some(Unusable::NoKey),
-            None => Some(Unusable::UnsupportedKey),
+        // Machines pass over what they cannot read in a bundle. Where nothing else is in it, that is told.
+        let trusts_nothing = self.trusted().is_empty();
+        let unread = read_chain(&self.trust).err().filter(|_| trusts_nothing);
+        match pair.served_chain() {
+            Ok(chain) => {
+                let weakness = chain.first().and_then(Certificate::weakness);
+                unread.or(weakness.map(Unusable::Weak))
+            }
+            Err(fault) => Some(fault),
         }
     }
 

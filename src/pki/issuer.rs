@@ -10,7 +10,7 @@ use time::{Duration, OffsetDateTime};
 use super::certificate::key_of;
 use super::holder::date;
 use super::kept::{Ca, CaKey};
-use super::{Answer, Certificate, Issuer, Request, Unusable};
+use super::{Answer, Certificate, Issuer, Request, Unusable, read_chain};
 
 /// An answer that has not come after so long is told.
 const PATIENCE: Duration = Duration::minutes(10);
@@ -105,7 +105,9 @@ impl Request {
     /// by whoever knows what is sent.
     pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<Granted, Unfit>> {
         let Answer::Issued { chain, roots } = &self.answer else { return None };
-        Some(granted(&self.key, Certificate::read_all(chain), Certificate::read_all(roots), now))
+        let read = |pem: &[u8]| read_chain(pem).map_err(Unfit::Unusable);
+        let both = read(chain).and_then(|chain| Ok((chain, read(roots)?)));
+        Some(both.and_then(|(chain, roots)| granted(&self.key, chain, roots, now)))
     }
 }
 

@@ -24,7 +24,7 @@ use zeroize::Zeroize as _;
 
 use super::certificate::{is_whole_pem, key_of, pem_text};
 use super::issue::Signer;
-use super::{Certificate, StoredPair, Unusable};
+use super::{Certificate, Malformed, StoredPair, Unusable};
 
 /// CAs from which on a key leaves with its expired CA; those of valid CAs stay, however many there are.
 const MAX_EXPIRED_KEYS: usize = 16;
@@ -81,6 +81,8 @@ pub(super) struct Kept {
     pairs: Vec<StoredPair>,
     /// What is not understood.
     others: Vec<String>,
+    /// Why the first of those certificates cannot be read that machines cannot read.
+    refused: Option<Malformed>,
 }
 
 impl Kept {
@@ -103,7 +105,8 @@ impl Kept {
                 read.take(&block, &mut found, &mut keys);
             }
         }
-        let own = Certificate::read_all(certificates).into_iter().next();
+        // Another one that follows does not take the place of one that cannot be read.
+        let own = first(certificates);
         read.sort_out(found, &keys, own.as_ref());
         if fault.is_none() {
             let is_empty = [certificates, key].iter().all(|text| text.trim_ascii().is_empty());
@@ -114,7 +117,11 @@ impl Kept {
 
     fn take(&mut self, block: &Pem, found: &mut Vec<Certificate>, keys: &mut Vec<Arc<CaKey>>) {
         let text = pem_text(block);
-        let certificate = || Certificate::from_der(block.contents());
+        let parsed = Certificate::parse(block.contents());
+        if let (CERTIFICATE, Err(malformed)) = (block.tag(), &parsed) {
+            self.refused.get_or_insert_with(|| malformed.clone());
+        }
+        let certificate = || parsed.as_ref().ok().cloned();
         let is_encrypted = block.headers().iter().next().is_some();
         match block.tag() {
             CERTIFICATE if certificate().is_some() => found.extend(certificate()),
@@ -180,6 +187,9 @@ impl Kept {
     fn own_fault(&self, own: Option<&Certificate>) -> Option<Unusable> {
         let is_encrypted = |text: &String| text.contains("ENCRYPTED");
         let Some(own) = own else {
+            if let Some(malformed) = self.refused.clone() {
+                return Some(Unusable::Refused { place: 1, malformed });
+            }
             let is_encrypted = self.others.iter().any(is_encrypted);
             return Some(if is_encrypted { Unusable::Encrypted } else { Unusable::NoCertificate });
         };
@@ -334,6 +344,12 @@ impl StoredPair {
         let certificates = blocks.filter(|block| [CERTIFICATE, DISTRUSTED].contains(&block.tag()));
         certificates.filter_map(|block| Certificate::from_der(block.contents())).collect()
     }
+}
+
+/// The certificate that a PEM text begins with, but for what is none, if it can be read.
+fn first(text: &[u8]) -> Option<Certificate> {
+    let block = blocks(text)?.into_iter().find(|block| block.tag() == CERTIFICATE)?;
+    Certificate::from_der(block.contents())
 }
 
 /// The blocks of a PEM text, `None` if one of them is broken or cut short.

@@ -9,7 +9,8 @@
 //! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
 //! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
 //! `kept` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
-//! A pair that somebody else makes is `external`, and whom it has machines trust `trust`. `new_ca` makes a CA, or takes one that is `issuer`'s.
+//! A pair that somebody else makes is `external`, and whom it has machines trust `trust`; `servable` and
+//! `go_x509` judge what machines can read. `new_ca` makes a CA, or takes one that is `issuer`'s.
 //! [`issue`] issues certificates and [`certificate`] reads them, `moment` their times; `requested` issues
 //! them for others, by what `signing_request` reads. Nothing here does I/O; the time is an argument, and so
 //! are new keys, which only [`keys`] makes.
@@ -35,12 +36,14 @@ pub mod plan;
 mod policy;
 mod reason;
 mod requested;
+mod servable;
 mod serving;
 mod signing_request;
 pub mod state;
 mod trust;
 mod usage;
 mod view;
+mod weak_key;
 pub mod writes;
 
 pub use attention::{Attention, Made, Refusal, Refused, USER_DATA_LIMITS};
@@ -56,6 +59,7 @@ pub use plan::Step;
 pub use policy::{Policy, RENEWAL, VALIDITY};
 pub use reason::{IssueError, Reason, Unusable};
 pub use requested::{Issued, OwnCa, OwnCaFault, Requested, excess, issue_requested, signing_fault};
+pub use servable::{belongs, load_key, read_chain, sent_chain};
 pub use serving::{Generate, issue_pair, signing_ca};
 pub use signing_request::{BadRequest, SigningRequest};
 pub use state::{
@@ -63,6 +67,7 @@ pub use state::{
     Request, StoredPair,
 };
 pub use usage::{UnknownUsage, Usage};
+pub use weak_key::{Weakness, weakness};
 pub use writes::{
     Asking, LEFT_OUT, MOST_STEPS, Next, Write, foresee, large_user_data, lockouts_of, next,
     told_lockouts, trusted_by_somebody,

@@ -72,6 +72,7 @@ pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
         Some(external) => plan.external(view, external),
         None => plan.serving(view, policy),
     }
+    plan.weak_keys(view);
     plan
 }
 
@@ -172,6 +173,17 @@ impl RotationPlan {
         }
         self.times.extend(kept.cas.iter().map(|ca| ca.certificate.not_before));
         self.attention.extend(behind);
+    }
+
+    /// Weak keys that sign or serve. An administrator has brought them: none is made here.
+    fn weak_keys(&mut self, view: &View<'_>) {
+        let signer = view.kept.signer_at(view.now).map(|ca| &ca.certificate);
+        for certificate in signer.into_iter().chain(view.chain.first()) {
+            if let Some(weakness) = certificate.weakness() {
+                let name = certificate.title();
+                self.attention.push(Attention::WeakKey { name, weakness });
+            }
+        }
     }
 
     fn bundle(&mut self, view: &View<'_>) {

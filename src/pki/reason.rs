@@ -1,6 +1,6 @@
 //! Why certificates are made anew, and why they are not.
 
-use super::Host;
+use super::{Host, Malformed, Weakness};
 
 /// Why something is made anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +141,17 @@ pub enum Unusable {
     /// The CA may not sign certificates.
     #[error("its key usage lacks keyCertSign")]
     KeyUsage,
+    /// Machines cannot read one of its certificates.
+    #[error("machines cannot read certificate {place} in it: {malformed}")]
+    Refused {
+        /// Where it is in the text, from 1 on.
+        place: usize,
+        /// What is wrong with it.
+        malformed: Malformed,
+    },
+    /// Its key is known to be weak.
+    #[error("its key is weak: {0}")]
+    Weak(Weakness),
     /// Clients do not understand its certificate.
     #[error("its certificate has a critical extension that clients do not understand: {0}")]
     CriticalExtension(String),

@@ -16,6 +16,7 @@ use super::signing_request::{COMMON_NAME, E_MAIL, mail_address};
 use super::view::View;
 use super::{
     Certificate, CertificateState, Host, IssueError, SigningRequest, StoredPair, Unusable, Usage,
+    read_chain,
 };
 
 /// A certificate that is to be issued.
@@ -71,13 +72,16 @@ impl OwnCa {
         if let Some(fault) = fault {
             return Err(fault.into());
         }
-        let given = Certificate::read_all(&pair.certificates);
+        let given = read_chain(&pair.certificates)?;
         let own = given.first().ok_or(Unusable::NoCertificate)?;
+        if let Some(weakness) = own.weakness() {
+            return Err(Unusable::Weak(weakness).into());
+        }
         if !own.is_valid_at(now) {
             return Err(OwnCaFault::Expired);
         }
         let (tops, above): (Vec<_>, Vec<_>) = given.iter().cloned().partition(is_root);
-        let mut roots = Certificate::read_all(roots);
+        let mut roots = read_chain(roots)?;
         if roots.is_empty() {
             roots = tops;
         }

@@ -4,7 +4,6 @@
 use rcgen::KeyPair;
 use time::OffsetDateTime;
 
-use super::certificate::key_of;
 use super::chain::MAX_CHAIN_BYTES;
 use super::issue::{Validity, issue_serving};
 use super::kept::Ca;
@@ -226,12 +225,11 @@ fn restored(view: &View<'_>) -> Vec<Candidate<'static>> {
     view.kept
         .pairs()
         .filter_map(|pair| {
-            let chain = Certificate::read_all(&pair.certificates);
+            let chain = pair.served_chain().ok()?;
             let leaf = chain.first().filter(|leaf| leaf.is_valid_at(view.now))?;
-            let key = key_of(&pair.key)?;
-            let is_whole = leaf.matches(&key) && !view.kept.is_tainted(leaf);
+            let is_good = !view.kept.is_tainted(leaf);
             let key = CandidateKey::AtHand(own_key_text(&pair.key));
-            is_whole.then_some(Candidate { chain, key })
+            is_good.then_some(Candidate { chain, key })
         })
         .collect()
 }

@@ -13,8 +13,8 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-use super::Usage;
 use super::certificate::{address, is_signature};
+use super::{Usage, Weakness, weakness};
 
 /// The attributes of a subject that name whom a certificate is for, by their short names.
 pub(super) const COMMON_NAME: &str = "CN";
@@ -60,6 +60,9 @@ pub enum BadRequest {
          SHA-1"
     )]
     Signature,
+    /// Its key is known to be weak.
+    #[error("its key is weak: {0}")]
+    Weak(Weakness),
 }
 
 impl SigningRequest {
@@ -110,7 +113,10 @@ impl SigningRequest {
             read.others.push("a second list of extensions".to_owned());
         }
         match is_signed_by_its_key(der, &parsed) {
-            Some(true) => Ok(read),
+            Some(true) => match weakness(&read.key_info) {
+                Some(weakness) => Err(BadRequest::Weak(weakness)),
+                None => Ok(read),
+            },
             Some(false) => Err(BadRequest::Signature),
             None => Err(BadRequest::Malformed),
         }

@@ -2,7 +2,8 @@
 
 use time::OffsetDateTime;
 
-use super::{Certificate, Holder, Host};
+use super::servable::served;
+use super::{Certificate, Holder, Host, Unusable, read_chain};
 
 /// A certificate with its key and what goes with it, as it is stored: PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -54,10 +55,18 @@ impl StoredPair {
         self.leaf().is_some_and(|own| !own.is_issued_by(&own))
     }
 
+    /// The chain that a server sends by this pair, the leaf first, if it can serve it and machines can read it.
+    pub fn served_chain(&self) -> Result<Vec<Certificate>, Unusable> {
+        match &self.unreadable {
+            Some(reason) => Err(Unusable::Unreadable(reason.clone())),
+            None => served(&self.certificates, &self.key),
+        }
+    }
+
     /// The certificate that the key belongs to, `None` where it cannot be read.
     #[must_use]
     pub fn leaf(&self) -> Option<Certificate> {
-        Certificate::read_all(&self.certificates).into_iter().next()
+        read_chain(&self.certificates).ok()?.into_iter().next()
     }
 }
 
@@ -221,11 +230,12 @@ impl CertificateState {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
     }
 
-    /// All certificates that are served, the leaf first.
+    /// All certificates that are served, the leaf first; none where one of them cannot be read, because no machine boots
+    /// then.
     #[must_use]
     pub fn chain(&self) -> Vec<Certificate> {
         let certificates = self.serving.as_ref().map(|pair| &pair.certificates[..]);
-        Certificate::read_all(certificates.unwrap_or_default())
+        read_chain(certificates.unwrap_or_default()).unwrap_or_default()
     }
 
     /// The certificate that is served.

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use time::OffsetDateTime;
 
-use super::certificate::key_of;
 use super::chain::Links;
 use super::kept::{Ca, Kept};
 use super::lockout::{Signatures, refusals};
+use super::servable::holds_encrypted_key;
 use super::trust::Trust;
-use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, StoredPair, Unusable};
+use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, Unusable};
 
 /// The state, and what it comes to.
 pub(super) struct View<'a> {
@@ -281,38 +281,35 @@ impl<'a> View<'a> {
 
     fn read_serving(&self) -> Serving {
         let Some(stored) = &self.state.serving else { return Serving::Missing };
-        if let Some(reason) = &stored.unreadable {
-            let fault = Unusable::Unreadable(reason.clone());
-            return Serving::Unusable { fault, is_foreign: true };
-        }
-        let is_encrypted = holds_encrypted_key(stored);
-        let Some(leaf) = self.chain.first() else {
-            let fault = if is_encrypted { Unusable::Encrypted } else { Unusable::NoCertificate };
-            return Serving::Unusable { fault, is_foreign: is_encrypted };
-        };
-        if self.kept.is_tainted(leaf) {
+        let served = stored.served_chain();
+        // Whose it is can be told of one that machines cannot read as well.
+        let leaf = self.chain.first().cloned();
+        let leaf = leaf.or_else(|| Certificate::read_all(&stored.certificates).into_iter().next());
+        if leaf.as_ref().is_some_and(|leaf| self.kept.is_tainted(leaf)) {
             return Serving::Distrusted;
         }
-        let is_foreign = self.kept.issuer_of(leaf).is_none();
-        if leaf.signing_fault().is_none() {
-            return Serving::Unusable { fault: Unusable::Ca, is_foreign: true };
-        }
-        let fault = match key_of(&stored.key) {
-            Some(key) if leaf.matches(&key) => None,
-            Some(_) => Some(Unusable::ForeignKey),
-            None if is_encrypted => Some(Unusable::Encrypted),
-            None if !holds_key(stored) => Some(Unusable::NoKey),
-            None => Some(Unusable::UnsupportedKey),
-        };
-        match fault {
-            Some(fault) => Serving::Unusable { fault, is_foreign },
-            None if is_foreign => {
-                let top = self.top().unwrap_or(leaf);
+        let is_foreign = leaf.as_ref().is_some_and(|leaf| self.kept.issuer_of(leaf).is_none());
+        match (served, leaf) {
+            (Ok(_), Some(leaf)) if is_foreign => {
+                let top = self.top().unwrap_or(&leaf);
                 let is_known =
                     self.known_cas().into_iter().any(|ca| ca == top || top.is_issued_by(ca));
-                Serving::Foreign { leaf: leaf.clone(), is_known }
+                Serving::Foreign { leaf, is_known }
             }
-            None => Serving::Ours(leaf.clone()),
+            (Ok(_), Some(leaf)) => Serving::Ours(leaf),
+            (Err(Unusable::NoCertificate), _) if holds_encrypted_key(&stored.key) => {
+                Serving::Unusable { fault: Unusable::Encrypted, is_foreign: true }
+            }
+            (Err(fault), _) => {
+                let is_somebodys = matches!(
+                    fault,
+                    Unusable::Unreadable(_) | Unusable::Ca | Unusable::Refused { .. }
+                );
+                Serving::Unusable { fault, is_foreign: is_foreign || is_somebodys }
+            }
+            (Ok(_), None) => {
+                Serving::Unusable { fault: Unusable::NoCertificate, is_foreign: false }
+            }
         }
     }
 }
@@ -334,16 +331,3 @@ fn hanging(kept: &Kept, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certifica
 }
 
 const BUNDLE: &str = "the bundle";
-
-fn holds_key(stored: &StoredPair) -> bool {
-    String::from_utf8_lossy(&stored.key).contains("PRIVATE KEY-----")
-}
-
-/// Whether a key is there that needs a passphrase (RFC 5958's form, or RFC 1421's header).
-fn holds_encrypted_key(stored: &StoredPair) -> bool {
-    let blocks = pem::parse_many(&stored.key).unwrap_or_default();
-    blocks.iter().any(|block| {
-        block.tag() == "ENCRYPTED PRIVATE KEY"
-            || block.headers().iter().any(|(name, _)| name == "Proc-Type")
-    })
-}

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use super::signing::beside_workers;
 use super::tls_policy::TlsPolicy;
+use crate::pki::{Unusable, belongs, load_key, sent_chain};
 
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct Pair {
     /// When the serving certificate expires. Authorities that follow it may expire before, and
     /// take nobody along who still trusts another one.
     pub expires: OffsetDateTime,
+    /// Its file, and why no machine boots by it, though it can be served.
+    unfit: Option<(PathBuf, String)>,
 }
 
 /// Why a pair cannot be served.
@@ -98,22 +101,17 @@ impl Pair {
         let (_, parsed) = X509Certificate::from_der(leaf)
             .map_err(|error| malformed(cert, format!("no X.509 certificate: {error}")))?;
         let expires = parsed.validity().not_after.to_datetime();
-        let key_der = PrivateKeyDer::from_pem_slice(key_pem)
-            .map_err(|error| malformed(key, format!("no PEM private key: {error}")))?;
-        let signing_key = policy
-            .provider
-            .key_provider
-            .load_private_key(key_der)
-            .map_err(|error| malformed(key, format!("no usable private key: {error}")))?;
-        let certified = CertifiedKey::new(chain, beside_workers(signing_key));
-        match certified.keys_match() {
-            // A key that cannot tell its public half is left for the handshake to judge.
-            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            Err(_) => {
-                return Err(PairError::Mismatch { cert: cert.to_owned(), key: key.to_owned() });
-            }
+        let key_info = parsed.public_key().raw.to_vec();
+        let signing_key = load_key(key_pem, &policy.provider).map_err(|fault| match fault {
+            Unusable::NoKey => malformed(key, "no PEM private key".to_owned()),
+            fault => malformed(key, format!("no usable private key: {fault}")),
+        })?;
+        if !belongs(&*signing_key, &key_info) {
+            return Err(PairError::Mismatch { cert: cert.to_owned(), key: key.to_owned() });
         }
-        Ok(Self { certified: Arc::new(certified), expires })
+        let unfit = sent_chain(cert_pem).err().map(|fault| (cert.to_owned(), fault.to_string()));
+        let certified = CertifiedKey::new(chain, beside_workers(signing_key));
+        Ok(Self { certified: Arc::new(certified), expires, unfit })
     }
 
     /// The TLS configuration that serves this pair.
@@ -134,6 +132,13 @@ impl Pair {
             return Err(PairError::NotFips);
         }
         Ok(config)
+    }
+
+    /// Why no machine boots by it, if none does. It takes no other pair's place.
+    #[must_use]
+    pub fn fault(&self) -> Option<PairError> {
+        let (path, reason) = self.unfit.clone()?;
+        Some(PairError::Malformed { path, reason })
     }
 
     /// What is sent, leaf first, in DER.

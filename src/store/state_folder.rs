@@ -26,7 +26,7 @@ use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::{is_whole_pem, key_of};
 use crate::pki::{
     Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, MOST_STEPS, Next,
-    Policy, Step, StoredPair, Write, next,
+    Policy, Step, StoredPair, Unusable, Write, next, read_chain,
 };
 use crate::user_data::{self, Assessment, Brings, Fetch, fetches_of_pools, with_bearer};
 
@@ -338,19 +338,28 @@ impl StateFolder {
     fn join_pair(&self) -> Result<(), StateError> {
         let key = read_if_there(&self.serving_path())?.unwrap_or_default();
         let chain = read_if_there(&self.chain_path())?.unwrap_or_default();
-        let chain = Certificate::read_all(&chain);
-        let belongs = |leaf: &Certificate| key_of(&key).is_some_and(|key| leaf.matches(&key));
-        if Certificate::read_all(&key).is_empty() && chain.first().is_some_and(belongs) {
-            let chain: String = chain.iter().map(Certificate::to_pem).collect();
-            files::replace(&self.serving_path(), &[&key, chain.as_bytes()].concat(), PRIVATE)?;
+        if !read_chain(&key).is_ok_and(|chain| chain.is_empty()) {
+            return Ok(());
         }
+        let Some(pair) = key_of(&key) else { return Ok(()) };
+        let certificates = match read_chain(&chain) {
+            Ok(chain) if chain.first().is_some_and(|leaf| leaf.matches(&pair)) => {
+                chain.iter().map(Certificate::to_pem).collect::<String>().into_bytes()
+            }
+            // One that machines cannot read is somebody's as well: it is served as it is, and reported.
+            Err(Unusable::Refused { .. }) => chain,
+            _ => return Ok(()),
+        };
+        let pair = StoredPair { certificates, key, ..StoredPair::default() };
+        files::replace(&self.serving_path(), &pair.text(), PRIVATE)?;
         Ok(())
     }
 
     /// The chain in a file of its own follows the one beside the key.
     fn write_chain(&self) -> Result<(), StateError> {
         let pair = read_if_there(&self.serving_path())?.unwrap_or_default();
-        let chain: String = Certificate::read_all(&pair).iter().map(Certificate::to_pem).collect();
+        let chain = read_chain(&pair).unwrap_or_default();
+        let chain: String = chain.iter().map(Certificate::to_pem).collect();
         if !chain.is_empty() {
             files::replace(&self.chain_path(), chain.as_bytes(), PUBLIC)?;
         }
@@ -376,7 +385,8 @@ impl StateFolder {
     fn read_serving(&self) -> Option<StoredPair> {
         let read = || {
             let Some(text) = read_if_there(&self.serving_path())? else { return Ok(None) };
-            let has_chain = !Certificate::read_all(&text).is_empty();
+            // One that cannot be read is there too.
+            let has_chain = !read_chain(&text).is_ok_and(|chain| chain.is_empty());
             let chain = if has_chain { None } else { read_if_there(&self.chain_path())? };
             let certificates = chain.unwrap_or_else(|| text.clone());
             Ok(Some(StoredPair { certificates, key: text, ..StoredPair::default() }))

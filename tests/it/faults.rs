@@ -432,7 +432,7 @@ fn cluster_with_a_large_config() -> TempDir {
 }
 
 /// The sample cluster's manifests in the folders that `bootstrap` looks into.
-fn bootstrap_folder() -> TempDir {
+pub(crate) fn bootstrap_folder() -> TempDir {
     let base = tempfile::tempdir().expect("a temporary folder");
     for manifest in manifests::fixtures() {
         let folder = match manifest.kind() {

@@ -492,7 +492,7 @@ fn no_certificate_that_go_refuses_is_read() {
                 (Ok(_), true) => both_take += 1,
                 (Ok(_), false) => panic!("Go says {error:?} of {}", hex(der)),
                 (Err(malformed), false) => {
-                    *refused.entry(format!("{malformed:?}")).or_insert(0) += 1
+                    *refused.entry(format!("{malformed:?}")).or_insert(0) += 1;
                 }
                 (Err(malformed), true) => {
                     assert!(is_listed(malformed), "{malformed:?}, and Go takes {}", hex(der));

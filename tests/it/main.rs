@@ -54,4 +54,5 @@ mod render;
 mod rotation;
 mod rotation_of_tokens;
 mod support;
+mod unreadable_pairs;
 mod virtual_machine;

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::issuer_spec::{ProofSpec, SecretKey, UpstreamSpec};
 use super::policy::Grant;
 use crate::cmp::{Credential, CredentialFault, Enrolled, Server, Settings};
-use crate::pki::{Certificate, Issued, excess, untrusted};
+use crate::pki::{Certificate, Issued, excess, read_chain, untrusted};
 
 /// The values of secrets, by their name and key.
 pub(super) type Secrets = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
@@ -109,7 +109,7 @@ fn certificates(secrets: &Secrets, key: Option<&SecretKey>) -> Result<Vec<Certif
         Err(_) if key.is_default => return Ok(Vec::new()),
         text => text?,
     };
-    let found = Certificate::read_all(text);
+    let found = read_chain(text).map_err(|fault| format!("{key}: {fault}"))?;
     if found.is_empty() {
         return Err(format!("{key}: there is no certificate in it"));
     }

@@ -1,11 +1,11 @@
 //! Extensions as Go takes them (`processExtensions`, RFC 5280 section 4.2).
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
-use super::Malformed;
 use super::der::{
     BOOLEAN, INTEGER, OBJECT_IDENTIFIER, OCTET_STRING, Reader, SEQUENCE, constructed, context,
 };
+use super::malformed::Malformed;
 use super::names::{is_domain, is_mailbox, is_uri};
 
 /// An extension that Go looks into.

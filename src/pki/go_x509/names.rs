@@ -1,6 +1,6 @@
 //! Names as Go takes them in certificates: domains, mailboxes, URIs.
 
-use std::net::Ipv6Addr;
+use core::net::Ipv6Addr;
 
 /// Whether Go takes a domain (`domainNameValid`). A constraint may begin with a dot.
 pub(super) fn is_domain(domain: &str, is_constraint: bool) -> bool {

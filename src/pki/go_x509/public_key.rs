@@ -5,8 +5,8 @@ use aws_lc_rs::signature::{
     EcdsaVerificationAlgorithm, ParsedPublicKey,
 };
 
-use super::Malformed;
 use super::der::{INTEGER, Reader, SEQUENCE};
+use super::malformed::Malformed;
 
 const RSA: &[u32] = &[1, 2, 840, 113_549, 1, 1, 1];
 const DSA: &[u32] = &[1, 2, 840, 10_040, 4, 1];
@@ -43,6 +43,15 @@ pub(super) fn check(mut info: Reader<'_>) -> Result<(), Malformed> {
         _ => true,
     };
     if is_good { Ok(()) } else { Err(fault) }
+}
+
+/// The modulus and the exponent of a public key with its algorithm, as it is encoded; `None` if it is none of RSA's.
+pub(in super::super) fn rsa_key(info: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut info = Reader(info).read(SEQUENCE)?;
+    let kind = info.read(SEQUENCE)?.object_identifier()?;
+    let (_, key) = info.bit_string().filter(|_| kind == RSA)?;
+    let mut key = Reader(key).read(SEQUENCE)?;
+    Some((key.positive()?, key.positive()?))
 }
 
 fn is_rsa(mut key: Reader<'_>) -> Option<()> {

@@ -1,0 +1,126 @@
+//! Pairs that can be served, and that machines cannot read: left as they are, named, and no other pair's successor.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
+
+use crate::faults::bootstrap_folder;
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::pair::Pair;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// An alternative name that is an address of five bytes.
+const SHORT_ADDRESS: (&[u64], &[u8], bool) =
+    (&[2, 5, 29, 17], b"\x30\x07\x87\x05\x7f\0\0\x01\0", false);
+const POLICIES: (&[u64], &[u8], bool) = (&[2, 5, 29, 32], b"\x30\x05\x30\x03\x06\x01\x2a", true);
+const POLICY_CONSTRAINTS: (&[u64], &[u8], bool) = (&[2, 5, 29, 36], b"\x30\x03\x81\x01\0", true);
+
+fn extension((identifier, value, is_critical): (&[u64], &[u8], bool)) -> CustomExtension {
+    let mut extension = CustomExtension::from_oid_content(identifier, value.to_vec());
+    extension.set_criticality(is_critical);
+    extension
+}
+
+/// A CA and a leaf for `localhost` with one extension more, in the files of a state directory. Where the extension is
+/// that of alternative names, it takes the place of `localhost`.
+fn bring(state: &Path, more: (&[u64], &[u8], bool)) {
+    let key = KeyPair::generate().expect("a key");
+    let mut ca = CertificateParams::default();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    ca.distinguished_name = DistinguishedName::new();
+    ca.distinguished_name.push(DnType::CommonName, "own CA");
+    let certificate = ca.self_signed(&key).expect("a certificate").pem();
+    fs::write(state.join("ca.key"), key.serialize_pem()).expect("a file");
+    fs::write(state.join("ca.crt"), &certificate).expect("a file");
+
+    let names = if more == SHORT_ADDRESS { vec![] } else { vec!["localhost".to_owned()] };
+    let mut leaf = CertificateParams::new(names).expect("names");
+    leaf.use_authority_key_identifier_extension = true;
+    leaf.custom_extensions = vec![extension(more)];
+    let own = KeyPair::generate().expect("a key");
+    let signed = leaf.signed_by(&own, &Issuer::from_params(&ca, &key)).expect("a certificate");
+    fs::write(state.join("tls.key"), own.serialize_pem()).expect("a file");
+    fs::write(state.join("tls.crt"), signed.pem()).expect("a file");
+}
+
+fn check(state: &Path) -> Output {
+    let mut command = binary();
+    command.args(["certs", "check", "--state-dir"]).arg(state);
+    command.output().expect("the built binary")
+}
+
+#[test]
+fn a_pair_that_machines_cannot_read_is_named_and_left_and_served() {
+    for (more, wanted) in [
+        (
+            SHORT_ADDRESS,
+            "machines cannot read certificate 1 in it: its extension subjectAltName is malformed",
+        ),
+        (POLICY_CONSTRAINTS, "a critical extension that clients do not understand: 2.5.29.36"),
+    ] {
+        let state = tempfile::tempdir().expect("a temporary folder");
+        bring(state.path(), more);
+        let before = fs::read(state.path().join("tls.crt")).expect("a file");
+        let key = fs::read(state.path().join("tls.key")).expect("a file");
+        let said = check(state.path());
+        assert_eq!(said.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(said.contains(wanted), "{said}");
+        if more != SHORT_ADDRESS {
+            continue;
+        }
+        let server = Server::serve_with_state(&in_repository("ignition-fixtures"), state.path());
+        let wanted = "no machine boots by the serving pair";
+        wait_for("the reason in the log", || server.log().contains(wanted).then_some(()));
+        assert_eq!(fs::read(state.path().join("tls.crt")).expect("a file"), before);
+        assert!(fs::read(state.path().join("tls.key")).expect("a file").starts_with(&key));
+    }
+}
+
+#[test]
+fn a_pair_whose_policies_are_critical_is_served() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    bring(state.path(), POLICIES);
+    let base = bootstrap_folder();
+    let path = |name: &str| state.path().join(name);
+    let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
+    let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
+    let server = Server::bootstrap(base.path(), &path("tls.crt"), &path("tls.key"), &kubeconfig);
+    let output = Command::new("openssl")
+        .args(["s_client", "-verify_return_error", "-verify_hostname", "localhost", "-CAfile"])
+        .arg(path("ca.crt"))
+        .args(["-connect", &server.secure().to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .expect("openssl");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pair = Pair::make(folder.path(), "localhost");
+    let base = bootstrap_folder();
+    let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
+    let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
+    let server = Server::bootstrap(base.path(), &pair.certificate, &pair.key, &kubeconfig);
+    let client = Client::tls(server.secure(), pair.pem.as_bytes());
+    let shown = client.shown_certificate().expect("a handshake");
+
+    let other = tempfile::tempdir().expect("a temporary folder");
+    bring(other.path(), SHORT_ADDRESS);
+    fs::rename(other.path().join("tls.key"), &pair.key).expect("a rename");
+    fs::rename(other.path().join("tls.crt"), &pair.certificate).expect("a rename");
+    wait_for("the reason in the log", || {
+        server.log().contains("its extension subjectAltName is malformed").then_some(())
+    });
+    assert_eq!(client.shown_certificate().expect("a handshake"), shown);
+}
