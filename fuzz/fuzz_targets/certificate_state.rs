@@ -55,7 +55,14 @@ fuzz_target!(|data: &[u8]| {
             trusted,
             hosts: hosts.clone(),
         });
-        Pointer { name, state: PointerState::Kept, hosts, holder }
+        Pointer {
+            name,
+            state: PointerState::Kept,
+            bytes: text.len(),
+            hosts,
+            holder,
+            faults: Vec::new(),
+        }
     });
     let state = CertificateState {
         issuer,

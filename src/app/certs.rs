@@ -50,6 +50,8 @@ pub(super) struct Seen {
     pub(super) unused: BTreeSet<String>,
     /// Files with keys that others than their owner can read.
     pub(super) open_files: Vec<String>,
+    /// The pools that have a config, empty where they are not known.
+    pub(super) pools: BTreeSet<String>,
     /// The CAs that are asked to be distrusted.
     pub(super) distrusted: Vec<String>,
     /// Where the signing CA and the serving pair are.
@@ -347,10 +349,19 @@ pub fn log_step(step: &Step) {
     }
 }
 
-/// What a place is called, and what is to be served there, leaf first; empty without a serving pair.
-pub(super) fn served(place: &Place) -> anyhow::Result<(String, Vec<Certificate>)> {
+/// What is to be served from a place.
+pub(super) struct Served {
+    /// What the place is called.
+    pub(super) place: String,
+    /// Leaf first; empty without a serving pair.
+    pub(super) chain: Vec<Certificate>,
+    /// The pools that have a config, empty where they are not known.
+    pub(super) pools: BTreeSet<String>,
+}
+
+pub(super) fn served(place: &Place) -> anyhow::Result<Served> {
     let seen = see(place)?;
-    Ok((seen.place, seen.observed.chain()))
+    Ok(Served { place: seen.place, chain: seen.observed.chain(), pools: seen.pools })
 }
 
 pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
@@ -369,6 +380,7 @@ fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
     let hosts = present_hosts(&state)?;
     let pointers = state.pointers()?.into_iter();
     Ok(Seen {
+        pools: state.pools()?,
         place: folder.display().to_string(),
         observed: state.observe(&hosts, &Asked::default())?,
         open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
@@ -389,6 +401,7 @@ async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
     });
     let unused = state.user_data.iter().filter(|(_, secret)| access::is_unused(secret));
     Ok(Seen {
+        pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
         place: "the cluster".to_owned(),
         pointers: pointers.collect(),
         unused: unused.map(|(name, _)| title(name)).collect(),

@@ -8,13 +8,12 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, bail};
 use time::OffsetDateTime;
 
-use super::certs::{self, Place};
+use super::certs::{self, Place, Served};
 use super::print_line;
 use super::probe::{self, Address};
 use super::tokens;
-use crate::access::{Records, Refusal};
 use crate::pki::Lockout;
-use crate::pointer_check::{self, Admission, Fetch, PointerConfig};
+use crate::pointer_check::{self, Admission, Fetch, Known, Problem, Reading};
 use crate::user_data::MOST_BYTES;
 
 /// What a pointer config is judged by.
@@ -33,19 +32,9 @@ pub enum Against {
 pub fn check_pointer(file: &Path, against: &Against, now: OffsetDateTime) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let text = read(file).with_context(|| format!("--pointer {name}"))?;
-    let reading = pointer_check::read(&text);
-    for warning in &reading.warnings {
-        print_line(&format!("{name}: warning: {warning}"));
-    }
-    for fault in &reading.faults {
-        print_line(&format!("{name}: {fault}"));
-    }
-    let Some(config) = reading.config else {
-        bail!("{name}: no machine would boot from it: faults: {}", reading.faults.len());
-    };
     let faults = match against {
-        Against::Place(place) => by_place(&name, &config, place, now)?,
-        Against::Server(address) => by_server(&name, &config, address, now)?,
+        Against::Place(place) => by_place(&name, &text, place, now)?,
+        Against::Server(address) => by_server(&name, &text, address, now)?,
     };
     match faults {
         0 => Ok(()),
@@ -63,32 +52,37 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Returns the number of faults, all of which it has told.
-fn by_place(
-    name: &str,
-    config: &PointerConfig,
-    place: &Place,
-    now: OffsetDateTime,
-) -> anyhow::Result<usize> {
+fn by_place(name: &str, text: &[u8], place: &Place, now: OffsetDateTime) -> anyhow::Result<usize> {
     const ELSE: &str = "--connect HOST:PORT asks a server that runs";
-    let (kept, chain) = certs::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+    let in_itself = pointer_check::read(text);
+    if in_itself.config.is_none() {
+        return Ok(tell_faults(name, &in_itself));
+    }
+    let Served { place: kept, chain, pools } =
+        certs::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
     if chain.is_empty() {
         bail!("{kept}: there is no serving pair; {ELSE}");
     }
     let records = match tokens::read(place) {
-        Ok(records) => records,
+        Ok(records) => Some(records),
         // Whoever looks at certificates need not have a right to tokens.
         Err(error) if matches!(place, Place::Cluster { .. }) => {
             print_line(&format!("{name}: warning: its token is not looked at: {error:#}"));
-            Records::default()
+            None
         }
         Err(error) => bail!("{error:#}; {ELSE}"),
     };
-    let refusals = pointer_check::refusals(name, config, &config.fetches, &chain, now);
-    tell(&refusals);
-    let mut faults = refusals.len();
-    for fetch in &config.fetches {
+    let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &pools };
+    let verdict = pointer_check::judge(name, text, known, now);
+    for warning in &verdict.warnings {
+        print_line(&format!("{name}: warning: {warning}"));
+    }
+    for problem in &verdict.problems {
+        print_line(&told(name, &kept, problem));
+    }
+    for (fetch, admission) in &verdict.fetches {
         let url = &fetch.url;
-        let by = match pointer_check::admission(fetch, &records, now) {
+        let by = match admission {
             Admission::Open => "certificates",
             Admission::Proven => "certificates and tokens",
             Admission::Unjudged => {
@@ -98,39 +92,55 @@ fn by_place(
                 ));
                 "certificates"
             }
-            Admission::Refused(refusal) => {
-                faults += 1;
-                print_line(&format!("{name}: {}", unproven(fetch, &kept, refusal)));
-                continue;
-            }
+            Admission::Refused(_) => continue,
         };
-        if refusals.is_empty() {
+        if verdict.problems.is_empty() {
             print_line(&format!("{name}: boots from {url}, by the {by} of {kept}"));
         }
     }
-    Ok(faults)
+    Ok(verdict.problems.len())
 }
 
-/// What a machine makes of a refusal.
-fn unproven(fetch: &Fetch, place: &str, refusal: Refusal) -> String {
-    let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
-    format!("no config from {}, by the tokens of {place}: {refusal}: a machine {then}", fetch.url)
+/// A problem of the file `name` as a line.
+fn told(name: &str, place: &str, problem: &Problem) -> String {
+    match problem {
+        // It has the name already.
+        Problem::LockedOut(lockout) => lockout.to_string(),
+        Problem::Refused { url, refusal } => {
+            let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
+            let by = format!("by the tokens of {place}");
+            format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
+        }
+        _ => format!("{name}: {problem}"),
+    }
+}
+
+/// Returns the number of faults, all of which it has told, as the warnings.
+fn tell_faults(name: &str, reading: &Reading) -> usize {
+    for warning in &reading.warnings {
+        print_line(&format!("{name}: warning: {warning}"));
+    }
+    for fault in &reading.faults {
+        print_line(&format!("{name}: {fault}"));
+    }
+    reading.faults.len()
 }
 
 /// Returns the number of faults, all of which it has told.
 fn by_server(
     name: &str,
-    config: &PointerConfig,
+    text: &[u8],
     address: &Address,
     now: OffsetDateTime,
 ) -> anyhow::Result<usize> {
+    let reading = pointer_check::read(text);
+    let mut faults = tell_faults(name, &reading);
+    let Some(config) = reading.config else { return Ok(faults) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut told: Vec<Lockout> = Vec::new();
-    let mut faults = 0;
     for fetch in &config.fetches {
-        let judge = |chain: &_| {
-            pointer_check::refusals(name, config, std::slice::from_ref(fetch), chain, now)
-        };
+        let judge =
+            |chain: &_| pointer_check::refusals(name, std::slice::from_ref(fetch), chain, now);
         let accept = pointer_check::accept(config.spec);
         let asked = probe::ask(address, fetch, &accept, |chain| judge(chain).is_empty());
         let probe = runtime.block_on(asked).with_context(|| format!("--connect {address}"))?;

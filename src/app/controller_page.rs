@@ -39,14 +39,14 @@ async fn overview(State(sources): State<Sources>) -> Json<ControllerOverview> {
 impl Sources {
     fn overview(&self) -> ControllerOverview {
         let now = OffsetDateTime::now_utc();
-        let Trust { chain, holders } = self.shown.trust();
+        let Trust { chain, holders, faults } = self.shown.trust();
         ControllerOverview {
             at: now,
             server: Server { version: super::version(), since: self.since },
             not_ready: self.status.not_ready.lines(),
             degraded: self.status.degraded.lines(),
             certificates: chain.iter().map(certificate).collect(),
-            pointers: judged(&chain, &holders, now),
+            pointers: judged(&chain, &holders, &faults, now),
         }
     }
 }

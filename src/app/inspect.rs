@@ -327,7 +327,7 @@ fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> a
         Some(pool) => with_pool(&without_path(&first.url)?, Some(pool))?,
         None => first.url,
     };
-    let trusted = Some((name.clone(), config.trusted));
+    let trusted = Some((name.clone(), first.trusted));
     let mut got = by_server(&errand(settings, url, first.headers, trusted, now)?)?;
     let warnings = reading.warnings.iter().map(ToString::to_string);
     let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));

@@ -1,5 +1,6 @@
 //! Puts the overview together from those who know.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -25,7 +26,7 @@ use crate::overview::{
     sort,
 };
 use crate::pki::plan::renewal;
-use crate::pki::{self, Holder, Host, Policy, locked_out};
+use crate::pki::{self, Holder, Host, Lockout, Policy, locked_out};
 use crate::render::registries_without_ca;
 use crate::server::guard::Guard;
 use crate::server::latest::Latest;
@@ -114,15 +115,21 @@ pub(super) async fn style() -> Response {
 pub(super) fn judged(
     chain: &[pki::Certificate],
     holders: &[Holder],
+    faults: &[Lockout],
     now: OffsetDateTime,
 ) -> Vec<Pointer> {
-    let lockouts = locked_out(chain, holders, now);
-    let problem = |holder: &Holder| {
-        let lockout = lockouts.iter().find(|lockout| lockout.holder == holder.name)?;
+    let lockouts = [faults, &locked_out(chain, holders, now)].concat();
+    let names: BTreeSet<&str> = holders
+        .iter()
+        .map(|it| &it.name[..])
+        .chain(faults.iter().map(|it| &it.holder[..]))
+        .collect();
+    let problem = |name: &str| {
+        let lockout = lockouts.iter().find(|lockout| lockout.holder == name)?;
         Some(lockout.reason.to_string())
     };
-    let pointer = |holder: &Holder| Pointer { name: holder.name.clone(), problem: problem(holder) };
-    holders.iter().map(pointer).collect()
+    let pointer = |name: &str| Pointer { name: name.to_owned(), problem: problem(name) };
+    names.into_iter().map(pointer).collect()
 }
 
 /// All that is on the page

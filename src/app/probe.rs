@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -156,6 +156,7 @@ async fn head(
     accept: &str,
 ) -> anyhow::Result<StatusCode> {
     let host = fetch.url.authority().map_or("", http::uri::Authority::as_str);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let target = fetch.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let mut request = Request::builder()
         .method(Method::HEAD)
@@ -164,11 +165,12 @@ async fn head(
         .header(header::ACCEPT, accept)
         .header(header::ACCEPT_ENCODING, "identity")
         .header(header::USER_AGENT, "machine-config-server")
-        .header(header::CONNECTION, "close");
+        .body(String::new())?;
     for (name, value) in &fetch.headers {
-        request = request.header(name, value);
+        let name = HeaderName::from_bytes(name.as_bytes())?;
+        request.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes())?);
     }
-    let request = request.body(String::new())?;
+    request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     // The connection is driven by whoever waits, and closed by the answer: what it says after that

@@ -143,7 +143,9 @@ fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
     let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
     let holders: Vec<_> =
         seen.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
-    judged(&seen.chain(), &holders, now)
+    let faults: Vec<_> =
+        seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
+    judged(&seen.chain(), &holders, &faults, now)
 }
 
 /// Keeps the certificates and pointer configs in order while the server runs. It may end at any

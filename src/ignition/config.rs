@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::downgrade::downgrade;
 use super::error::{At, Error};
 use super::fields::{self, Spec};
+use super::go_json;
 use super::lift;
 use super::lower;
 use super::normalise::normalise;
@@ -50,6 +51,23 @@ impl Config {
         let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
         lower::leave_out_advertisements(&mut body, declared);
         Ok(Self { declared, body })
+    }
+
+    /// The spec of a config, 2.2 also for 2.0 and 2.1, and its fields as they are written: valid, with only those that
+    /// the spec has, under their exact names.
+    ///
+    /// It reads the bytes as Ignition does, which takes some that are no JSON to others.
+    pub fn fields(bytes: &[u8]) -> Result<(SpecVersion, Value), Error> {
+        let value = go_json::read(bytes)?;
+        let spec = declared(&value)?;
+        if let (2, _) = spec {
+            let value = normalise(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
+            rules::spec2::check(&serde_json::from_value(value.clone())?, spec)?;
+            return Ok((SpecVersion::V2_2, value));
+        }
+        let value = normalise(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
+        rules::check(&serde_json::from_value(value.clone())?, spec)?;
+        Ok((SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST), value))
     }
 
     /// The spec that the config was written in, 2.2 also for 2.0 and 2.1.

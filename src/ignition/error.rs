@@ -24,6 +24,10 @@ pub enum Error {
         found: String,
     },
 
+    /// More objects and lists within each other than Ignition reads.
+    #[error("not JSON that Ignition reads: it is nested too deeply")]
+    TooDeep,
+
     /// A value of another JSON type than the spec has there.
     #[error("{path}: {found} where the spec has {wanted}")]
     WrongType {

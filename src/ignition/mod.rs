@@ -31,6 +31,7 @@ mod edit;
 mod error;
 mod fields;
 mod form;
+mod go_json;
 mod lift;
 mod lower;
 mod normalise;

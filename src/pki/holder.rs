@@ -47,6 +47,9 @@ pub struct Lockout {
 /// Why a machine does not accept what is served. Certificates are told by their subjects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockoutReason {
+    /// It is in the pointer config itself.
+    #[error("{0}")]
+    Pointer(String),
     /// There is no chain.
     #[error("no certificate is served")]
     NothingServed,

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::servable::served;
-use super::{Certificate, Holder, Host, Unusable, read_chain};
+use super::{Certificate, Holder, Host, Lockout, Unusable, read_chain};
 
 /// A certificate with its key and what goes with it, as it is stored: PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -83,6 +83,8 @@ pub struct Pointer {
     pub hosts: Vec<Host>,
     /// Who it is to those that it may lock out, `None` if no certificate matters to it.
     pub holder: Option<Holder>,
+    /// Why no machine boots from it, whatever is served.
+    pub faults: Vec<Lockout>,
 }
 
 impl Pointer {
@@ -95,6 +97,9 @@ impl Pointer {
         };
         for holder in self.holder.iter_mut().chain(mended) {
             title.clone_into(&mut holder.name);
+        }
+        for fault in &mut self.faults {
+            title.clone_into(&mut fault.holder);
         }
         self
     }

@@ -218,8 +218,8 @@ impl<'a> View<'a> {
         self.before.iter().flatten().count()
     }
 
-    /// Those who cannot boot now, as far as an administrator should know. Nobody where nothing is
-    /// served.
+    /// Those who cannot boot now, as far as an administrator should know: by what is served, and by what is
+    /// wrong with a pointer config in itself. Nobody where nothing is served.
     pub(super) fn told_lockouts(&self) -> Vec<Lockout> {
         if self.chain.is_empty() {
             return Vec::new();
@@ -228,6 +228,7 @@ impl<'a> View<'a> {
         told.filter_map(|(known, reason)| {
             Some(Lockout { holder: known.holder.name.clone(), reason: reason.clone()? })
         })
+        .chain(self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()))
         .collect()
     }
 

@@ -4,18 +4,18 @@
 use std::io::Read as _;
 
 use data_encoding::HEXLOWER_PERMISSIVE;
-use rustls::pki_types::pem::{PemObject as _, SectionKind};
 use sha2::{Digest as _, Sha256, Sha512};
 
+use super::pem::{BEGIN, block};
 use crate::ignition::{SpecVersion, data_url};
 use crate::pki::Certificate;
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
-const MAX_PEM: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
-/// What is wrong with an entry.
+/// What is wrong with a data URL, or with what is in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AuthorityFault {
+pub enum ContentsFault {
     /// The source is no data URL.
     #[error("{0}")]
     DataUrl(data_url::Malformed),
@@ -23,15 +23,23 @@ pub enum AuthorityFault {
     #[error("is not the gzip that its compression says")]
     NotGzip,
     /// It is large beyond reason.
-    #[error("holds more than {MAX_PEM} bytes")]
+    #[error("holds more than {MAX_BYTES} bytes")]
     TooLarge,
     /// The hash in `verification` is another text's.
     #[error("does not have the hash that its verification says")]
     Hash,
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AuthorityFault {
+    /// It cannot be taken out of its source.
+    #[error(transparent)]
+    Contents(#[from] ContentsFault),
     /// There is no PEM in it.
     #[error("holds no certificate in PEM")]
     NoPem,
-    /// A block is cut short or no base64.
+    /// A block is cut short or no base64, or does not stand on lines of its own.
     #[error("holds PEM that is broken")]
     BrokenPem,
     /// A block of something else, such as a key.
@@ -44,55 +52,70 @@ pub enum AuthorityFault {
     Trailing,
 }
 
-/// What an entry holds, unpacked and compared with its hash.
+/// What is compared with a hash. Ignition reads the digits of a CA's in any case, those of a config's in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HashOf {
+    Authority,
+    Config,
+}
+
+/// What a data URL holds, unpacked and compared with its hash.
 pub(super) fn contents(
     source: &str,
     compression: Option<&str>,
     hash: Option<&str>,
-) -> Result<Vec<u8>, AuthorityFault> {
-    let mut bytes = data_url::decode(source).map_err(AuthorityFault::DataUrl)?;
+    hash_of: HashOf,
+) -> Result<Vec<u8>, ContentsFault> {
+    let mut bytes = data_url::decode(source).map_err(ContentsFault::DataUrl)?;
     if compression == Some("gzip") {
         let mut unpacked = Vec::new();
         let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
-        let read = decoder.take(MAX_PEM + 1).read_to_end(&mut unpacked);
-        read.map_err(|_| AuthorityFault::NotGzip)?;
+        let read = decoder.take(MAX_BYTES + 1).read_to_end(&mut unpacked);
+        read.map_err(|_| ContentsFault::NotGzip)?;
         bytes = unpacked;
     }
-    if bytes.len() as u64 > MAX_PEM {
-        return Err(AuthorityFault::TooLarge);
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(ContentsFault::TooLarge);
     }
     match hash {
-        Some(hash) if !has_hash(&bytes, hash) => Err(AuthorityFault::Hash),
+        Some(hash) if !has_hash(&bytes, hash, hash_of) => Err(ContentsFault::Hash),
         _ => Ok(bytes),
     }
 }
 
 /// Whether a text has this hash, `sha512-…` or `sha256-…`.
-fn has_hash(bytes: &[u8], hash: &str) -> bool {
-    let Some((function, sum)) = hash.split_once('-') else { return false };
-    let Ok(sum) = HEXLOWER_PERMISSIVE.decode(sum.as_bytes()) else { return false };
-    match function {
+fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
+    let Some((function, digits)) = hash.split_once('-') else { return false };
+    let Ok(sum) = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) else { return false };
+    let is_lower = || !digits.bytes().any(|digit| digit.is_ascii_uppercase());
+    let is_same = match function {
         "sha512" => Sha512::digest(bytes)[..] == sum[..],
         "sha256" => Sha256::digest(bytes)[..] == sum[..],
         _ => false,
-    }
+    };
+    is_same && (hash_of == HashOf::Authority || is_lower())
 }
 
 /// The certificates that Ignition takes from a text, and how many there are: the Ignition of spec 2
-/// takes the first one only, and looks no further.
+/// takes the first one only, and looks no further. What a block is called does not matter to it.
 pub(super) fn certificates(
     pem: &[u8],
     spec: SpecVersion,
 ) -> Result<(Vec<Certificate>, usize), AuthorityFault> {
     let takes_first = spec == SpecVersion::V2_2;
     let mut certificates = Vec::new();
-    for block in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem) {
-        let read = match block {
-            Ok((SectionKind::Certificate, der)) => {
+    let mut rest = pem;
+    while !rest.is_empty() {
+        let read = match block(rest) {
+            Some((der, after)) => {
+                rest = after;
                 Certificate::from_der(&der).ok_or(AuthorityFault::NoCertificate)
             }
-            Ok(_) => Err(AuthorityFault::NoCertificate),
-            Err(_) => Err(AuthorityFault::BrokenPem),
+            None if rest.windows(BEGIN.len()).any(|window| window == BEGIN) => {
+                Err(AuthorityFault::BrokenPem)
+            }
+            None if certificates.is_empty() => Err(AuthorityFault::NoPem),
+            None => Err(AuthorityFault::Trailing),
         };
         match read {
             Ok(certificate) => certificates.push(certificate),
@@ -100,21 +123,11 @@ pub(super) fn certificates(
             Err(fault) => return Err(fault),
         }
     }
-    if certificates.is_empty() {
+    // Of an empty text Ignition takes no certificate, and goes on; the one of spec 2 gives up.
+    if certificates.is_empty() && takes_first {
         return Err(AuthorityFault::NoPem);
-    }
-    if !takes_first && has_trailing_text(pem) {
-        return Err(AuthorityFault::Trailing);
     }
     let present = certificates.len();
     certificates.truncate(if takes_first { 1 } else { present });
     Ok((certificates, present))
-}
-
-/// Whether there is more after the last block than the end of its line.
-fn has_trailing_text(pem: &[u8]) -> bool {
-    const END: &[u8] = b"-----END ";
-    let Some(last) = pem.windows(END.len()).rposition(|window| window == END) else { return false };
-    let line_end = pem[last..].iter().position(|byte| *byte == b'\n');
-    line_end.is_some_and(|end| last + end + 1 < pem.len())
 }

@@ -1,11 +1,14 @@
 //! Files as people have them, and what is said of each.
 
 use super::*;
+use crate::ignition;
 use crate::ignition::pointer;
+use crate::pki::Host;
 use crate::pki::KeyAlgorithm;
 use crate::pki::VALIDITY;
 use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde_json::Value;
 use serde_json::json;
 use sha2::{Digest as _, Sha512};
 use time::Duration;
@@ -77,7 +80,7 @@ fn a_pointer_of_every_spec_is_read() {
         assert_eq!(config.spec, version);
         assert_eq!(config.fetches[0].url, URL);
         assert_eq!(config.fetches[0].host, "api-int.example.com".parse().unwrap());
-        assert_eq!(config.trusted.len(), 1);
+        assert_eq!(config.fetches[0].trusted.len(), 1);
     }
 }
 
@@ -100,7 +103,7 @@ fn what_is_no_ignition_config_is_told_by_what_it_is() {
             wrapped.as_bytes(),
             "it is encoded in base64, as in a Secret: decode it first (base64 -d)",
         ),
-        (b"\xff\xfe{", "it is no text"),
+        (b"\xff\xfe{", "not JSON: expected value at line 1 column 1"),
         (b"variant: fcos\n", "not JSON: expected value at line 1 column 1"),
         (b"{", "not JSON: EOF while parsing an object at line 1 column 1"),
         (
@@ -158,22 +161,148 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
     })));
     assert_eq!(config.fetches.len(), 1);
     assert_eq!(config.fetches[0].host, "2001:db8::1".parse().unwrap());
-    // Several are all fetched, with what is to be sent.
-    let headers = json!([{"name": "Authorization", "value": "Bearer x"}, {"name": "X"}]);
+    // Several are all fetched, with what is to be sent, and what is in data URLs is read.
+    let headers = json!([
+        {"name": "Authorization", "value": "Bearer x"},
+        {"name": "authorization", "value": " Bearer y "},
+        {"name": "host", "value": "h"},
+    ]);
+    let within = data(pointer(URL, b"", SpecVersion::V3_0).to_string().as_bytes());
     let (config, warnings) = sound(&with_config(json!({"merge": [
         {"source": URL, "httpHeaders": headers},
-        {"source": other, "verification": {"hash": format!("sha256-{}", "0".repeat(64))}},
-        {"source": format!("data:,{}", "x".repeat(100))},
+        {"source": other},
+        {"source": within},
+        {"source": "https://elsewhere.example.com/x.ign"},
     ]})));
-    assert_eq!(config.fetches.len(), 2);
-    assert_eq!(config.fetches[0].headers, [("Authorization".into(), "Bearer x".into())]);
-    assert_eq!(
-        warnings,
-        [
-            format!("{other} is compared with a hash, which fails once the pool has changed"),
-            format!("data:,{}… is fetched too, and not looked at", "x".repeat(54)),
-        ]
+    assert_eq!(config.fetches.len(), 3);
+    assert_eq!(config.fetches[0].headers, [("authorization".into(), "Bearer y".into())]);
+    assert_eq!(config.fetches[2].headers, []);
+    assert_eq!(warnings, ["https://elsewhere.example.com/x.ign is fetched too, and not looked at"]);
+}
+
+#[test]
+fn what_ignition_cannot_fetch_is_told() {
+    let with = |more: Value| {
+        let mut resource = json!({"source": URL});
+        resource.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fault(&with_config(json!({"merge": [resource]})))
+    };
+    let header =
+        |name: &str, value: &str| with(json!({"httpHeaders": [{"name": name, "value": value}]}));
+    let hash = format!("sha256-{}", "0".repeat(64));
+    let of = |text: &str| format!("{URL} {text}");
+    assert!(with(json!({"compression": "gzip"})).starts_with(&of("is to be unpacked with gzip")));
+    assert!(
+        with(json!({"verification": {"hash": hash}})).starts_with(&of("is compared with a hash"))
     );
+    let no_value = with(json!({"httpHeaders": [{"name": "X"}]}));
+    assert_eq!(no_value, format!("header \"X\" of {URL} has no value"));
+    assert!(header("X Y", "z").ends_with("has a name that HTTP forbids"));
+    assert!(header("X", "a\nb").ends_with("has a value that HTTP forbids"));
+    assert!(header("X", &"x".repeat(16_384)).contains("and the server reads 16384 at most"));
+    let many: Vec<_> = (0..97).map(|it| json!({"name": format!("X{it}"), "value": "y"})).collect();
+    assert!(with(json!({"httpHeaders": many})).contains("has 97 headers"));
+    for (accept, asked) in [
+        ("*/*", "asks for spec 2.2.0"),
+        ("application/vnd.coreos.ignition+json;version=3.2.0", "asks for spec 3.2.0"),
+        ("application/vnd.coreos.ignition+json;version=1.0.0", "asks for no spec that is served"),
+    ] {
+        assert!(header("accept", accept).contains(asked), "{accept}");
+    }
+    let good =
+        json!([{"name": "Accept", "value": "application/vnd.coreos.ignition+json;version=3.1.0"}]);
+    let _ = sound(&with_config(json!({"merge": [{"source": URL, "httpHeaders": good}]})));
+    for (source, expected) in [
+        ("https://h:0/config/worker", "has port 0, which nothing can listen on"),
+        ("https://h:70000/config/worker", "has port 70000, which nothing can listen on"),
+        ("https://h:1/config/worker//", "names no pool"),
+    ] {
+        let section = json!({"merge": [{"source": source}]});
+        assert!(fault(&with_config(section)).contains(expected), "{source}");
+    }
+    let merge = json!([{"source": URL}, {"source": "https://api-int.example.com:22623/x"}]);
+    assert!(fault(&with_config(json!({"merge": merge}))).contains("/x is not served"));
+}
+
+#[test]
+fn what_leaves_a_machine_without_its_config_is_told() {
+    let place = "ignition.config.merge[0]";
+    let nested = |contents: &str| {
+        let merge = json!([{"source": data(contents.as_bytes())}, {"source": URL}]);
+        fault(&with_config(json!({"merge": merge})))
+    };
+    assert!(
+        fault(&with_config(json!({"merge": [{"source": URL}], "replace": {"source": ""}})))
+            .starts_with("ignition.config.replace has an empty source")
+    );
+    for (contents, expected) in [
+        ("", "it is empty"),
+        ("{", "not JSON"),
+        (r#"{"ignition": {"version": "2.2.0"}}"#, "its Ignition spec is 2.2.0"),
+        (r#"{"ignition": {"version": "3.2.0"}}"#, "its Ignition spec is 3.2.0"),
+        (r#"{"ignition": {"version": "3.1.0", "config": {"replace": {"source": ""}}}}"#, ""),
+    ] {
+        let told = nested(contents);
+        assert!(
+            expected.is_empty()
+                || told.starts_with(&format!("the config in {place} cannot be read: {expected}")),
+            "{told}"
+        );
+    }
+    for (total, is_fault) in
+        [(-1_i64, true), (9_223_372_037, true), (0, false), (1, false), (3600, false)]
+    {
+        let file = changed(SpecVersion::V3_1, |config| {
+            config["ignition"]["timeouts"] = json!({"httpTotal": total, "httpResponseHeaders": -1});
+        });
+        assert_eq!(read(&file).config.is_none(), is_fault, "{total}");
+    }
+}
+
+#[test]
+fn what_go_reads_is_no_fault_where_nobody_looks() {
+    let file = String::from_utf8(changed(SpecVersion::V3_1, |_| {})).unwrap();
+    let with = |more: &[u8]| [b"{\"x\": ", more, b", ", &file.as_bytes()[1..]].concat();
+    for more in [&b"\"\\ud800\""[..], b"\"\xff\"", b"1e400", b"[[[[[]]]]]"] {
+        let _ = sound(&with(more));
+    }
+}
+
+#[test]
+fn each_fetch_is_judged_by_the_cas_that_hold_then() {
+    let (old, new) = (ca(), ca());
+    let entry = |ca: &Certificate| json!({"source": data(ca.to_pem().as_bytes())});
+    let within = json!({"ignition": {
+        "version": "3.1.0",
+        "config": {"merge": [{"source": URL}]},
+        "security": {"tls": {"certificateAuthorities": [entry(&new)]}},
+    }});
+    let mut outer = pointer(URL, b"", SpecVersion::V3_1);
+    outer["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([entry(&old)]);
+    outer["ignition"]["config"]["merge"] =
+        json!([{"source": URL}, {"source": data(within.to_string().as_bytes())}]);
+    let (config, _) = sound(outer.to_string().as_bytes());
+    let trusted: Vec<_> = config.fetches.into_iter().map(|fetch| fetch.trusted).collect();
+    assert_eq!(trusted, [vec![old.clone()], vec![old, new]]);
+}
+
+#[test]
+fn a_verdict_knows_pools_and_tokens() {
+    let (ca, chain) = issued(&["api-int.example.com"]);
+    let file = pointer(URL, ca.to_pem().as_bytes(), SpecVersion::V3_1).to_string();
+    let verdict = |pools: &[&str]| {
+        let pools = pools.iter().map(|pool| (*pool).to_owned()).collect();
+        let known = Known { chain: Some(&chain), records: None, pools: &pools };
+        lines(&judge("a", file.as_bytes(), known, NOW).problems)
+    };
+    assert_eq!(verdict(&["worker"]), [""; 0]);
+    assert_eq!(verdict(&[]), [""; 0], "they are not known");
+    assert_eq!(verdict(&["master"]).len(), 1);
+    let master = file.replace("/worker", "/master");
+    let nobody = file.replace("/worker", "/nobody");
+    let files = [("worker", &nobody), ("master", &master), ("mine", &master), ("x", &nobody)];
+    let pools = pools_of(files.iter().map(|(name, text)| (*name, text.as_bytes())));
+    assert_eq!(pools.into_iter().collect::<Vec<_>>(), ["master", "worker", "x"]);
 }
 
 #[test]
@@ -199,15 +328,20 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
         (json!({"source": data(&gzip), "compression": "gzip", "verification": hash(&pem)}), None),
         (
             json!({"source": data(pem.as_bytes()), "verification": hash("other")}),
-            Some(AuthorityFault::Hash),
+            Some(ContentsFault::Hash.into()),
         ),
         (
             json!({"source": data(pem.as_bytes()), "compression": "gzip"}),
-            Some(AuthorityFault::NotGzip),
+            Some(ContentsFault::NotGzip.into()),
         ),
         (json!({"source": data(&gzip)}), Some(AuthorityFault::NoPem)),
         (json!({"source": data(ca().der())}), Some(AuthorityFault::NoPem)),
-        (plain(""), Some(AuthorityFault::NoPem)),
+        (plain("no PEM"), Some(AuthorityFault::NoPem)),
+        (plain(&pem.replace('\n', "\r")), Some(AuthorityFault::BrokenPem)),
+        (plain(&format!("{}{pem}", pem.trim_end())), Some(AuthorityFault::BrokenPem)),
+        (plain(&pem.replace("CERTIFICATE", "X509 CERTIFICATE")), None),
+        (plain(&pem.replacen("-----\n", "-----\nA: b\n\n", 1)), None),
+        (plain(""), None),
         (plain(&pem[..200]), Some(AuthorityFault::BrokenPem)),
         (plain(&format!("{pem}{key}")), Some(AuthorityFault::NoCertificate)),
         (plain(&key.replace("PRIVATE KEY", "CERTIFICATE")), Some(AuthorityFault::NoCertificate)),
@@ -232,7 +366,7 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     let (first, second) = (ca(), ca());
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
     let (config, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
-    assert_eq!(config.trusted, [first]);
+    assert_eq!(config.fetches[0].trusted, [first]);
     let told = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
                 first in spec 2";
     assert_eq!(warnings, [told]);
@@ -243,7 +377,7 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     assert!(fault(&none).starts_with("it names no certificate authorities"));
     let remote = json!({"source": "https://example.com/ca.pem"});
     let (config, warnings) = sound(&with_authority(SpecVersion::V3_1, &remote));
-    assert!(config.trusted.is_empty());
+    assert!(config.fetches[0].trusted.is_empty());
     assert_eq!(warnings, ["certificateAuthorities[0] is fetched itself, and not looked at"]);
 }
 
@@ -270,7 +404,7 @@ fn each_reason_not_to_boot_is_told_once() {
             config["ignition"]["config"]["merge"] = hosts.iter().map(|host| url(host)).collect();
         });
         let (config, _) = sound(&file);
-        lines(&refusals("worker.ign", &config, &config.fetches, &chain, NOW))
+        lines(&refusals("worker.ign", &config.fetches, &chain, NOW))
     };
     assert_eq!(of_ca(&ca, &["api-int.example.com"]), [""; 0]);
     assert_eq!(
@@ -283,7 +417,7 @@ fn each_reason_not_to_boot_is_told_once() {
     assert_eq!(stranger.len(), 1, "{stranger:?}");
     let later = NOW + VALIDITY + Duration::DAY;
     let (config, _) = sound(&changed(SpecVersion::V3_1, |_| {}));
-    let late = refusals("worker.ign", &config, &config.fetches, &chain, later);
+    let late = refusals("worker.ign", &config.fetches, &chain, later);
     assert!(late[0].to_string().contains("expired at"), "{late:?}");
 }
 

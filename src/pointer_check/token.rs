@@ -79,6 +79,7 @@ mod tests {
             host: "localhost".parse().unwrap(),
             pool: pool.to_owned(),
             headers: headers.iter().map(owned).collect(),
+            trusted: Vec::new(),
         }
     }
 

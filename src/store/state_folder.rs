@@ -13,6 +13,7 @@
 //! A file is replaced whole or not at all, and what has to change together is in one file: a pair
 //! never falls apart, whenever the process dies. Files that hold a key are their owner's alone.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,6 +29,7 @@ use crate::pki::{
     Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, MOST_STEPS, Next,
     Policy, Step, StoredPair, Unusable, Write, next, read_chain,
 };
+use crate::pointer_check::{faults_of, pools_of};
 use crate::user_data::{self, Assessment, Brings, Fetch, fetches_of_pools, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
@@ -117,6 +119,14 @@ pub struct PointerFile {
     pub path: PathBuf,
     /// What it says.
     pub text: Vec<u8>,
+}
+
+fn pools_of_files(files: &[PointerFile]) -> BTreeSet<String> {
+    pools_of(
+        files.iter().filter_map(|PointerFile { path, text }| {
+            Some((path.file_stem()?.to_str()?, &text[..]))
+        }),
+    )
 }
 
 impl StateFolder {
@@ -243,9 +253,12 @@ impl StateFolder {
         let (authority, serving) = (self.read_authority(&trusted), self.read_serving());
         let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
         let files = self.pointers()?;
+        let pools = pools_of_files(&files);
         let pointers = files.iter().map(|PointerFile { path, text }| {
-            let pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
-            Ok(pointer.titled(&path.display().to_string()))
+            let title = path.display().to_string();
+            let mut pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
+            pointer.faults = faults_of(&title, text, &pools);
+            Ok(pointer.titled(&title))
         });
         let pointers = pointers.collect::<Result<_, StateError>>()?;
         Ok(CertificateState {
@@ -275,6 +288,12 @@ impl StateFolder {
             }
         }
         Ok(files)
+    }
+
+    /// The pools that there are, as far as pointer configs tell.
+    pub fn pools(&self) -> Result<BTreeSet<String>, StateError> {
+        let files = self.pointers()?;
+        Ok(pools_of_files(&files))
     }
 
     pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {

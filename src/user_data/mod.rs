@@ -148,7 +148,7 @@ pub fn observe(
     };
     let holder = holder(name, user_data);
     let (name, hosts) = (name.to_owned(), hosts(user_data));
-    Pointer { name, state, bytes: user_data.len(), hosts, holder }
+    Pointer { name, state, bytes: user_data.len(), hosts, holder, faults: Vec::new() }
 }
 
 /// All authorities that a pointer config trusts, ours or not.

@@ -357,7 +357,7 @@ fn files_from_which_no_machine_boots_are_told_by_their_fault() {
         set_pem(config, "no PEM");
     });
     served
-        .assert_refused(&no_tls, &["has no TLS", "certificateAuthorities[0] holds no certificate"]);
+        .assert_refused(&no_tls, &["certificateAuthorities[0] holds no certificate", "has no TLS"]);
 
     let missing = served.folder.path().join("missing");
     let large = served.file(&vec![b' '; 2 << 20]);
@@ -446,4 +446,45 @@ fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
         let log = stage.log();
         assert!(log.contains("Unable to") && log.contains(" CA ("), "{log}");
     }
+}
+
+type Change = fn(&mut Value);
+
+#[test]
+fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
+    let served = Served::start();
+    let check = || -> Said {
+        let mut command = binary();
+        command.args(["certs", "check", "--state-dir", &served.state]);
+        command.output().expect("the built binary").into()
+    };
+    assert_eq!(check().status, 0);
+    let own = fs::read(served.own()).expect("a file");
+    let name = served.own().display().to_string();
+    let faults: [(Change, &str); 6] = [
+        (|it| it["ignition"]["timeouts"] = json!({"httpTotal": -1}), "a machine gives up"),
+        (|it| merge(it)["compression"] = "gzip".into(), "is to be unpacked with gzip"),
+        (|it| merge(it)["httpHeaders"] = json!([{"name": "X"}]), "has no value"),
+        (|it| merge(it)["source"] = "https://localhost:0/config/worker".into(), "port 0"),
+        (|it| it["ignition"]["config"]["replace"] = json!({"source": ""}), "an empty source"),
+        (|it| merge(it)["source"] = "https://localhost:1/config/nobody".into(), "no pool nobody"),
+    ];
+    for (change, expected) in faults {
+        fs::write(served.own(), &own).expect("a writable folder");
+        fs::copy(served.with(change), served.own()).expect("a writable folder");
+        let Said { status, lines, .. } = check();
+        assert_eq!(status, 1, "{expected}: {lines:?}");
+        let start = format!("{name} could not boot a machine: ");
+        let told = lines.iter().find(|line| line.starts_with(&start));
+        assert!(told.is_some_and(|line| line.contains(expected)), "{expected}: {lines:?}");
+    }
+    for text in [&b"{\"ignition\": "[..], b"#!/bin/sh\n", b""] {
+        fs::write(served.own(), text).expect("a writable folder");
+        let Said { status, lines, .. } = check();
+        assert!(status == 1 && lines.iter().any(|line| line.starts_with(&name)), "{lines:?}");
+    }
+}
+
+fn merge(config: &mut Value) -> &mut Value {
+    &mut config["ignition"]["config"]["merge"][0]
 }

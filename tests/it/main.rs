@@ -5,7 +5,7 @@
 //! etcd, which `tests/run` provides: `--skip cluster::` leaves them out, `cluster::` takes only them.
 //! Those in [`node`] need a kubelet and what goes with it besides, where a machine can run one. Those in
 //! [`go_verifier`] need a program that it builds with Go, those in [`alert_rules`] promtool, those in [`chart`]
-//! helm, those in [`cert_manager`] cert-manager's controllers, those in `cluster::controller::bundles` trust-manager's.
+//! helm, those in [`pointer_corpus`] a current Ignition, those in [`cert_manager`] cert-manager's controllers, those in `cluster::controller::bundles` trust-manager's.
 #![allow(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod access;
@@ -47,6 +47,7 @@ mod node;
 mod node_ca;
 mod node_logins;
 mod page;
+mod pointer_corpus;
 mod proxy_protocol;
 mod registry_auth;
 mod registry_ca;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::pki::{Certificate, CertificateState, Holder};
+use crate::pki::{Certificate, CertificateState, Holder, Lockout};
 
 /// The chain that is served, and everybody who may have to trust it. Shared by the controller, and those
 /// who tell.
@@ -16,12 +16,16 @@ pub struct Trust {
     pub chain: Vec<Certificate>,
     /// The pointer configs to which certificates matter.
     pub holders: Vec<Holder>,
+    /// What is wrong with pointer configs in themselves.
+    pub faults: Vec<Lockout>,
 }
 
 impl Shown {
     pub(super) fn set(&self, state: &CertificateState) {
         let holders = state.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
-        let trust = Trust { chain: state.chain(), holders };
+        let faults =
+            state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
+        let trust = Trust { chain: state.chain(), holders, faults };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trust;
     }
 

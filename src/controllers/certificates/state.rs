@@ -11,14 +11,15 @@ use super::ca_request::CaRequest;
 use super::infrastructure::Infrastructure;
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH,
-    ROOT_KEY, ROTATE, ROTATED, USER_DATA,
+    ACCESS_ANNOTATION, BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER,
+    NOT_BEFORE, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use super::secret::{annotation, stored_pair, value};
 use crate::pki::{
-    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, MendedPointer, Pointer,
-    PointerState, StoredPair,
+    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, Lockout, MendedPointer,
+    Pointer, PointerState, StoredPair,
 };
+use crate::pointer_check::faults_of;
 use crate::user_data;
 
 /// A pool, as the owner of its user data.
@@ -99,6 +100,7 @@ impl ClusterState {
     ) -> Result<CertificateState, Malformed> {
         // Those without a duty too: they may be all that is left to tell whom machines trust.
         let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
+        let pools = self.pools.iter().map(|pool| pool.name.clone()).collect();
         let pointers = names.into_iter().map(|name| {
             let holder = |text: &[u8]| user_data::holder(&self.user_data_title(name), text);
             let state = match duties.get(name) {
@@ -113,7 +115,8 @@ impl ClusterState {
             };
             let text = self.user_data.get(name).map(user_data).unwrap_or_default();
             let (hosts, holder) = (user_data::hosts(text), holder(text));
-            Pointer { name: name.clone(), state, bytes: text.len(), hosts, holder }
+            let (bytes, faults) = (text.len(), self.faults(name, &pools));
+            Pointer { name: name.clone(), state, bytes, hosts, holder, faults }
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
@@ -136,6 +139,19 @@ impl ClusterState {
                 distrust: self.authority.as_ref().map(to_distrust).unwrap_or_default(),
             },
         })
+    }
+
+    /// Why no machine boots from a secret with user data. Only of what is a pool's, or fetches a pool's config: other
+    /// tools have user data too.
+    fn faults(&self, name: &str, pools: &BTreeSet<String>) -> Vec<Lockout> {
+        let Some(secret) = self.user_data.get(name) else { return Vec::new() };
+        let text = user_data(secret);
+        let pool = name.trim_end_matches("-managed").trim_end_matches("-user-data");
+        let is_pointer = pools.contains(pool) || !user_data::fetches_of_pools(text).is_empty();
+        if !is_pointer || annotation(secret, ACCESS_ANNOTATION) == Some("off") {
+            return Vec::new();
+        }
+        faults_of(&self.user_data_title(name), text, pools)
     }
 
     /// Whether what is asked for now is forced, or comes of a CA that was.

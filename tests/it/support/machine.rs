@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::wait_for;
 
-const IGNITION: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
+pub(crate) const IGNITION: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 
 /// What an operating system's image brings, so far as Ignition and the sample cluster build on it.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\

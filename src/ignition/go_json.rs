@@ -1,0 +1,208 @@
+//! JSON as Go's `encoding/json` reads it into a struct, which is how Ignition reads every config.
+//!
+//! It is more lenient than serde: a text that is not UTF-8 and half of a surrogate pair become U+FFFD, numbers of any
+//! size and nesting of any sensible depth pass where no field of the spec is, and of members with one name, in any
+//! case, the later one changes what the earlier one has set.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::map::Entry;
+use serde_json::value::RawValue;
+
+use super::error::Error;
+
+/// How deep Go reads.
+const MAX_DEPTH: usize = 10_000;
+/// Deeper than any field of a spec.
+const MAX_READ_DEPTH: usize = 32;
+
+/// Reads one document.
+pub(super) fn read(bytes: &[u8]) -> Result<Value, Error> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = whole_surrogates(&text);
+    let document: &RawValue = serde_json::from_str(&text)?;
+    if depth(document.get()) > MAX_DEPTH {
+        return Err(Error::TooDeep);
+    }
+    value(document.get(), 0)
+}
+
+fn value(text: &str, depth: usize) -> Result<Value, Error> {
+    Ok(match text.as_bytes().first() {
+        _ if depth > MAX_READ_DEPTH => Value::Null,
+        Some(b'{') => {
+            let mut object = serde_json::Map::new();
+            for (name, member) in
+                serde_json::Deserializer::from_str(text).deserialize_map(Members)?
+            {
+                let read = value(member, depth + 1)?;
+                match object.entry(known_name(&object, &name)) {
+                    Entry::Vacant(place) => drop(place.insert(read)),
+                    Entry::Occupied(mut place) => overlay(place.get_mut(), read),
+                }
+            }
+            Value::Object(object)
+        }
+        Some(b'[') => {
+            let elements: Vec<&RawValue> = serde_json::from_str(text)?;
+            elements.into_iter().map(|it| value(it.get(), depth + 1)).collect::<Result<_, _>>()?
+        }
+        // What no integer holds is no integer to Go either, and nothing in a spec is another number.
+        Some(b'-' | b'0'..=b'9') => {
+            text.parse::<i64>().map_or_else(|_| Value::from(0.5), Value::from)
+        }
+        _ => serde_json::from_str(text)?,
+    })
+}
+
+/// The name under which a member is there already, as Go folds names.
+fn known_name(object: &serde_json::Map<String, Value>, name: &str) -> String {
+    let folded = name.replace('\u{17f}', "s").replace('\u{212a}', "k");
+    let known = object.keys().find(|known| known.eq_ignore_ascii_case(&folded));
+    known.cloned().unwrap_or(folded)
+}
+
+/// Changes a value as reading another one into the same field does.
+fn overlay(earlier: &mut Value, later: Value) {
+    match (earlier, later) {
+        (Value::Object(earlier), Value::Object(later)) => {
+            for (name, value) in later {
+                match earlier.entry(known_name(earlier, &name)) {
+                    Entry::Vacant(place) => drop(place.insert(value)),
+                    Entry::Occupied(mut place) => overlay(place.get_mut(), value),
+                }
+            }
+        }
+        (Value::Array(earlier), Value::Array(later)) => {
+            earlier.truncate(later.len());
+            let mut later = later.into_iter();
+            for (element, value) in earlier.iter_mut().zip(later.by_ref()) {
+                overlay(element, value);
+            }
+            earlier.extend(later);
+        }
+        // Null leaves an object as it is.
+        (Value::Object(_), Value::Null) => {}
+        (earlier, later) => *earlier = later,
+    }
+}
+
+/// The text with U+FFFD for each escape of half a surrogate pair.
+fn whole_surrogates(text: &str) -> Cow<'_, str> {
+    let mut new = String::new();
+    let mut end = 0;
+    let mut at = 0;
+    let unit = |at: usize| -> Option<u16> {
+        let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    while let Some(found) = text[at..].find('\\') {
+        at += found;
+        match (unit(at), unit(at + 6)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
+            (Some(0xd800..=0xdfff), _) => {
+                new += &text[end..at];
+                new += "\\ufffd";
+                at += 6;
+                end = at;
+            }
+            // The character after a backslash is never one that starts an escape.
+            _ => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+        }
+    }
+    if end == 0 { Cow::Borrowed(text) } else { Cow::Owned(new + &text[end..]) }
+}
+
+/// How many objects and lists are within each other at most, in a valid text.
+fn depth(text: &str) -> usize {
+    let (mut deepest, mut depth) = (0_usize, 0_usize);
+    let (mut is_string, mut is_escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            b'{' | b'[' if !is_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !is_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<(String, &'de str)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            members.push((name, value.get()));
+        }
+        Ok(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_go_reads_is_read() {
+        let deep = format!("{}{}", "[".repeat(9_999), "]".repeat(9_999));
+        for (text, expected) in [
+            (
+                &br#"{"a": "\ud800", "b": "\ud83d\ude00\udc00\\ud800"}"#[..],
+                json!({"a": "\u{fffd}", "b": "\u{1f600}\u{fffd}\\ud800"}),
+            ),
+            (b"{\"a\": \"\xff\"}", json!({"a": "\u{fffd}"})),
+            (
+                br#"{"a": 1e400, "b": 3, "c": 1.0, "d": 99999999999999999999}"#,
+                json!({"a": 0.5, "b": 3, "c": 0.5, "d": 0.5}),
+            ),
+            (br#"{"a": {"b": 1, "c": 2}, "A": {"B": 3}}"#, json!({"a": {"b": 3, "c": 2}})),
+            (br#"{"a": [{"b": 1}, 2], "a": [{"c": 3}]}"#, json!({"a": [{"b": 1, "c": 3}]})),
+            (br#"{"a": [1], "a": [2, 3], "b": 1, "b": null}"#, json!({"a": [2, 3], "b": null})),
+            (br#"{"a": {"b": -0}, "a": null}"#, json!({"a": {"b": 0}})),
+            ("{\"\u{17f}ource\": 1}".as_bytes(), json!({"source": 1})),
+            (format!("{{\"a\": {deep}, \"b\": 1}}").as_bytes(), json!({"b": 1})),
+        ] {
+            let mut read = read(text).unwrap();
+            if expected.get("a").is_none() {
+                read.as_object_mut().unwrap().remove("a");
+            }
+            assert_eq!(read, expected, "{}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_go_refuses_is_refused() {
+        let deep = format!("{}{}", "[".repeat(10_001), "]".repeat(10_001));
+        for text in [
+            "",
+            "{",
+            "{}x",
+            "\u{feff}{}",
+            "{\"a\": \"\u{1}\"}",
+            "{\"a\": \"\\x\"}",
+            "{\"a\": 01}",
+            "{\"a\": \"\\ud8\"}",
+            &deep,
+        ] {
+            assert!(read(text.as_bytes()).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Pointer configs as people and accidents make them, each given to Ignition itself and to `certs check --pointer`:
+//! a machine boots from it if and only if that says so.
+//!
+//! Two of them are asked: Debian's package, 2.14, built with an old Go, and a current one that `tests/ignition/install`
+//! builds. Where they differ the verdict is that of the stricter one, and [`DIFFERENT`] has the case.
+
+mod cases;
+mod mutations;
+mod real;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+
+use self::real::Ignition;
+use crate::support::server::{Server, binary};
+use crate::support::{in_repository, wait_for};
+
+/// What is asked at a time.
+const WORKERS: usize = 4;
+
+/// Cases of which one Ignition boots and the other does not.
+const DIFFERENT: &[&str] = &[
+    // What is served differs with the spec that is asked for.
+    "the right hash of the pool's config",
+    // A newer Go takes an address in brackets alone.
+    "URL: brackets",
+];
+
+/// Cases that boot and are refused all the same: what they do is not to be relied on.
+const REFUSED_BY_CHOICE: &[&str] = &["without TLS"];
+
+/// A pointer config.
+struct Case {
+    name: String,
+    text: Vec<u8>,
+}
+
+/// A server, and what a pointer config of it is made of.
+struct Site {
+    server: Server,
+    /// The pointer config that the server has made.
+    config: Value,
+    /// Its only authority, PEM.
+    pem: String,
+}
+
+impl Site {
+    fn start() -> Self {
+        let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        let own = server.state().join("user-data/worker.ign");
+        wait_for("the pointer config", || own.exists().then_some(()));
+        let config: Value = serde_json::from_slice(&fs::read(own).expect("a file")).expect("JSON");
+        let authority = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
+        let source = authority["source"].as_str().expect("a source");
+        let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
+        let pem = String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM");
+        Self { server, config, pem }
+    }
+
+    /// Where the workers' config is.
+    fn url(&self) -> String {
+        let source = &self.config["ignition"]["config"]["merge"][0]["source"];
+        source.as_str().expect("a source").to_owned()
+    }
+
+    /// What Ignition is served of the workers' pool.
+    fn served(&self) -> Vec<u8> {
+        let accept = "application/vnd.coreos.ignition+json;version=3.3.0, */*;q=0.1";
+        let headers = [("Accept", accept), ("User-Agent", "Ignition/2.14.0")];
+        self.server.tls().request("GET", "/config/worker", &headers).body
+    }
+
+    /// What `certs check --pointer` says: all of it, and whether a machine boots.
+    fn verdict(&self, file: &Path) -> (bool, String) {
+        let mut command = binary();
+        command.args(["certs", "check", "--pointer"]).arg(file);
+        command.arg("--state-dir").arg(self.server.state());
+        let output = command.output().expect("the built binary");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// What was wrong, and how many were asked.
+#[derive(Default)]
+struct Outcome {
+    wrong: Mutex<Vec<String>>,
+    booted: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+/// Judges one case by all who read its spec.
+fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("pointer.ign");
+    fs::write(&file, &case.text).expect("a writable folder");
+    let (ours, said) = site.verdict(&file);
+    let readers = ignitions.iter().filter(|it| it.reads(&case.text));
+    let real: Vec<_> = readers.map(|it| (it, it.boots(&file, folder.path()))).collect();
+    let all_boot = real.iter().all(|(_, answer)| answer.boots);
+    let any_boots = real.iter().any(|(_, answer)| answer.boots);
+    let count = if all_boot { &outcome.booted } else { &outcome.refused };
+    count.fetch_add(1, Ordering::Relaxed);
+    let is_chosen = REFUSED_BY_CHOICE.contains(&&case.name[..]);
+    let expected = all_boot && !is_chosen;
+    let is_known = DIFFERENT.contains(&&case.name[..]) == (any_boots != all_boot);
+    if ours == expected && is_known && (all_boot || !is_chosen) {
+        return;
+    }
+    let of = |(ignition, answer): &(&Ignition, real::Answer)| {
+        format!("{}: {}: {}\n", ignition.name, answer.boots, answer.log)
+    };
+    let real: String = real.iter().map(of).collect::<Vec<_>>().concat();
+    let text = String::from_utf8_lossy(&case.text);
+    let told = format!("## {}\nours: {ours}: {said}{real}{text}\n", case.name);
+    outcome.wrong.lock().expect("no panic").push(told);
+}
+
+fn agree(site: &Site, cases: &[Case]) -> Outcome {
+    let ignitions = Ignition::all();
+    let outcome = Outcome::default();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    compare(site, &ignitions, case, &outcome);
+                }
+            });
+        }
+    });
+    let wrong = outcome.wrong.lock().expect("no panic").join("\n");
+    assert!(wrong.is_empty(), "{} of {}:\n{wrong}", wrong.matches("## ").count(), cases.len());
+    outcome
+}
+
+#[test]
+fn the_real_ignitions_and_the_check_agree_on_every_case() {
+    let site = Site::start();
+    let cases = cases::all(&site);
+    let names: BTreeSet<&str> = cases.iter().map(|case| &case.name[..]).collect();
+    assert_eq!(names.len(), cases.len(), "a name is of one case");
+    assert!(DIFFERENT.iter().chain(REFUSED_BY_CHOICE).all(|name| names.contains(name)));
+    let Outcome { booted, refused, .. } = agree(&site, &cases);
+    let (booted, refused) = (booted.into_inner(), refused.into_inner());
+    assert!(booted > 30 && refused > 60, "{booted} booted, {refused} did not");
+}
+
+#[test]
+fn the_real_ignitions_and_the_check_agree_on_mutations() {
+    let site = Site::start();
+    let cases = mutations::some(&site, 220);
+    let Outcome { booted, refused, .. } = agree(&site, &cases);
+    let (booted, refused) = (booted.into_inner(), refused.into_inner());
+    assert!(booted > 20 && refused > 60, "{booted} booted, {refused} did not");
+}
