@@ -9,6 +9,7 @@ use kube::{Api, Client};
 
 use super::rendering::{read_manifests, rendered};
 use crate::ignition::SpecVersion;
+use crate::ignition::secrets::in_arguments;
 use crate::inputs::{Mode, served_configuration};
 use crate::kube_client::{found, listed};
 use crate::objects::MachineConfigPool;
@@ -51,8 +52,12 @@ pub(super) async fn of_cluster(
         // One that is gone is told by the server.
         let Some(found) = found(configs.get(configuration).await)? else { continue };
         let config = serde_json::to_vec(&found.data["spec"]["config"])?;
-        let secrets = exposed(&config).ok();
-        lines.extend(secrets.and_then(|secrets| exposed_line(pool.name(), &secrets)));
+        let arguments: Vec<String> =
+            serde_json::from_value(found.data["spec"]["kernelArguments"].clone())
+                .unwrap_or_default();
+        let mut secrets = exposed(&config).unwrap_or_default();
+        secrets.extend(in_arguments(&arguments));
+        lines.extend(exposed_line(pool.name(), &secrets));
     }
     Ok(lines)
 }

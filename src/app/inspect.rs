@@ -17,10 +17,11 @@ use super::rendering::{read_manifests, rendered};
 use super::terminal;
 use crate::bounded_file;
 use crate::escape::escaped;
+use crate::ignition::secrets::redacted;
 use crate::ignition::{Config, SpecVersion};
 use crate::inspect::{
-    Cause, Machine, Outcome, Step, Way, changes, changes_as_text, machine, machine_as_text,
-    way_as_text,
+    Cause, Machine, Outcome, Step, Way, as_json, changes, changes_as_text, machine,
+    machine_as_text, way_as_text,
 };
 use crate::objects::{MachineConfig, Object};
 use crate::pki::Host;
@@ -98,6 +99,11 @@ impl Got {
 /// # Errors
 /// There is nothing to inspect: a file that cannot be read, a pool that nobody names.
 pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    // A URL of theirs may have a password in it.
+    inspected(settings, now).map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
+}
+
+fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     let got = get(settings, now)?;
     match &settings.show {
         Show::Machine => show(&got, settings.json, now),
@@ -135,7 +141,7 @@ fn show_file(got: &Got, path: &str) -> anyhow::Result<ExitCode> {
                 let _ = std::io::stdout().write_all(bytes);
                 return Ok(ExitCode::SUCCESS);
             }
-            Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&reason))],
+            Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
         },
         None => {
             got.way.iter().flat_map(|way| way_as_text(way, crate::table::Look::PLAIN)).collect()
@@ -170,7 +176,7 @@ fn show_difference(got: &Got, other: &Got, is_json: bool) -> anyhow::Result<Exit
 
 /// What moves a cursor, and JSON need not escape, is escaped as JSON does.
 fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(page)?;
+    let text = serde_json::to_string_pretty(&as_json(page)?)?;
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));

@@ -11,6 +11,7 @@ use similar::algorithms::{Capture, Compact, Replace, myers};
 
 use super::machine::{Machine, Named};
 use crate::escape::{cut, escaped};
+use crate::ignition::secrets::redacted;
 use crate::table::{Ink, Look};
 
 /// A text of more bytes than this is compared as a whole.
@@ -77,7 +78,7 @@ pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change>
             (Some(old), None) => (ChangeKind::Removed, describe(old), None),
             (None, None) => return None,
         };
-        Some(Change { what, name: name.clone(), change, details, diff })
+        Some(Change { what, name: redacted(name).into_owned(), change, details, diff })
     });
     changes.collect()
 }
@@ -148,7 +149,8 @@ fn add<'a, const N: usize>(
 
 fn describe(item: &Item<'_>) -> Vec<String> {
     let told = item.attributes.iter().filter(|(_, value)| !value.is_empty() && *value != "false");
-    let mut details: Vec<_> = told.map(|(name, value)| format!("{name} {value}")).collect();
+    let mut details: Vec<_> =
+        told.map(|(name, value)| format!("{name} {}", redacted(value))).collect();
     if let Some(contents) = item.contents {
         let secret = if item.is_secret { ", secret" } else { "" };
         details.push(format!("{} bytes{secret}", contents.len()));
@@ -161,9 +163,13 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
     for (name, before) in &old.attributes {
         let after = new.attributes.get(name).map_or("", String::as_str);
         if before != after {
-            let told =
-                |text: &str| if text.is_empty() { "nothing".to_owned() } else { text.to_owned() };
-            details.push(format!("{name}: {} -> {}", told(before), told(after)));
+            let (before, after) = (redacted(before), redacted(after));
+            let told = |text: &str| if text.is_empty() { "nothing" } else { text }.to_owned();
+            details.push(if before == after {
+                format!("{name}: differs in what is secret: {before}")
+            } else {
+                format!("{name}: {} -> {}", told(&before), told(&after))
+            });
         }
     }
     let (Some(before), Some(after)) = (old.contents, new.contents) else {
@@ -180,7 +186,8 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
         return (details, None);
     }
     details.push(format!("contents: {} bytes -> {} bytes", before.len(), after.len()));
-    (details, text_diff(before, after, until))
+    let diff = text_diff(before, after, until);
+    (details, diff.map(|diff| redacted(&diff).into_owned()))
 }
 
 /// A unified diff, `None` for what is no text or too large.
@@ -256,7 +263,7 @@ fn shortened(line: &str) -> String {
 /// The differences of two machines that are called `names`.
 #[must_use]
 pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: Look) -> Vec<String> {
-    let [before, after] = names.map(|name| escaped(name).into_owned());
+    let [before, after] = names.map(|name| escaped(&redacted(name)).into_owned());
     if changes.is_empty() {
         return vec![format!("{before} and {after} make the same machine.")];
     }

@@ -7,8 +7,10 @@
 //!                                  Way { steps, cause } <─────────────────────────┘
 //! ```
 //!
-//! All of it is a function of its arguments. Secrets are named here and never put into a text: what
-//! is secret leaves this module only by [`Machine::file`], for whoever asks for a file by its path.
+//! All of it is a function of its arguments. Secrets are named here and never put into a text: all that
+//! others chose the words of goes through [`redacted`](crate::ignition::secrets::redacted) on its way into
+//! text and JSON. What is secret leaves this module only by [`Machine::file`], for whoever asks for a file
+//! by its path.
 
 mod cause;
 mod diff;
@@ -28,3 +30,31 @@ pub use machine::{
 pub use read::machine;
 pub use text::{machine_as_text, way_as_text};
 pub use way::{Outcome, Step, Way};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::ignition::secrets::redacted;
+
+/// What is shown to a script, without what is secret in any of its texts.
+///
+/// # Errors
+/// It cannot be said in JSON.
+pub fn as_json(shown: &impl Serialize) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(shown)?;
+    redact_all(&mut value);
+    Ok(value)
+}
+
+fn redact_all(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(shown) = redacted(text) {
+                *text = shown;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(redact_all),
+        Value::Object(members) => members.values_mut().for_each(redact_all),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

@@ -15,7 +15,7 @@ use super::machine::{
 };
 use crate::ignition::Config;
 use crate::ignition::contents::{Contents, Room};
-use crate::ignition::secrets::{SecretKind, SecretPlace, secrets};
+use crate::ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
 use crate::ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use crate::objects::MachineConfig;
 use crate::pki::Certificate;
@@ -30,7 +30,7 @@ const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/
 #[must_use]
 pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machine {
     let body = config.body();
-    let found = Found::of(config);
+    let found = Found::of(config, machine_config);
     let mut made = Machine::default();
     let mut room = Room::default();
     for file in &body.storage.files {
@@ -62,10 +62,15 @@ struct Found {
 }
 
 impl Found {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, machine_config: Option<&MachineConfig>) -> Self {
         let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         let mut entries = Vec::new();
-        for secret in secrets(config, &mut Room::default()) {
+        let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
+        let found: BTreeSet<_> = secrets(config, &mut Room::default())
+            .into_iter()
+            .chain(in_arguments(arguments.unwrap_or_default()))
+            .collect();
+        for secret in found {
             kinds.entry(secret.place.clone()).or_default().insert(secret.kind);
             entries.push(SecretEntry { place: secret.place, kind: secret.kind });
         }

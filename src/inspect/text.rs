@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 use super::machine::{CertificateEntry, Machine, Named};
 use super::way::{Outcome, Step, Way};
 use crate::escape::{REASON, cut, escaped};
+use crate::ignition::secrets::redacted;
 use crate::table::{Ink, Look, table};
 
 /// What facts are called, in the order of the page.
@@ -94,7 +95,7 @@ impl Page {
                 }
                 other => other.to_string(),
             };
-            let text = escaped(&text).into_owned();
+            let text = escaped(&redacted(&text)).into_owned();
             let name = self.look.paint(Ink::Heading, &format!("{name:<18}"));
             for (index, line) in wrapped(&text, self.look, 18).into_iter().enumerate() {
                 let start = if index == 0 { name.clone() } else { " ".repeat(18) };
@@ -116,7 +117,10 @@ impl Page {
             return;
         }
         self.heading(&format!("{heading}: {}", rows.len()));
-        self.lines.extend(table(names, rows, self.look));
+        let cells =
+            |row: &Vec<String>| row.iter().map(|cell| redacted(cell).into_owned()).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        self.lines.extend(table(names, &rows, self.look));
     }
 
     fn named(&mut self, heading: &str, name: &str, entries: &[Named]) {
@@ -142,7 +146,7 @@ impl Page {
 /// How a machine gets to its config, and why it does not come up, if it does not.
 #[must_use]
 pub fn way_as_text(way: &Way, look: Look) -> Vec<String> {
-    let mut lines = vec![look.paint(Ink::Heading, &escaped(&cut(&way.url, REASON)))];
+    let mut lines = vec![look.paint(Ink::Heading, &escaped(&cut(&redacted(&way.url), REASON)))];
     lines.extend(way.steps.iter().flat_map(|step| step_as_text(step, look)));
     let verdict = match &way.cause {
         None => vec![look.paint(Ink::Good, "A machine gets its config this way.")],
@@ -153,7 +157,8 @@ pub fn way_as_text(way: &Way, look: Look) -> Vec<String> {
             } else {
                 "It does not ask again."
             };
-            let text = format!("A machine does not come up: {}", escaped(&cut(&text, REASON)));
+            let text =
+                format!("A machine does not come up: {}", escaped(&cut(&redacted(&text), REASON)));
             let verdict = wrapped(&text, look, 0);
             let mut lines: Vec<_> = verdict.iter().map(|line| look.paint(Ink::Bad, line)).collect();
             lines.extend(wrapped(&format!("{until} What to do: {}.", cause.remedy()), look, 0));
@@ -175,7 +180,7 @@ fn step_as_text(step: &Step, look: Look) -> Vec<String> {
     let start = format!("  {} {:<9}", look.paint(ink, mark), step.name);
     let mut lines = Vec::new();
     for (index, seen) in step.seen.iter().enumerate() {
-        let seen = escaped(&cut(seen, REASON)).into_owned();
+        let seen = escaped(&cut(&redacted(seen), REASON)).into_owned();
         let last = took.as_deref().filter(|_| index + 1 == step.seen.len()).unwrap_or_default();
         for (part, line) in wrapped(&format!("{seen}{last}"), look, 14).into_iter().enumerate() {
             let is_first = index == 0 && part == 0;

@@ -4,13 +4,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use machine_config_server::ignition::data_url;
 use machine_config_server::render::exposed;
+use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use crate::support::http::Client;
 use crate::support::manifests::yaml_documents;
 use crate::support::server::Server;
+use crate::support::stopwatch::{HURRY, once_within};
 use crate::support::{in_repository, wait_for};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -103,4 +107,81 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
     fs::remove_file(folder.path().join("kubeconfig.json")).expect("a file");
     let line = line.replace("/etc/kubernetes/kubeconfig (kubeconfig with credentials), ", "");
     wait_for("the token to go", || (read(server.metrics()).1 == line).then_some(()));
+}
+
+/// How long a thread works to find what is secret in a config with these files, by the processor's time.
+fn searched(files: &[(String, String)]) -> Duration {
+    let file = |(path, text): &(String, String)| json!({"path": path, "contents": {"source": data_url::encode(text.as_bytes())}});
+    let files: Vec<_> = files.iter().map(file).collect();
+    let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}}).to_string();
+    let now =
+        || -> Duration { clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock").into() };
+    let since = now();
+    exposed(config.as_bytes()).expect("a valid config");
+    now().saturating_sub(since)
+}
+
+#[test]
+fn a_config_is_searched_in_some_milliseconds() {
+    let text = fs::read_to_string(in_repository("README.md")).expect("a text");
+    let units =
+        "[Unit]\nDescription=x\n[Service]\nEnvironment=A=b\nExecStart=/usr/bin/x --a=b --c d\n";
+    let text = format!("{text}{}", units.repeat(1_000));
+    let files: Vec<_> = text
+        .as_bytes()
+        .chunks(8 << 10)
+        .cycle()
+        .take(55)
+        .enumerate()
+        .map(|(index, part)| (format!("/{index}"), String::from_utf8_lossy(part).into_owned()))
+        .collect();
+    once_within(HURRY * Duration::from_millis(50), "a config of 440 KB", |_| searched(&files));
+}
+
+/// Each is a mark or a name, again and again: the work is in proportion to the text.
+#[test]
+fn hostile_texts_are_searched_no_longer_than_others() {
+    for text in [
+        "a=",
+        "token=",
+        "token=x",
+        "token=*",
+        "password: ",
+        "eyJ",
+        "eyJ1234567.a.",
+        "://a:b",
+        "$6$",
+        "{SHA}",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nA",
+        "Private-Lines: ",
+        "MI",
+        "\nMII",
+        "sig=",
+        "&sig=aaaaaaaaaaaaaaaaaaaa",
+        "iscsi:",
+        "bearer ",
+        "basic ",
+        "curl -u ",
+        "a:",
+        "a=\"",
+        "--a ",
+        "\n",
+        "x",
+        "\"",
+        "Q~",
+        "machine login ",
+        "LS0tLS1CRUdJTi",
+        "grub.pbkdf2.",
+        "pbkdf2_sha",
+        "|echo ",
+        "password=(\"",
+        "-p ",
+        "message-digest-key ",
+        "<a>",
+    ] {
+        let files = [("/a".to_owned(), text.repeat((1 << 20) / text.len()))];
+        let limit = HURRY * Duration::from_secs(1);
+        once_within(limit, &format!("{text:?} over 1 MiB"), |_| searched(&files));
+    }
 }

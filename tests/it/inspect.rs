@@ -503,6 +503,76 @@ fn secrets_are_named_and_printed_only_as_a_file() {
 }
 
 #[test]
+fn nothing_secret_is_printed_wherever_in_a_config_it_is() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let saved = |name: &str, secret: &str| {
+        let signed = format!("https://h/c?sv=2024&se=2030&sig={}", secret.repeat(4));
+        let config = json!({
+            "ignition": {
+                "version": "3.4.0",
+                "config": {"merge": [{"source": signed, "httpHeaders": [{"name": "Authorization", "value": secret}]}]},
+                "proxy": {"httpProxy": format!("http://me:{secret}@proxy:3128")},
+            },
+            "kernelArguments": {
+                "shouldExist": ["quiet", format!("rd.znet_passphrase={secret}"), format!("password=/{secret}")],
+                "shouldNotExist": [format!("inst.vncpassword={secret}")],
+            },
+            "passwd": {"users": [{
+                "name": "core",
+                "sshAuthorizedKeys": [format!("environment=\"API_TOKEN={secret}\" ssh-ed25519 AAAA")],
+            }]},
+            "storage": {
+                "files": [
+                    {"path": "/url", "contents": {"source": format!("https://me:{secret}@h/x?token={secret}")}},
+                    {"path": "/env", "contents": {"source": format!("data:,TOKEN={secret}")}},
+                ],
+                "links": [{"path": "/l", "target": format!("https://me:{secret}@h/")}],
+                "luks": [{"name": "l", "device": "/dev/l", "clevis": {"tang": [
+                    {"url": format!("http://me:{secret}@tang"), "thumbprint": "x"}]}}],
+            },
+            "systemd": {"units": [{
+                "name": "a.service", "enabled": true,
+                "contents": format!("[Service]\nEnvironment=DB_PASSWORD={secret}\nExecStart=/bin/true\n"),
+            }]},
+        });
+        let object = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name},
+            "spec": {"config": config, "kernelArguments": [
+                format!("netroot=iscsi:me:{secret}@192.0.2.1::::iqn"), format!("systemd.set_credential=a:{secret}")]},
+        });
+        let path = folder.path().join(name);
+        fs::write(&path, object.to_string()).expect("a file");
+        path.display().to_string()
+    };
+    let (one, other) = (saved("one", "sesame-Zq1"), saved("two", "sesame-Zq2"));
+    for arguments in [
+        &[&one[..]][..],
+        &[&one, "--json"],
+        &[&one, "--diff", &other],
+        &[&other, "--diff", &one, "--json"],
+        &["https://me:sesame-Zq1@localhost:1"],
+        &["https://me:sesame-Zq1@localhost:1", "worker"],
+        &["https://me:sesame-Zq1@localhost:1", "worker", "--json"],
+    ] {
+        let said = inspect(arguments);
+        let all = format!("{}{}", said.text, said.error);
+        assert!(!all.contains("sesame"), "{arguments:?}: {all}");
+        assert!(all.contains("(secret)"), "{arguments:?}: {all}");
+    }
+    // What differs in nothing but secrets differs.
+    let said = inspect(&[&one, "--diff", &other]);
+    let line = "value: differs in what is secret: quiet rd.znet_passphrase=(secret)";
+    assert!(said.status == 1 && said.text.contains(line), "{}", said.text);
+    // The place is named among the secrets.
+    let page = inspect(&[&one, "--json"]).json();
+    let named = page["machine"]["secrets"].as_array().expect("secrets");
+    assert!(named.iter().any(|it| it["place"] == "kernelArguments"), "{page}");
+    let said = inspect(&[&one, "--file", "/env"]);
+    assert_eq!(said.text, "TOKEN=sesame-Zq1");
+}
+
+#[test]
 fn no_conformance_input_raises_a_false_alarm() {
     let folder = in_repository("../shared/conformance");
     if !folder.exists() {

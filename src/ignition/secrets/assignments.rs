@@ -1,99 +1,148 @@
-//! Where a text gives a name a value: environment files, units, YAML, INI, command lines.
+//! Where a text gives a name a value: environment files, units, YAML, INI, XML, command lines.
 
-/// A name and the literal value that it is given; what is computed later has none.
-#[derive(Debug, PartialEq, Eq)]
+use super::found::start;
+use super::marks::is_masked;
+use super::names::{LONGEST_NAME, Sign};
+
+/// A name and what it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Assignment<'a> {
     pub(super) name: &'a str,
-    pub(super) value: &'a str,
-    /// By an equals sign, as against a colon or a space.
-    pub(super) is_equation: bool,
+    /// All that follows in the line.
+    pub(super) rest: &'a str,
+    pub(super) sign: Sign,
 }
 
-/// All assignments of a text.
-pub(super) fn assignments(text: &str) -> impl Iterator<Item = Assignment<'_>> {
-    text.lines().map(str::trim_start).filter(|line| !is_comment(line)).flat_map(in_line)
-}
+/// So many bytes of a value are looked at.
+const LONGEST_VALUE: usize = 1_024;
 
-fn is_comment(line: &str) -> bool {
-    ["#", ";", "//"].iter().any(|mark| line.starts_with(mark))
-}
-
-fn in_line(line: &str) -> impl Iterator<Item = Assignment<'_>> {
-    line.char_indices().filter_map(move |(at, c)| {
-        let name = name_before(&line[..at]);
-        let rest = &line[at + c.len_utf8()..];
-        let is_equation = match c {
-            '=' => true,
-            // `key: value`, not a URL or a time; nothing but a list's dash stands before the key.
-            ':' => {
-                let is_separate = rest.starts_with([' ', '\t', '"', '\'']);
-                let before = line[..at].trim_end_matches(['"', '\'']);
-                let before = before[..before.len() - name.len()]
-                    .trim_matches([' ', '-', '"', '\'', '{', ',']);
-                if !is_separate || !before.is_empty() {
-                    return None;
-                }
-                false
-            }
-            // `--password value`
-            ' ' if line[..at].ends_with(name)
-                && !name.is_empty()
-                && line[..at - name.len()].ends_with("--") =>
-            {
-                true
-            }
+/// The assignments of a line.
+pub(super) fn in_line(line: &str) -> impl Iterator<Item = Assignment<'_>> {
+    let mut word_start = 0;
+    line.bytes().enumerate().filter_map(move |(at, byte)| {
+        let (before, rest) = match byte {
+            b'=' | b':' | b' ' | b'>' => (&line[..at], &line[at + 1..]),
             _ => return None,
         };
-        let value = literal(rest)?;
-        (!name.is_empty()).then_some(Assignment { name, value, is_equation })
+        // Most characters that matter are spaces, and few of those are after an option.
+        let word = if byte == b' ' {
+            let word = &line[word_start..at];
+            word_start = at + 1;
+            word
+        } else {
+            ""
+        };
+        let (name, rest, sign) = match byte {
+            // `--password value`
+            b' ' => (word.strip_prefix("--").filter(|it| is_name(it))?, rest, Sign::Equation),
+            // `=>` of Puppet and Ruby.
+            b'=' => (name_before(before), rest.strip_prefix('>').unwrap_or(rest), Sign::Equation),
+            b':' => {
+                let name = name_before(before);
+                (Some(name).filter(|name| is_key(before, name, rest))?, rest, Sign::Colon)
+            }
+            // `<password>value</password>`
+            _ => {
+                let name = name_before(before);
+                let is_element =
+                    before.ends_with(name) && before[..before.len() - name.len()].ends_with('<');
+                (Some(name).filter(|_| is_element)?, rest, Sign::Equation)
+            }
+        };
+        (!name.is_empty()).then_some(Assignment { name, rest, sign })
     })
+}
+
+fn is_name(word: &str) -> bool {
+    word.len() <= LONGEST_NAME && word.bytes().all(is_part)
+}
+
+fn is_part(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// Whether `name:` is a key of YAML or JSON and not a URL or a time: nothing but a list's dash stands
+/// before it. A header, which has a hyphen in its name, may be within a command.
+fn is_key(before: &str, name: &str, rest: &str) -> bool {
+    let is_separate = rest.is_empty() || rest.starts_with([' ', '\t', '"', '\'']);
+    let before = before.trim_end_matches(['"', '\'']);
+    let start = before.len().saturating_sub(name.len());
+    let before = &before[..start];
+    let is_first = before.trim_matches([' ', '-', '"', '\'', '{', ',', '\t']).is_empty();
+    let is_header =
+        name.contains('-') && before.ends_with(['"', '\'']) && super::names::is_secret_header(name);
+    is_separate && (is_first || is_header)
 }
 
 /// The identifier that a text ends with, quotes and spaces before the sign left out.
 fn name_before(text: &str) -> &str {
-    let text = text.trim_end_matches([' ', '\t', '"', '\'']);
-    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let start = text
-        .rfind(|c| !is_part(c))
-        .map_or(0, |at| at + text[at..].chars().next().map_or(1, char::len_utf8));
-    text[start..].trim_start_matches('-')
+    let text = text.trim_end_matches([' ', '\t', '"', '\'', ']', ')', ':', '+']);
+    let length =
+        text.bytes().rev().take(LONGEST_NAME + 1).take_while(|byte| is_part(*byte)).count();
+    text[text.len() - length..].trim_start_matches('-')
 }
 
-/// A value that is written out.
-fn literal(rest: &str) -> Option<&str> {
-    let rest = rest.trim_start();
-    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let value = match quote {
-        Some(quote) => rest[1..].split(quote).next()?,
-        None => rest
-            .split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ')' | ']'))
-            .next()?,
-    };
-    let is_computed =
-        value.starts_with(['$', '%', '<', '{', '(', '`', '*', '&', '|', '>', '!', '=', '~', '[']);
+/// A value that is written out, and not computed, named or pictured.
+pub(super) fn literal(rest: &str) -> Option<&str> {
+    const WORDS: [&str; 22] = [
+        "true",
+        "false",
+        "yes",
+        "no",
+        "on",
+        "off",
+        "null",
+        "none",
+        "nil",
+        "redacted",
+        "required",
+        "optional",
+        "string",
+        "changeme",
+        "ask",
+        "prompt",
+        "disabled",
+        "enabled",
+        "unset",
+        "undefined",
+        "stdin",
+        "env",
+    ];
+    let value = written(rest)?;
+    let is_computed = value
+        .starts_with(['$', '%', '<', '{', '(', '`', '*', '&', '|', '>', '!', '=', '~', '[', '@']);
     let is_path = value.starts_with(['/', '.']) || value.starts_with("file:");
-    let lower = value.to_ascii_lowercase();
-    let is_word = matches!(
-        &lower[..],
-        "" | "true"
-            | "false"
-            | "yes"
-            | "no"
-            | "on"
-            | "off"
-            | "null"
-            | "none"
-            | "nil"
-            | "redacted"
-            | "required"
-            | "optional"
-            | "string"
-            | "changeme"
-    );
-    let is_masked = value.bytes().all(|byte| matches!(byte, b'*' | b'x' | b'X' | b'.'));
+    let is_word = WORDS.iter().any(|word| value.eq_ignore_ascii_case(word));
     // Code that assigns what it computes.
     let is_code = value.contains("$(") || value.contains("${") || value.contains("{{");
-    (!is_computed && !is_path && !is_word && !is_masked && !is_code).then_some(value)
+    let is_literal = !is_computed && !is_path && !is_word && !is_masked(value) && !is_code;
+    is_literal.then_some(value)
+}
+
+/// What is to be masked of a value, quotes aside: where it is not known what ends it, too much.
+pub(super) fn masked(rest: &str) -> &str {
+    let rest = rest.trim_start();
+    match rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        Some(quote) => rest[1..].split(quote).next().unwrap_or_default(),
+        None => rest.split(char::is_whitespace).next().unwrap_or_default(),
+    }
+}
+
+/// What is written where a value belongs, whatever it is.
+fn written(rest: &str) -> Option<&str> {
+    let rest = rest.trim_start();
+    // Some languages mark a text of bytes, and shells escape quotes within quotes.
+    let rest = rest.strip_prefix('\\').unwrap_or(rest);
+    let rest = start(rest, LONGEST_VALUE);
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let is_end = |c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ')' | ']' | ';' | '<' | '&' | '}')
+    };
+    let value = match quote {
+        Some(quote) => rest[1..].split(quote).next()?.trim_end_matches('\\'),
+        None => rest.split(is_end).next()?,
+    };
+    (!value.is_empty()).then_some(value)
 }
 
 #[cfg(test)]
@@ -101,7 +150,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(&str, &str)> {
-        assignments(text).map(|it| (it.name, it.value)).collect()
+        in_line(text).filter_map(|it| Some((it.name, literal(it.rest)?))).collect()
     }
 
     #[test]
@@ -116,6 +165,10 @@ mod tests {
             ("- token: \"abc\"", "token", "abc"),
             ("\"token\": \"abc\",", "token", "abc"),
             ("PrivateKey = abc=", "PrivateKey", "abc="),
+            ("  <Password>abc</Password>", "Password", "abc"),
+            ("  password => 'abc',", "password", "abc"),
+            ("curl -H \"X-Auth-Token: abc\" https://h", "X-Auth-Token", "abc"),
+            ("X=a?token=abc&b=c", "token", "abc"),
         ] {
             assert!(found(text).contains(&(name, value)), "{text}: {:?}", found(text));
         }
@@ -126,17 +179,19 @@ mod tests {
         for text in [
             "TOKEN=$OTHER",
             "TOKEN=\"$(cat /run/token)\"",
-            "# TOKEN=abc",
             "tokenFile: /run/token",
             "token: ${TOKEN}",
             "token: {{ .Token }}",
             "password: ***",
             "at 10:20: token",
+            "echo \"enter the password: now\"",
         ] {
-            let tokens = found(text)
-                .into_iter()
-                .filter(|(name, _)| name.contains("oken") || *name == "TOKEN");
-            assert_eq!(tokens.collect::<Vec<_>>(), [], "{text}");
+            let secret = |(name, _): &(&str, &str)| {
+                let name = name.to_ascii_lowercase();
+                name == "token" || name == "password"
+            };
+            let tokens: Vec<_> = found(text).into_iter().filter(secret).collect();
+            assert_eq!(tokens, [], "{text}");
         }
     }
 }

@@ -1,17 +1,30 @@
 //! Which parts of a config are secret, and of what kind: told by their place, never by their value.
 //!
 //! ```text
-//!  Config ─> every file, unit, user, … ─> find (the rules) ─> Secret { place, kind }
+//!  Config ─> every file, unit, user, … ─> search ┬─ marks     `ghp_`, `-----BEGIN `, `$6$`, `://`
+//!                                                ├─ lines     names with values, directives, commands
+//!                                                ├─ files     what the file's name says
+//!                                                └─ JSON      member by member ─> Secret { place, kind }
 //! ```
 //!
-//! Each rule looks for one kind. They are meant to find what an administrator would not paste into a
-//! mail, and to stay silent on what merely talks about it: a variable that is expanded later, the
-//! name of a file, a setting that is called like a password. They read text; what is encrypted or
-//! compressed within a file is beyond them.
+//! The rules are meant to find what an administrator would not paste into a mail, and to stay silent
+//! on what merely talks about it: a variable that is expanded later, the name of a file, a setting that is
+//! called like a password. They read text; what is encrypted or compressed within a file is beyond them,
+//! and so is a random word that nothing around it calls a secret. Which kinds of tokens and keys there are
+//! is what gitleaks and detect-secrets look for, as far as it may be on a machine.
 
 mod assignments;
+mod files;
+mod found;
+mod hashes;
 mod kind;
-mod rules;
+mod lines;
+mod marks;
+mod names;
+mod private_keys;
+mod redact;
+mod search;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +34,9 @@ use super::contents::{Contents, Room};
 use super::spec3::{File, Resource, Unit};
 
 pub use kind::SecretKind;
-pub use rules::find;
+pub use redact::redacted;
+
+use redact::in_argument;
 
 /// Where something secret is. The names are the config's: escape them before they are printed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,8 +112,9 @@ pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
         }
         found.resource(place, &luks.key_file);
         let config = luks.clevis.custom.config.as_deref().unwrap_or_default();
-        found.bytes(place, config.as_bytes());
+        found.text(place, config);
     }
+    found.0.extend(in_arguments(&body.kernel_arguments.should_exist));
     let references = &body.ignition.config;
     for resource in references.merge.iter().chain([&references.replace]) {
         found.resource(|| SecretPlace::Field("ignition.config"), resource);
@@ -108,9 +124,15 @@ pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
     }
     let proxy = &body.ignition.proxy;
     for url in [&proxy.http_proxy, &proxy.https_proxy].into_iter().flatten() {
-        found.bytes(|| SecretPlace::Field("ignition.proxy"), url.as_bytes());
+        found.text(|| SecretPlace::Field("ignition.proxy"), url);
     }
     found.0.into_iter().collect()
+}
+
+/// What is secret in arguments of the kernel, those of a machine config beside its Ignition config too.
+pub fn in_arguments(arguments: &[String]) -> impl Iterator<Item = Secret> {
+    let kinds = arguments.iter().flat_map(|argument| in_argument(argument));
+    kinds.map(|kind| Secret { place: SecretPlace::Field("kernelArguments"), kind })
 }
 
 #[derive(Default)]
@@ -121,8 +143,12 @@ impl Found {
         self.0.insert(Secret { place, kind });
     }
 
-    fn bytes(&mut self, place: impl Fn() -> SecretPlace, bytes: &[u8]) {
-        for kind in find(bytes) {
+    fn text(&mut self, place: impl Fn() -> SecretPlace, text: &str) {
+        self.search(place, None, text.as_bytes());
+    }
+
+    fn search(&mut self, place: impl Fn() -> SecretPlace, path: Option<&str>, bytes: &[u8]) {
+        for kind in search::find(path, bytes) {
             self.add(place(), kind);
         }
     }
@@ -132,7 +158,7 @@ impl Found {
         for resource in std::iter::once(&file.contents).chain(&file.append) {
             self.resource(place, resource);
             if let Contents::Bytes(bytes) = Contents::read(resource, room) {
-                self.bytes(place, &bytes);
+                self.search(place, Some(&file.path), &bytes);
             }
         }
     }
@@ -141,23 +167,23 @@ impl Found {
     fn resource(&mut self, place: impl Fn() -> SecretPlace, resource: &Resource) {
         for header in &resource.http_headers {
             let is_set = header.value.as_deref().is_some_and(|value| !value.is_empty());
-            if is_set && rules::is_secret_header(&header.name) {
+            if is_set && names::is_secret_header(&header.name) {
                 self.add(place(), SecretKind::Header);
             }
         }
         let source = resource.source.as_deref().unwrap_or_default();
         if !source.starts_with("data:") {
-            self.bytes(place, source.as_bytes());
+            self.text(place, source);
         }
     }
 
     fn unit(&mut self, unit: &Unit) {
         let contents = unit.contents.as_deref().unwrap_or_default();
-        self.bytes(|| SecretPlace::Unit(unit.name.clone()), contents.as_bytes());
+        self.text(|| SecretPlace::Unit(unit.name.clone()), contents);
         for dropin in &unit.dropins {
             let place =
                 || SecretPlace::Dropin { unit: unit.name.clone(), name: dropin.name.clone() };
-            self.bytes(place, dropin.contents.as_deref().unwrap_or_default().as_bytes());
+            self.text(place, dropin.contents.as_deref().unwrap_or_default());
         }
     }
 
@@ -169,5 +195,9 @@ impl Found {
     }
 }
 
+#[cfg(test)]
+mod innocent;
+#[cfg(test)]
+mod planted;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use super::*;
 use crate::ignition::data_url;
 
 fn kinds(text: &str) -> Vec<SecretKind> {
-    find(text.as_bytes()).into_iter().collect()
+    search::find(None, text.as_bytes()).into_iter().collect()
 }
 
 fn found(config: &Value) -> Vec<(String, SecretKind)> {

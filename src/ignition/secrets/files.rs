@@ -1,0 +1,138 @@
+//! Files that hold nothing but secrets, known by their names or by the form of their lines.
+
+use super::assignments::literal;
+use super::kind::SecretKind;
+use super::names::{Sign, by_name, is_base64};
+
+/// What a file is by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// Any other.
+    Other,
+    /// `HOST:PORT:DATABASE:USER:PASSWORD` of PostgreSQL.
+    PgPass,
+    /// `CLIENT SERVER SECRET ADDRESSES` of pppd.
+    Ppp,
+    /// `ID SECRET`, such as racoon's `psk.txt` and Postfix' `sasl_passwd`.
+    Pairs,
+    /// shadow(5), htpasswd and the like.
+    PasswordHashes,
+    /// A key and nothing else, whatever it looks like.
+    Key(SecretKind),
+}
+
+impl FileKind {
+    /// By the path in the config.
+    pub(super) fn of(path: &str) -> Self {
+        let lower = path.to_ascii_lowercase();
+        let name = lower.rsplit('/').next().unwrap_or_default();
+        let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
+        match name {
+            ".pgpass" | "pgpass" | "pgpass.conf" => Self::PgPass,
+            "chap-secrets" | "pap-secrets" | "srp-secrets" => Self::Ppp,
+            "psk.txt" | "sasl_passwd" | "sasl-passwd" | "sasl_password" => Self::Pairs,
+            "shadow" | "shadow-" | "gshadow" | "smbpasswd" => Self::PasswordHashes,
+            "munge.key" | ".erlang.cookie" | "mongodb-keyfile" | "mongo-keyfile" => {
+                Self::Key(SecretKind::SharedKey)
+            }
+            "authkey" if lower.contains("corosync") || lower.contains("pacemaker") => {
+                Self::Key(SecretKind::SharedKey)
+            }
+            "krb5.keytab" => Self::Key(SecretKind::SharedKey),
+            _ if lower.contains("/cryptsetup-keys.d/") => Self::Key(SecretKind::DiskKey),
+            _ if lower.contains("/luks") && ends(&[".key", ".keyfile", "keyfile"]) => {
+                Self::Key(SecretKind::DiskKey)
+            }
+            _ if ends(&[".p12", ".pfx", ".jks", ".jceks", ".keystore", ".ppk"]) => {
+                Self::Key(SecretKind::PrivateKey)
+            }
+            _ if ends(&[".keytab"]) => Self::Key(SecretKind::SharedKey),
+            _ if name.contains("htpasswd") || name.contains("htdigest") => Self::PasswordHashes,
+            _ => Self::Other,
+        }
+    }
+
+    /// What is secret in a line of such a file, or of any file whose lines can be nothing else.
+    pub(super) fn in_line(self, line: &str) -> Option<(SecretKind, &str)> {
+        let is_quoted = |word: &str| word.starts_with('"') || word.starts_with('\'');
+        match self {
+            Self::PgPass => {
+                let password = line.splitn(5, ':').nth(4)?;
+                return (!password.is_empty()).then_some((SecretKind::Password, password));
+            }
+            Self::Ppp => {
+                let secret = line.split_ascii_whitespace().nth(2)?.trim_matches('"');
+                let is_secret = !secret.is_empty() && !secret.starts_with(['@', '*', '&']);
+                return is_secret.then_some((SecretKind::Password, secret));
+            }
+            Self::Pairs => {
+                let secret = line.split_ascii_whitespace().nth(1)?;
+                return Some((SecretKind::Password, secret));
+            }
+            Self::Other | Self::PasswordHashes | Self::Key(_) => {}
+        }
+        chrony_key(line).or_else(|| {
+            // ipsec.secrets: `… : PSK "SECRET"`; keys of other kinds are in files that it names.
+            let (_, rest) = line.split_once(':').filter(|(ids, _)| !ids.contains(['=', '{']))?;
+            let mut words = rest.split_ascii_whitespace();
+            let kind = words.next()?;
+            let value = words.next().filter(|word| is_quoted(word) || word.starts_with("0s"))?;
+            let kind = match kind {
+                "PSK" => SecretKind::SharedKey,
+                "XAUTH" | "EAP" | "NTLM" => SecretKind::Password,
+                _ => return None,
+            };
+            Some((kind, value.trim_matches(['"', '\''])))
+        })
+    }
+
+    /// What a file of this kind is as a whole.
+    pub(super) fn whole(self, path: &str, text: &str) -> Option<SecretKind> {
+        if let Self::Key(kind) = self {
+            return (!text.trim().is_empty()).then_some(kind);
+        }
+        // A file of one word is what its name says: `/etc/db/password`, `/etc/kubernetes/token`.
+        let word = text.trim();
+        let is_word = !word.contains(char::is_whitespace) && word.len() <= 512;
+        let value = literal(word).filter(|_| is_word)?;
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let name = [".txt", ".key", ".secret"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .unwrap_or(name);
+        by_name(name, value, Sign::Equation)
+    }
+}
+
+/// `ID TYPE KEY` of chrony's and ntpd's keys.
+fn chrony_key(line: &str) -> Option<(SecretKind, &str)> {
+    const TYPES: [&str; 16] = [
+        "M",
+        "MD5",
+        "SHA1",
+        "SHA256",
+        "SHA384",
+        "SHA512",
+        "SHA3-224",
+        "SHA3-256",
+        "SHA3-384",
+        "SHA3-512",
+        "TIGER",
+        "WHIRLPOOL",
+        "AES128",
+        "AES256",
+        "AES128CMAC",
+        "RMD160",
+    ];
+    let mut words = line.split_ascii_whitespace();
+    let (id, kind) = (words.next()?, words.next()?);
+    let is_id = id.len() <= 10 && id.bytes().all(|byte| byte.is_ascii_digit());
+    let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
+    let Some(key) = words.next().filter(|_| is_id && is_known) else {
+        // Of old, without a type: `1 KEY`.
+        return (is_id && words.next().is_none() && kind.len() >= 20 && is_base64(kind))
+            .then_some((SecretKind::SharedKey, kind));
+    };
+    let is_last = words.next().is_none_or(|word| word.starts_with('#'));
+    (key.len() >= 4 && is_last).then_some((SecretKind::SharedKey, key))
+}

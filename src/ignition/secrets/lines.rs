@@ -1,0 +1,251 @@
+//! What is secret in the lines of a text: by names that are given values, by directives, by commands.
+
+use super::assignments::{Assignment, in_line, literal};
+use super::files::FileKind;
+use super::found::{Found, span, start};
+use super::hashes;
+use super::kind::SecretKind;
+use super::names::{Sign, by_name, may_be_secret};
+
+/// A line of more bytes is no configuration: of such a one, this much is looked at.
+const LONGEST_LINE: usize = 64 << 10;
+
+/// Finds what is secret in the lines of `text`, a file of this kind; in a text of no file, two words are no
+/// directive.
+pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
+    // An entry of a container's environment in YAML has its value in the next line.
+    let mut named = None;
+    let mut lines = text.lines().peekable();
+    while let Some(whole) = lines.next() {
+        let line = start(whole, LONGEST_LINE).trim_start();
+        if line.is_empty() || is_comment(line) {
+            continue;
+        }
+        let mut add = |kind, part: &str| found.add(kind, span(text, part));
+        for assignment in in_line(line) {
+            let Assignment { name, rest, sign } = assignment;
+            let is_value = named.is_some() && name == "value";
+            if !is_value && !may_be_secret(name) {
+                continue;
+            }
+            if let Some(value) = literal(rest) {
+                if let Some(kind) = by_name(name, value, sign) {
+                    add(kind, value);
+                }
+                if let ("value", Some(before)) = (name, named)
+                    && let Some(kind) = by_name(before, value, Sign::Equation)
+                {
+                    add(kind, value);
+                }
+            } else if sign == Sign::Colon && is_block(rest) {
+                // `name: |`, and the value in lines that are indented more.
+                let indentation = whole.len() - line.len();
+                let next = lines.peek().filter(|next| indented(next) > indentation);
+                let value = next.map(|next| next.trim()).and_then(literal);
+                let kind = value.and_then(|value| by_name(name, value, sign));
+                if let (Some(kind), Some(value)) = (kind, value) {
+                    add(kind, value);
+                }
+            }
+        }
+        named = entry_name(line).or(named.filter(|_| line.starts_with("value")));
+        let directive = file.and_then(|_| directive(line));
+        if let Some((kind, value)) = directive.or_else(|| command(line)) {
+            add(kind, value);
+        }
+        if let Some(hash) = hashes::in_fields(line, file == Some(FileKind::PasswordHashes)) {
+            add(SecretKind::PasswordHash, hash);
+        }
+        if let Some((kind, value)) = file.and_then(|file| file.in_line(line)) {
+            add(kind, value);
+        }
+    }
+}
+
+/// `//` may also begin a name, of a server or of a registry.
+fn is_comment(line: &str) -> bool {
+    ["#", ";", "// "].iter().any(|mark| line.starts_with(mark))
+}
+
+fn indented(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Whether a value of YAML is in the lines that follow: `|`, `>-`, `|2+` and the like.
+fn is_block(rest: &str) -> bool {
+    let rest = rest.trim();
+    let is_part = |c: char| matches!(c, '+' | '-') || c.is_ascii_digit();
+    rest.strip_prefix(['|', '>']).is_some_and(|rest| rest.len() <= 2 && rest.chars().all(is_part))
+}
+
+/// The name in `- name: NAME`.
+fn entry_name(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("- ").unwrap_or(line).trim_start();
+    literal(rest.strip_prefix("name:")?)
+}
+
+/// A value without quotes and what ends a statement.
+fn unquoted(word: &str) -> &str {
+    word.trim_end_matches(';').trim_matches(['"', '\''])
+}
+
+/// `NAME VALUE`, as daemons have it that use no sign.
+fn directive(line: &str) -> Option<(SecretKind, &str)> {
+    /// Of which one word follows, whatever it is.
+    const PASSWORDS: [&str; 14] = [
+        "requirepass",
+        "masterauth",
+        "sentinel-pass",
+        "bindpw",
+        "rootbindpw",
+        "rootpw",
+        "auth_pass",
+        "passphrase",
+        "bindpasswd",
+        "ldap_bind_passwd",
+        "smtp_auth_password",
+        "authpassword",
+        "rocommunity",
+        "rwcommunity",
+    ];
+    let mut words = line.split_ascii_whitespace();
+    let first = words.next()?;
+    let second = words.next()?;
+    let count = 2 + words.clone().take(8).count();
+    let is_literal = |word: &str| literal(unquoted(word)).is_some();
+    let password = |word| Some((SecretKind::Password, unquoted(word)));
+    if PASSWORDS.contains(&first) {
+        // `rootpw --plaintext PASSWORD` of a kickstart file.
+        let value = [second].into_iter().chain(words).find(|word| !word.starts_with("--"))?;
+        return is_literal(value).then(|| password(value))?;
+    }
+    let is_quoted = |word: &str| word.starts_with('"') && unquoted(word).len() >= 4;
+    match first.trim_matches(['"', ':']) {
+        // `secret "…";` of BIND, chrony's and others' keys.
+        "secret" if second.starts_with('"') && second.ends_with(';') => {
+            let value = unquoted(second);
+            (value.len() >= 8).then_some((SecretKind::SharedKey, value))
+        }
+        "password" | "password2" if count == 2 && is_no_module(second) && is_literal(second) => {
+            password(second)
+        }
+        // GRUB: `password USER PASSWORD`.
+        "password" if count == 3 && is_no_module(second) && !second.ends_with(':') => {
+            let value = words.next()?;
+            let is_named = second.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            let is_password = value.bytes().any(|byte| !byte.is_ascii_lowercase());
+            (is_named && is_password && is_literal(value)).then(|| password(value))?
+        }
+        "sasl_passwd" | "wpa_passphrase" if is_quoted(second) => password(second),
+        // SNMP: `createUser NAME SHA "PASSWORD" AES "PASSWORD"`.
+        "createUser" => words.find(|word| is_quoted(word)).and_then(password),
+        // HAProxy: `stats auth USER:PASSWORD`, `user NAME insecure-password PASSWORD`.
+        "stats" if second == "auth" => {
+            let (_, value) = words.next()?.split_once(':')?;
+            let is_named = value.eq_ignore_ascii_case("password");
+            (is_literal(value) && !is_named).then(|| password(value))?
+        }
+        "user" if words.next() == Some("insecure-password") => words.next().and_then(password),
+        // FRR: `neighbor ADDRESS password PASSWORD`.
+        "neighbor" if words.next() == Some("password") => words.next().and_then(password),
+        "ip" | "isis" | "area" | "enable" | "username" => {
+            let after = |key: &str| line.split_once(key).map(|(_, rest)| rest);
+            let rest = after(" message-digest-key ").or_else(|| after(" password "))?;
+            let value = rest.split_ascii_whitespace().rfind(|word| is_literal(word))?;
+            password(value)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a word is no keyword of PAM and the like, which have lines that begin with `password`.
+fn is_no_module(word: &str) -> bool {
+    const KEYWORDS: [&str; 8] =
+        ["required", "requisite", "sufficient", "optional", "include", "substack", "files", "sss"];
+    !KEYWORDS.contains(&word) && !word.starts_with(['[', '-', '@'])
+}
+
+/// Options of commands that take a login or a password: the command, the option, and which.
+static OPTIONS: &[(&str, &str, bool)] = &[
+    ("curl", "-u", true),
+    ("curl", "--user", true),
+    ("curl", "-U", true),
+    ("curl", "--proxy-user", true),
+    ("skopeo", "--creds", true),
+    ("skopeo", "--src-creds", true),
+    ("skopeo", "--dest-creds", true),
+    ("podman", "--creds", true),
+    ("buildah", "--creds", true),
+    ("podman login", "-p", false),
+    ("docker login", "-p", false),
+    ("oc login", "-p", false),
+    ("sshpass", "-p", false),
+    ("ldapsearch", "-w", false),
+    ("ldapmodify", "-w", false),
+    ("ldapadd", "-w", false),
+    ("ipmitool", "-P", false),
+    ("openssl", "-passin", true),
+    ("openssl", "-passout", true),
+    ("openssl", "-pass", true),
+    ("openssl", "-k", false),
+    ("openssl", "-K", false),
+    ("redis-cli", "-a", false),
+    ("kinit", "-w", false),
+    ("net", "-U", true),
+    ("smbclient", "-U", true),
+];
+
+/// A password in the arguments of a command.
+fn command(line: &str) -> Option<(SecretKind, &str)> {
+    let is_option = |word: &&str| word.starts_with('-');
+    if line.contains(" -") {
+        for (command, option, is_login) in OPTIONS {
+            let Some((_, arguments)) = line.split_once(command) else { continue };
+            let mut words = arguments.split_ascii_whitespace().take(64).peekable();
+            while let Some(word) = words.next() {
+                let attached = word.strip_prefix(option);
+                let value = match attached {
+                    Some("") => words.peek().copied().filter(|word| !is_option(word)),
+                    Some(rest) if option.starts_with("--") => rest.strip_prefix('='),
+                    Some(rest) if *command == "curl" || *command == "sshpass" => Some(rest),
+                    _ => None,
+                };
+                let value = value.map(unquoted);
+                let password =
+                    value.and_then(|value| match (*is_login, value.split_once([':', '%'])) {
+                        // `pass:PASSWORD` of openssl; `file:` and `env:` name where one is.
+                        (true, Some((source, password))) if *command == "openssl" => {
+                            Some(password).filter(|_| source == "pass")
+                        }
+                        (true, Some((_, password))) => Some(password),
+                        (true, None) => None,
+                        (false, _) => Some(value),
+                    });
+                if let Some(password) = password.filter(|it| literal(it).is_some()) {
+                    return Some((SecretKind::Password, password));
+                }
+            }
+        }
+    }
+    piped(line)
+}
+
+/// `echo USER:PASSWORD | chpasswd`, and passwords for others that read them.
+fn piped(line: &str) -> Option<(SecretKind, &str)> {
+    const READERS: [&str; 7] = [
+        "chpasswd",
+        "passwd --stdin",
+        "--password-stdin",
+        "--passphrase-fd",
+        "cryptsetup ",
+        "sudo -S",
+        "kinit ",
+    ];
+    let (before, after) = line.split_once('|')?;
+    READERS.iter().find(|reader| after.contains(*reader))?;
+    let (_, words) = before.split_once("echo ").or_else(|| before.split_once("printf "))?;
+    let word = words.split_ascii_whitespace().rfind(|word| !word.starts_with('-'))?;
+    let word = unquoted(word);
+    let password = word.split_once(':').map_or(word, |(_, password)| password);
+    literal(password).map(|password| (SecretKind::Password, password))
+}

@@ -1,0 +1,171 @@
+//! What a value is by the name that it is given.
+
+use super::kind::SecretKind;
+
+/// How a name and its value stand together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// `NAME=VALUE`, `--name value`, `<name>value</name>`
+    Equation,
+    /// `name: value`
+    Colon,
+}
+
+/// The longest name that is looked at, in bytes.
+pub(super) const LONGEST_NAME: usize = 96;
+
+/// What a name ends with, without regard to case, `_`, `-` and `.`; of how many bytes a value is at
+/// least, so that a word that only names a secret is none.
+static ENDINGS: &[(&str, usize, SecretKind)] = &[
+    ("password", 1, SecretKind::Password),
+    ("passphrase", 1, SecretKind::Password),
+    ("passcode", 1, SecretKind::Password),
+    ("passwort", 1, SecretKind::Password),
+    ("authpass", 1, SecretKind::Password),
+    ("bindpw", 1, SecretKind::Password),
+    ("rootpw", 1, SecretKind::Password),
+    ("bindpasswd", 1, SecretKind::Password),
+    ("authtok", 1, SecretKind::Password),
+    ("passwordhash", 13, SecretKind::PasswordHash),
+    ("dockerconfigjson", 1, SecretKind::RegistryLogin),
+    ("dockercfg", 1, SecretKind::RegistryLogin),
+    ("privatekey", 8, SecretKind::PrivateKey),
+    ("privatekeydata", 8, SecretKind::PrivateKey),
+    ("clientkeydata", 8, SecretKind::PrivateKey),
+    ("presharedkey", 8, SecretKind::SharedKey),
+    ("psk", 8, SecretKind::SharedKey),
+    ("saepassword", 1, SecretKind::Password),
+    ("wepkey0", 5, SecretKind::SharedKey),
+    ("wepkey1", 5, SecretKind::SharedKey),
+    ("wepkey2", 5, SecretKind::SharedKey),
+    ("wepkey3", 5, SecretKind::SharedKey),
+    ("sharedkey", 8, SecretKind::SharedKey),
+    ("sharedaccesskey", 8, SecretKind::SharedKey),
+    ("accountkey", 8, SecretKind::SharedKey),
+    ("storagekey", 8, SecretKind::SharedKey),
+    ("symmkey", 8, SecretKind::SharedKey),
+    ("gossipkey", 8, SecretKind::SharedKey),
+    ("encryptionkey", 8, SecretKind::EncryptionKey),
+    ("encryptkey", 8, SecretKind::EncryptionKey),
+    ("masterkey", 8, SecretKind::EncryptionKey),
+    ("certificatekey", 64, SecretKind::EncryptionKey),
+    ("token", 8, SecretKind::Token),
+    ("tokenid", 100, SecretKind::Token),
+    ("apikey", 8, SecretKind::Token),
+    ("accesskey", 8, SecretKind::Token),
+    ("secretkey", 8, SecretKind::Token),
+    ("secretkeybase", 8, SecretKind::Token),
+    ("secretid", 16, SecretKind::Token),
+    ("clientsecret", 8, SecretKind::Token),
+    ("sharedsecret", 8, SecretKind::Token),
+    ("appsecret", 8, SecretKind::Token),
+    ("cookiesecret", 8, SecretKind::Token),
+    ("sessionsecret", 8, SecretKind::Token),
+    ("signingkey", 8, SecretKind::Token),
+    ("signingsecret", 8, SecretKind::Token),
+    ("webhooksecret", 8, SecretKind::Token),
+    ("authkey", 8, SecretKind::Token),
+    ("hmackey", 8, SecretKind::Token),
+    ("licensekey", 8, SecretKind::Token),
+    ("licencekey", 8, SecretKind::Token),
+    ("activationkey", 8, SecretKind::Token),
+];
+
+/// Words that a name ends with, each a word of its own: `smtp_pass`, `SMTPPass`, and not `bypass`.
+const PASSWORD_WORDS: [&str; 4] = ["pass", "pwd", "passwd", "pw"];
+
+/// Names that are secret by themselves, where the value looks like it.
+const WHOLE: [&str; 6] = ["passwd", "encrypt", "key", "httpbasicauth", "basicauth", "userpwd"];
+
+/// Whether [`by_name`] depends on the value for this name: a test before the value is read.
+pub(super) fn may_be_secret(name: &str) -> bool {
+    let mut buffer = [0; LONGEST_NAME];
+    squashed(name, &mut buffer).is_some_and(|key| {
+        ENDINGS.iter().any(|(ending, _, _)| key.ends_with(ending))
+            || PASSWORD_WORDS.iter().any(|word| key.ends_with(word))
+            || ["secret", "setcredential", "setcredentialbinary"].iter().any(|it| key.ends_with(it))
+            || WHOLE.contains(&key)
+    })
+}
+
+/// What a literal value of this name is.
+pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind> {
+    if value.is_empty() || name.len() > LONGEST_NAME {
+        return None;
+    }
+    let mut buffer = [0; LONGEST_NAME];
+    let key = squashed(name, &mut buffer)?;
+    let is_equation = sign == Sign::Equation;
+    if let Some((_, least, kind)) =
+        ENDINGS.iter().filter(|(ending, _, _)| key.ends_with(ending)).max_by_key(|it| it.0.len())
+    {
+        // A sentence is no token.
+        let is_word = *kind == SecretKind::Password || !value.contains(' ');
+        return (value.len() >= *least && is_word).then_some(*kind);
+    }
+    match key {
+        // `SetCredential=NAME:VALUE` of a unit, and the kernel argument; the encrypted one has another name.
+        _ if key.ends_with("setcredential") || key.ends_with("setcredentialbinary") => {
+            let value = value.split_once(':').map(|(_, value)| value);
+            return value.filter(|it| !it.is_empty()).map(|_| SecretKind::Password);
+        }
+        // `passwd: files sss` is a line of nsswitch.conf.
+        "passwd" if !is_equation => return None,
+        "encrypt" if value.len() >= 24 && is_base64(value) => return Some(SecretKind::SharedKey),
+        // Ceph's: 28 bytes.
+        "key" if value.len() == 40 && value.ends_with("==") && is_base64(value) => {
+            return Some(SecretKind::SharedKey);
+        }
+        "httpbasicauth" | "basicauth" | "userpwd" if value.contains(':') => {
+            return Some(SecretKind::Password);
+        }
+        _ => {}
+    }
+    if PASSWORD_WORDS.iter().any(|word| key.ends_with(word)) && ends_with_word(name) {
+        return Some(SecretKind::Password);
+    }
+    // `secret: NAME` names one; key material is long, and of one word.
+    let is_key = is_equation && value.len() >= 8 || value.len() >= 16 && is_base64(value);
+    let is_secret = key.ends_with("secret") && is_key && !value.contains(' ');
+    is_secret.then_some(SecretKind::Token)
+}
+
+/// A name in lower case, of letters and digits alone.
+fn squashed<'a>(name: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a str> {
+    let mut length = 0;
+    for byte in name.bytes().filter(u8::is_ascii_alphanumeric) {
+        *buffer.get_mut(length)? = byte.to_ascii_lowercase();
+        length += 1;
+    }
+    std::str::from_utf8(&buffer[..length]).ok()
+}
+
+/// Whether the last word of a name is one of [`PASSWORD_WORDS`].
+fn ends_with_word(name: &str) -> bool {
+    let name = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+    let lower = name.to_ascii_lowercase();
+    PASSWORD_WORDS.iter().any(|word| {
+        let Some(before) = lower.strip_suffix(word) else { return false };
+        let at = before.len();
+        let Some(previous) = name[..at].bytes().next_back() else { return true };
+        let first = name.as_bytes()[at];
+        !previous.is_ascii_alphabetic()
+            || previous.is_ascii_lowercase() && first.is_ascii_uppercase()
+    })
+}
+
+/// Whether a value may be key material in base64 or hexadecimal digits: one word of such characters, and no
+/// name such as `my-secret`, which has a sign of another kind or nothing but small letters.
+pub(super) fn is_base64(value: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+    let is_varied = value.bytes().any(|byte| !byte.is_ascii_lowercase());
+    value.bytes().all(is_part) && is_varied
+}
+
+/// Whether a header of this name proves who asks.
+pub(super) fn is_secret_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_known = matches!(&name[..], "authorization" | "proxy-authorization" | "cookie");
+    let words = ["token", "secret", "api-key", "apikey", "password", "auth-key", "access-key"];
+    is_known || words.iter().any(|word| name.contains(word))
+}

@@ -1,0 +1,150 @@
+//! Private keys: in PEM and its relatives, in DER, in keystores, as they are or in base64.
+
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::found::run;
+use super::kind::SecretKind;
+use super::tokens::Alphabet;
+
+type Hit = Option<(SecretKind, Range<usize>)>;
+
+/// What the label of a block of PEM ends with that has a key in it.
+const LABELS: [&str; 5] = [
+    "PRIVATE KEY",
+    "PRIVATE KEY BLOCK",
+    "OpenVPN Static key V1",
+    "OpenVPN tls-crypt-v2 client key",
+    "OpenVPN tls-crypt-v2 server key",
+];
+
+/// A block of PEM, with its line ends as they are or as `\n`.
+pub(super) fn pem(text: &str, mark: Range<usize>) -> Hit {
+    let rest = &text[mark.end..];
+    let label = run(rest, 64, |byte| byte.is_ascii_alphanumeric() || b" -".contains(&byte));
+    let label = &label[..label.find("-----")?];
+    if !LABELS.iter().any(|known| label.ends_with(known)) {
+        return None;
+    }
+    let after = &rest[label.len() + 5..];
+    let body = after.trim_start_matches([' ', '\t', '\r', '\n']);
+    let is_broken = after[..after.len() - body.len()].contains('\n');
+    // A line end of a text within quotes.
+    let escaped = body.trim_start_matches("\\r").strip_prefix("\\n");
+    let body = escaped.unwrap_or(body);
+    let is_body = (is_broken || escaped.is_some())
+        && body.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    // How far it goes is looked for only where it is one: the search may be long.
+    is_body.then(|| {
+        let end = body.find("-----END").map_or(text.len(), |end| text.len() - body.len() + end);
+        (SecretKind::PrivateKey, mark.start..end)
+    })
+}
+
+/// A file of another form, which a line of its own announces.
+pub(super) fn announced(text: &str, mark: Range<usize>) -> Hit {
+    let is_line = matches!(text[..mark.start].bytes().next_back(), None | Some(b'\n' | b' '));
+    let rest = &text[mark.end..];
+    let line_end = run(rest, 80, |byte| byte != b'\n').len();
+    let body = rest.get(line_end..)?.strip_prefix('\n')?;
+    let is_body = body.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    (is_line && is_body).then_some((SecretKind::PrivateKey, mark.start..text.len()))
+}
+
+/// A key of age(1).
+pub(super) fn age(text: &str, mark: Range<usize>) -> Hit {
+    let key = run(&text[mark.end..], 128, |byte| Alphabet::Capital.has(byte));
+    (key.len() >= 5).then(|| (SecretKind::PrivateKey, mark.start..mark.end + key.len()))
+}
+
+/// A block of PEM in base64.
+pub(super) fn encoded_pem(text: &str, mark: Range<usize>) -> Hit {
+    let start = run(&text[mark.start..], 80, |byte| Alphabet::Base64.has(byte));
+    // The label is all that is needed.
+    let decoded = STANDARD.decode(start.get(..start.len() / 4 * 4)?).ok()?;
+    let decoded = String::from_utf8_lossy(&decoded);
+    let is_key = LABELS.iter().any(|label| decoded.contains(&format!("{label}-----")));
+    is_key.then(|| (SecretKind::PrivateKey, mark.start..base64_end(text, mark.start)))
+}
+
+/// DER in base64, without the lines of PEM around it.
+pub(super) fn encoded_der(text: &str, mark: Range<usize>) -> Hit {
+    let before = text[..mark.start].bytes().next_back();
+    let is_apart = before.is_none_or(|byte| !Alphabet::Base64.has(byte) || byte == b'=');
+    let is_start = is_apart && &text[mark.clone()] == "MI";
+    if !is_start {
+        return None;
+    }
+    let start = run(&text[mark.start..], 64, |byte| Alphabet::Base64.has(byte));
+    let decoded = STANDARD.decode(start.get(..start.len() / 4 * 4)?).ok()?;
+    // A short word that begins so is no key.
+    let is_key = start.len() == 64 && is_der_key(&decoded);
+    is_key.then(|| (SecretKind::PrivateKey, mark.start..base64_end(text, mark.start)))
+}
+
+/// Where base64 ends that may go over several lines.
+fn base64_end(text: &str, start: usize) -> usize {
+    let is_part = |byte: u8| Alphabet::Base64.has(byte) || byte.is_ascii_whitespace();
+    let end = start + run(&text[start..], usize::MAX, is_part).len();
+    start + text[start..end].trim_end().len()
+}
+
+/// Whether a file of bytes is a key or a keystore.
+pub(super) fn is_binary_key(bytes: &[u8]) -> bool {
+    // JKS and JCEKS of Java; OpenSSH's own form; a keytab of Kerberos.
+    let starts: [&[u8]; 4] =
+        [&[0xfe, 0xed, 0xfe, 0xed], &[0xce; 4], b"openssh-key-v1\0", &[5, 2, 0, 0, 0]];
+    // An OpenPGP secret key, whose packet has tag 5, in the old form with a length of one or two bytes and
+    // in the new one, and version 4.
+    let is_openpgp = matches!(bytes, [0x94 | 0xc5, _, 4, ..] | [0x95 | 0xc5, _, _, 4, ..]);
+    starts.iter().any(|start| bytes.starts_with(start))
+        || is_openpgp && bytes.len() > 32
+        || is_der_key(bytes)
+}
+
+/// Whether DER begins as a private key (PKCS #1, PKCS #8, SEC 1) or a PKCS #12 keystore does: a sequence
+/// of a version, and of what that kind has next. The end may be missing.
+pub(super) fn is_der_key(bytes: &[u8]) -> bool {
+    const SEQUENCE: u8 = 0x30;
+    const INTEGER: u8 = 0x02;
+    const OCTETS: u8 = 0x04;
+    let Some((SEQUENCE, body, _)) = element(bytes) else { return false };
+    match element(body) {
+        Some((INTEGER, [version], next)) => match (version, element(next)) {
+            // PKCS #1: the modulus. PKCS #8: the algorithm; PKCS #12: the contents, each by an object identifier.
+            (0 | 1, Some((INTEGER, modulus, _))) => modulus.len() >= 28,
+            (0 | 1 | 3, Some((SEQUENCE, [6, ..], _))) => true,
+            (1, Some((OCTETS, key, _))) => key.len() >= 14,
+            _ => false,
+        },
+        // PKCS #8, encrypted: the algorithm is PBES2, or one of PKCS #12 or #5.
+        Some((SEQUENCE, algorithm, rest)) => {
+            const PKCS_5: &[u8] = &[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5];
+            const PKCS_12_PBE: &[u8] = &[6, 10, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 12, 1];
+            let is_password = algorithm.starts_with(PKCS_5) || algorithm.starts_with(PKCS_12_PBE);
+            is_password && (rest.is_empty() || rest[0] == OCTETS)
+        }
+        _ => false,
+    }
+}
+
+/// Tag, contents and what follows, by X.690; of what is cut off, what is there.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..0x80 => (usize::from(first), rest),
+        // To the end, as BER has it.
+        0x80 => (rest.len(), rest),
+        0x81..=0x84 => {
+            let (length, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
+            let fold = |sum: usize, byte: &u8| sum << 8 | usize::from(*byte);
+            (length.iter().fold(0, fold), rest)
+        }
+        _ => return None,
+    };
+    let (contents, next) = rest.split_at(length.min(rest.len()));
+    Some((tag, contents, next))
+}

@@ -1,0 +1,99 @@
+//! Texts without what is secret in them: everything of a config that is printed goes through here.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::assignments::{in_line, masked};
+use super::found::{Found, span};
+use super::kind::SecretKind;
+use super::names::{Sign, by_name};
+use super::search::search_text;
+
+/// The replacement of a secret.
+const MASK: &str = "(secret)";
+
+/// A text without its secrets, to be printed. Where the end of a secret is not clear, more is removed rather than
+/// less.
+#[must_use]
+pub fn redacted(text: &str) -> Cow<'_, str> {
+    let Found { mut spans, is_within, .. } = found(text);
+    if spans.is_empty() {
+        return if is_within { MASK.into() } else { text.into() };
+    }
+    spans.sort_by_key(|span| span.start);
+    let mut shown = String::with_capacity(text.len());
+    let mut done = 0;
+    for Range { start, end } in spans {
+        if end <= done {
+            continue;
+        }
+        if start > done || done == 0 {
+            shown.push_str(&text[done..start.max(done)]);
+            shown.push_str(MASK);
+        }
+        done = end;
+    }
+    shown.push_str(&text[done..]);
+    shown.into()
+}
+
+/// What is secret in an argument of the kernel.
+pub(super) fn in_argument(argument: &str) -> BTreeSet<SecretKind> {
+    found(argument).kinds
+}
+
+/// What is secret where nothing is computed, as in a kernel argument: also a value that looks like a
+/// variable or a path.
+fn found(text: &str) -> Found {
+    let mut found = search_text(text);
+    for line in text.lines() {
+        for it in in_line(line).filter(|it| it.sign == Sign::Equation) {
+            let value = masked(it.rest);
+            if let Some(kind) = by_name(it.name, value, it.sign) {
+                found.add(kind, span(text, value));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_secret_is_left_out_of_a_text_and_all_else_is_not() {
+        for (text, shown) in [
+            ("quiet password=sesame ro", "quiet password=(secret) ro"),
+            ("password=/etc/a&b;c", "password=(secret)"),
+            ("password=\"a b\" ro", "password=\"(secret)\" ro"),
+            (
+                "netroot=iscsi:user:sesame@192.0.2.1::::iqn.x",
+                "netroot=iscsi:user:(secret)@192.0.2.1::::iqn.x",
+            ),
+            ("netroot=iscsi:@192.0.2.1::::iqn.x", "netroot=iscsi:@192.0.2.1::::iqn.x"),
+            ("rd.znet_passphrase=sesame", "rd.znet_passphrase=(secret)"),
+            ("root=cifs://me:sesame@nas/share", "root=cifs://me:(secret)@nas/share"),
+            ("systemd.set_credential=db:sesame", "systemd.set_credential=(secret)"),
+            ("systemd.setenv=API_TOKEN=0123456789", "systemd.setenv=API_TOKEN=(secret)"),
+            ("inst.ks=https://h/ks?token=0123456789", "inst.ks=https://h/ks?token=(secret)"),
+            ("rd.luks.options=discard root=UUID=1-2", "rd.luks.options=discard root=UUID=1-2"),
+            ("https://u:p@h:1/a", "https://u:(secret)@h:1/a"),
+            (
+                "https://h/a?sv=2024-01-01&sig=c2lnbmF0dXJlc2lnbmF0dXJl%3D&se=2030",
+                "https://h/a?sv=2024-01-01&sig=(secret)&se=2030",
+            ),
+            ("Authorization: Bearer 0123456789abcdef", "Authorization: Bearer (secret)"),
+            ("password hash", "password hash"),
+            ("SECRET: password hash, token", "SECRET: password hash, token"),
+            ("SECRET: password", "SECRET: password"),
+            ("SECRET: private key, token", "SECRET: private key, token"),
+            ("set, not shown", "set, not shown"),
+            ("", ""),
+        ] {
+            assert_eq!(redacted(text), shown, "{text}");
+        }
+        assert_eq!(redacted(r#"{"password": "sesame"}"#), "(secret)");
+    }
+}

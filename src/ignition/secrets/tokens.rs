@@ -1,0 +1,147 @@
+//! Tokens that say what they are by how they begin.
+//!
+//! Prefixes and lengths are those that the issuers document, and that scanners of source code such as
+//! gitleaks and detect-secrets look for. Where versions of a token differ, the shortest counts.
+
+/// Of which characters the rest of a token is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Alphabet {
+    /// Letters and digits.
+    Word,
+    /// Hexadecimal digits.
+    Hex,
+    /// Capital letters and digits.
+    Capital,
+    /// Letters, digits, `-` and `_`.
+    Url,
+    /// The same with `.` and `=`.
+    Dotted,
+    /// Base64 with `+`, `/` and `=`.
+    Base64,
+    /// What the path of a URL may have.
+    Path,
+}
+
+impl Alphabet {
+    pub(super) fn has(self, byte: u8) -> bool {
+        let is_word = byte.is_ascii_alphanumeric();
+        match self {
+            Self::Word => is_word,
+            Self::Hex => byte.is_ascii_hexdigit(),
+            Self::Capital => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            Self::Url => is_word || b"-_".contains(&byte),
+            Self::Dotted => is_word || b"-_.=".contains(&byte),
+            Self::Base64 => is_word || b"+/=".contains(&byte),
+            Self::Path => is_word || b"-_./:@".contains(&byte),
+        }
+    }
+}
+
+use Alphabet::{Base64, Capital, Dotted, Hex, Path, Url, Word};
+
+/// How a token begins, and of how many characters of which alphabet the rest is at least.
+pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
+    // Forges and package registries.
+    ("ghp_", 36, Word),
+    ("gho_", 36, Word),
+    ("ghu_", 36, Word),
+    ("ghs_", 36, Word),
+    ("ghr_", 36, Word),
+    ("github_pat_", 22, Url),
+    ("glpat-", 20, Url),
+    ("gldt-", 20, Url),
+    ("glrt-", 20, Url),
+    ("glptt-", 40, Hex),
+    ("glcbt-", 20, Url),
+    ("glft-", 20, Url),
+    ("glimt-", 25, Url),
+    ("glagent-", 50, Url),
+    ("gloas-", 64, Url),
+    ("glsoat-", 20, Url),
+    ("glffct-", 20, Url),
+    ("GR1348941", 20, Url),
+    ("ATATT3", 60, Dotted),
+    ("bkua_", 40, Hex),
+    ("npm_", 36, Word),
+    ("pypi-AgEIcHlwaS5vcmc", 50, Url),
+    ("rubygems_", 48, Hex),
+    ("dckr_pat_", 20, Url),
+    ("dckr_oat_", 20, Url),
+    ("AKCp", 69, Word),
+    ("cmVmd", 59, Word),
+    ("sgp_", 40, Url),
+    // Clouds and clusters.
+    ("AKIA", 16, Capital),
+    ("ASIA", 16, Capital),
+    ("ABIA", 16, Capital),
+    ("ACCA", 16, Capital),
+    ("LTAI", 20, Word),
+    ("AIza", 35, Url),
+    ("ya29.", 20, Dotted),
+    ("GOCSPX-", 28, Url),
+    ("dop_v1_", 64, Hex),
+    ("doo_v1_", 64, Hex),
+    ("dor_v1_", 64, Hex),
+    ("sha256~", 43, Url),
+    ("::server:", 20, Hex),
+    ("::node:", 20, Hex),
+    ("dapi", 32, Hex),
+    ("fm1r_", 60, Base64),
+    ("fm2_", 60, Base64),
+    ("fo1_", 43, Url),
+    ("pul-", 40, Hex),
+    ("pscale_tkn_", 32, Dotted),
+    ("pscale_oauth_", 32, Dotted),
+    ("pscale_pw_", 32, Dotted),
+    ("v1.0-", 100, Dotted),
+    // Vaults, networks, monitoring.
+    ("hvs.", 24, Url),
+    ("hvb.", 24, Url),
+    ("hvr.", 24, Url),
+    (".atlasv1.", 60, Dotted),
+    ("ops_eyJ", 100, Base64),
+    ("dp.pt.", 40, Word),
+    ("dp.st.", 40, Dotted),
+    ("tskey-", 20, Url),
+    ("glc_", 32, Base64),
+    ("glsa_", 32, Url),
+    ("dt0c01.", 64, Dotted),
+    ("NRAK-", 27, Word),
+    ("sntrys_", 40, Dotted),
+    ("sntryu_", 64, Hex),
+    ("PMAK-", 40, Url),
+    // Messages, mail, payments.
+    ("xoxb-", 10, Url),
+    ("xoxp-", 10, Url),
+    ("xoxa-", 10, Url),
+    ("xoxr-", 10, Url),
+    ("xoxs-", 10, Url),
+    ("xoxo-", 10, Url),
+    ("xoxe-", 10, Url),
+    ("xapp-", 20, Url),
+    ("hooks.slack.com/services/", 20, Path),
+    ("hooks.slack.com/workflows/", 20, Path),
+    ("hooks.slack.com/triggers/", 20, Path),
+    ("discord.com/api/webhooks/", 30, Path),
+    (".webhook.office.com/webhookb2/", 36, Path),
+    ("api.telegram.org/bot", 35, Path),
+    ("SG.", 60, Dotted),
+    ("xkeysib-", 64, Url),
+    ("sk_live_", 10, Word),
+    ("sk_test_", 10, Word),
+    ("rk_live_", 10, Word),
+    ("rk_test_", 10, Word),
+    ("whsec_", 24, Base64),
+    ("sq0atp-", 22, Url),
+    ("sq0csp-", 22, Url),
+    ("shpat_", 32, Hex),
+    ("shpca_", 32, Hex),
+    ("shppa_", 32, Hex),
+    ("shpss_", 32, Hex),
+    // Others.
+    ("sk-ant-", 40, Url),
+    ("sk-proj-", 40, Url),
+    ("hf_", 34, Word),
+    ("lin_api_", 40, Word),
+    ("ntn_", 40, Word),
+];
