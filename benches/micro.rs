@@ -169,6 +169,7 @@ fn inputs() -> Result<PoolInputs> {
     let scratch = tempfile::tempdir()?;
     let root = scratch.path().join("manifests");
     manifests::write(&root)?;
-    let (_, inputs) = Directory::open(Layout::Tree { root, registry_auth: None })?;
+    let (_, inputs) =
+        Directory::open(Layout::Tree { root, registry_auth: None, is_strict: false })?;
     Ok(select(&inputs, "master")?)
 }

@@ -52,6 +52,8 @@ pub struct Inputs {
     /// What could not be read, one entry a file or object. The values above are then the last
     /// good ones.
     pub problems: Vec<Problem>,
+    /// What is used as it is, and has something in it that has no effect: a field that nobody knows, say.
+    pub warnings: Vec<Problem>,
 }
 
 /// What decides which pools' machines boot straight into an image that was built for them.

@@ -41,6 +41,7 @@ struct Table {
     /// The pools that nobody gets a config of without a proof that he may have it.
     enforced: BTreeSet<String>,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 type Outcome = Result<Arc<Answer>, Refusal>;
@@ -211,6 +212,13 @@ impl Answers {
         lines
     }
 
+    /// What has no effect in what is served, one line each.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let table = self.table.load();
+        table.iter().flat_map(|table| &table.warnings).map(Problem::to_string).collect()
+    }
+
     /// Makes `inputs` what is served from now on.
     ///
     /// Blocks while it renders what was asked for before; call it where that is allowed. Tells
@@ -230,6 +238,7 @@ impl Answers {
             pools: pools.into_iter().collect(),
             enforced: inputs.enforced.clone(),
             problems: inputs.problems.clone(),
+            warnings: inputs.warnings.clone(),
         };
         if old.is_some_and(|old| old.same(&table)) {
             return false;
@@ -262,6 +271,7 @@ impl Table {
         self.mode == other.mode
             && self.enforced == other.enforced
             && self.problems == other.problems
+            && self.warnings == other.warnings
             && self.pools.len() == other.pools.len()
             && self.pools.iter().all(same_pool)
     }

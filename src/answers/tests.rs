@@ -33,6 +33,7 @@ fn inputs(mode: Mode, configuration: &str, ignition: &Value) -> Inputs {
         enforced: BTreeSet::new(),
         registry_auth: crate::registry_auth::RegistryAuth::default(),
         problems: Vec::new(),
+        warnings: Vec::new(),
     }
 }
 

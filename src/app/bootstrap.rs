@@ -38,6 +38,8 @@ pub struct BootstrapSettings {
     pub networks: Networks,
     /// Who says whom it connects.
     pub balancers: Balancers,
+    /// Whether manifests with something that has no effect are refused.
+    pub is_strict: bool,
     /// Whether Ignition itself gets compact configs.
     pub compact: bool,
 }
@@ -55,13 +57,19 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         shutdown_delay,
         networks,
         balancers,
+        is_strict,
         compact,
     } = settings;
     std::fs::File::open(&kubeconfig)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
     let profile = base.join("api-server").join("apiserver.yaml");
     serve(ServerSettings {
-        source: source::Settings::Directory(Layout::Bootstrap { base, kubeconfig, registry_cas }),
+        source: source::Settings::Directory(Layout::Bootstrap {
+            base,
+            kubeconfig,
+            registry_cas,
+            is_strict,
+        }),
         listen,
         policy: tls_policy(&profile, &policy).unwrap_or(policy),
         follows_profile: false,

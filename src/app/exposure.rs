@@ -21,7 +21,7 @@ pub(super) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<Vec<String>> {
-    let inputs = read_manifests(root.to_owned())?;
+    let inputs = read_manifests(root.to_owned(), false)?;
     let open = inputs.pools.keys().filter(|pool| !enforced.contains(*pool));
     Ok(open
         .filter_map(|pool| {

@@ -21,12 +21,12 @@ use crate::ignition::secrets::redacted;
 use crate::ignition::{Config, SpecVersion};
 use crate::inspect::{
     Cause, Machine, Outcome, Step, Way, as_json, changes, changes_as_text, machine,
-    machine_as_text, way_as_text,
+    machine_as_text, warnings_as_text, way_as_text,
 };
 use crate::objects::{MachineConfig, Object};
 use crate::pki::Host;
 use crate::pointer_check;
-use crate::source::manifest;
+use crate::source::manifest::{self, Manifest};
 use crate::user_data::MOST_BYTES;
 
 /// How long the least differences of two machines' texts are looked for.
@@ -75,6 +75,8 @@ pub struct InspectSettings {
     pub at: Option<OffsetDateTime>,
     /// What to show.
     pub show: Show,
+    /// Whether something that has no effect is a failure.
+    pub is_strict: bool,
     /// Whether for a script.
     pub json: bool,
 }
@@ -85,12 +87,14 @@ struct Got {
     name: String,
     way: Option<Way>,
     machine: Option<Machine>,
+    /// What is said and has no effect, one line each.
+    warnings: Vec<String>,
 }
 
 impl Got {
     fn refused(name: &str, cause: Cause) -> Self {
         let way = Way { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
-        Self { name: name.to_owned(), way: Some(way), machine: None }
+        Self { name: name.to_owned(), way: Some(way), machine: None, warnings: Vec::new() }
     }
 }
 
@@ -106,7 +110,11 @@ pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Ex
 fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     let got = get(settings, now)?;
     match &settings.show {
-        Show::Machine => show(&got, settings.json, now),
+        Show::Machine => {
+            let code = show(&got, settings.json, now)?;
+            let is_refused = settings.is_strict && !got.warnings.is_empty();
+            Ok(if is_refused { ExitCode::FAILURE } else { code })
+        }
         Show::File(path) => show_file(&got, path),
         Show::Difference(other) => {
             let other = get(&otherwise(settings, other)?, now)?;
@@ -117,7 +125,7 @@ fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<
 
 fn show(got: &Got, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     if is_json {
-        let page = json!({"way": got.way, "machine": got.machine});
+        let page = json!({"way": got.way, "machine": got.machine, "warnings": got.warnings});
         print_json(&page)?;
     } else {
         let look = terminal::look();
@@ -128,6 +136,7 @@ fn show(got: &Got, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCod
             }
             lines.extend(machine_as_text(machine, look, now));
         }
+        lines.extend(warnings_as_text(&got.warnings, look));
         terminal::print(&lines);
     }
     Ok(if got.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -350,7 +359,10 @@ fn by_server(errand: &Errand) -> anyhow::Result<Got> {
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();
     let name = way.url.clone();
-    let Some(body) = body else { return Ok(Got { name, way: Some(way), machine: None }) };
+    let Some(body) = body else {
+        return Ok(Got { name, way: Some(way), machine: None, warnings: Vec::new() });
+    };
+    let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
     let read = read_config(&body).and_then(|config| {
         if config.declared() <= errand.spec {
             return Ok(config);
@@ -375,16 +387,17 @@ fn by_server(errand: &Errand) -> anyhow::Result<Got> {
             None
         }
     };
-    Ok(Got { name, way: Some(way), machine })
+    Ok(Got { name, way: Some(way), machine, warnings })
 }
 
 fn by_manifests(folder: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Got> {
-    let inputs = read_manifests(folder.to_owned())?;
+    let inputs = read_manifests(folder.to_owned(), false)?;
+    let warnings = inputs.warnings.iter().map(ToString::to_string).collect();
     let name = format!("{} {pool} {spec}", folder.display());
     let read = rendered(&inputs, pool, spec).and_then(|body| read_config(&body));
     Ok(match read {
-        Ok(config) => Got { name, way: None, machine: Some(machine(&config, None)) },
-        Err(cause) => Got::refused(&name, cause),
+        Ok(config) => Got { name, way: None, machine: Some(machine(&config, None)), warnings },
+        Err(cause) => Got { warnings, ..Got::refused(&name, cause) },
     })
 }
 
@@ -392,12 +405,14 @@ fn by_manifests(folder: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<
 fn saved(path: &Path) -> anyhow::Result<Got> {
     let name = path.display().to_string();
     let bytes = bounded_file::read(path).with_context(|| name.clone())?;
-    let got = |machine| Got { name: name.clone(), way: None, machine: Some(machine) };
+    let got =
+        |machine, warnings| Got { name: name.clone(), way: None, machine: Some(machine), warnings };
     let as_config = read_config(&bytes);
     if let Ok(config) = &as_config {
-        return Ok(got(machine(config, None)));
+        let warnings = manifest::config_warnings(&String::from_utf8_lossy(&bytes));
+        return Ok(got(machine(config, None), warnings));
     }
-    let objects = manifest::parse(&bytes).unwrap_or_default();
+    let Manifest { objects, warnings } = manifest::read(&bytes).unwrap_or_default();
     let mut configs = objects.into_iter().filter_map(|object| match object {
         Object::MachineConfig(config) => Some(config),
         _ => None,
@@ -408,7 +423,7 @@ fn saved(path: &Path) -> anyhow::Result<Got> {
         (None, _) => as_config.map(|config| machine(&config, None)),
     };
     Ok(match read {
-        Ok(machine) => got(machine),
+        Ok(machine) => got(machine, warnings),
         Err(cause) => Got::refused(&name, cause),
     })
 }

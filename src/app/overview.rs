@@ -186,6 +186,7 @@ impl Sources {
         not_ready.extend(self.answers.unready());
         let mut degraded = self.status.degraded.lines();
         degraded.extend(self.answers.exposed());
+        degraded.extend(self.answers.warnings());
         let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));
         let registries = self.inputs.borrow().as_ref().map_or_else(Vec::new, |inputs| {
             inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()

@@ -32,6 +32,7 @@ pub(super) struct Publisher {
     answers: Arc<Answers>,
     metrics: Arc<Metrics>,
     known: Vec<Problem>,
+    warned: Vec<Problem>,
     published: watch::Sender<Option<Inputs>>,
     history: History,
 }
@@ -39,7 +40,7 @@ pub(super) struct Publisher {
 impl Publisher {
     pub(super) fn new(answers: Arc<Answers>, metrics: Arc<Metrics>, history: History) -> Self {
         let published = watch::Sender::new(None);
-        Self { answers, metrics, known: Vec::new(), published, history }
+        Self { answers, metrics, known: Vec::new(), warned: Vec::new(), published, history }
     }
 
     /// What is served from time to time.
@@ -79,6 +80,7 @@ impl Publisher {
     /// Serves `inputs` from now on. Blocks while it renders.
     pub(super) fn publish(&mut self, inputs: &Inputs) {
         self.note_problems(&inputs.problems);
+        self.note_warnings(&inputs.warnings);
         if !self.answers.publish(inputs, SystemTime::now()) {
             return;
         }
@@ -89,6 +91,15 @@ impl Publisher {
             "inputs read"
         );
         self.published.send_replace(Some(inputs.clone()));
+    }
+
+    /// Logs each once, and again if it comes back.
+    fn note_warnings(&mut self, warnings: &[Problem]) {
+        for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
+            let Problem { place, reason, .. } = warning;
+            tracing::warn!(place, reason, "has no effect; --strict refuses such files");
+        }
+        self.warned = warnings.to_vec();
     }
 
     fn note_problems(&mut self, problems: &[Problem]) {

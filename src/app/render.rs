@@ -29,6 +29,8 @@ pub enum Rendered {
         from: From,
         /// In which spec.
         spec: SpecVersion,
+        /// Whether inputs with something that has no effect are refused.
+        is_strict: bool,
     },
     /// The file that sends a machine to a server for it.
     Pointer {
@@ -56,12 +58,20 @@ pub enum From {
 /// It cannot be had; then nothing was printed.
 pub fn run(pool: &str, what: Rendered) -> anyhow::Result<()> {
     let mut text = match what {
-        Rendered::Config { from, spec } => {
+        Rendered::Config { from, spec, is_strict } => {
             let inputs = match from {
-                From::Manifests(folder) => read_manifests(folder)?,
+                From::Manifests(folder) => read_manifests(folder, is_strict)?,
                 From::Cluster(settings) => read_cluster(settings)?,
             };
-            rendered(&inputs, pool, spec).map_err(|cause| anyhow!("{cause}"))?.to_vec()
+            if let (true, Some(first)) = (is_strict, inputs.warnings.first()) {
+                bail!("{first}; --strict refuses it");
+            }
+            let text = rendered(&inputs, pool, spec).map_err(|cause| anyhow!("{cause}"))?.to_vec();
+            for warning in &inputs.warnings {
+                // Nobody may be reading it.
+                let _ = writeln!(std::io::stderr(), "machine-config-server: warning: {warning}");
+            }
+            text
         }
         Rendered::Pointer { authorities, server, spec } => {
             make_pointer(pool, &authorities, server, spec.unwrap_or(POINTER_SPEC))?.into_bytes()

@@ -23,8 +23,8 @@ use crate::telemetry::Metrics;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads a tree of manifests.
-pub(super) fn read_manifests(root: PathBuf) -> anyhow::Result<Inputs> {
-    Ok(Directory::open(Layout::Tree { root, registry_auth: None })?.1)
+pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
+    Ok(Directory::open(Layout::Tree { root, registry_auth: None, is_strict })?.1)
 }
 
 /// Reads a cluster, all of it or nothing.

@@ -55,6 +55,8 @@ pub struct ServeSettings {
     pub networks: Networks,
     /// Who says whom it connects.
     pub balancers: Balancers,
+    /// Whether manifests with something that has no effect are refused.
+    pub is_strict: bool,
     /// Whether Ignition itself gets compact configs.
     pub compact: bool,
     /// Who gets configs.
@@ -110,6 +112,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         source: source::Settings::Directory(Layout::Tree {
             root: settings.manifests,
             registry_auth: settings.registry_auth,
+            is_strict: settings.is_strict,
         }),
         listen: settings.listen,
         policy: settings.policy,

@@ -320,6 +320,7 @@ fn pages(answers: &Arc<Answers>, metrics: &Arc<Metrics>, status: &Status) -> Rou
         not_ready.extend(answers.unready());
         let mut degraded = status.degraded.lines();
         degraded.extend(answers.exposed());
+        degraded.extend(answers.warnings());
         Readiness { not_ready, degraded }
     };
     router(encode, readiness)

@@ -19,6 +19,10 @@ pub(super) struct Args {
     /// Certificate authorities of image registries, each in a file below the base directory
     #[arg(long, value_name = "HOST=FILE,...", value_delimiter = ',', value_parser = registry_ca)]
     bootstrap_certs: Vec<(RegistryHost, PathBuf)>,
+    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
+    /// the config's spec
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     pair: PairFlags,
     #[command(flatten)]
@@ -38,6 +42,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         shutdown_delay: args.serving.shutdown_delay(),
         networks: args.serving.networks.networks(),
         balancers: args.serving.networks.balancers(),
+        is_strict: args.strict,
         compact: args.serving.compact(),
     })
 }

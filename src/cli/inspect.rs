@@ -48,6 +48,10 @@ pub(super) struct Args {
     /// What another has otherwise: a URL, a directory, a saved config, a spec, or a pool
     #[arg(long, value_name = "OTHER")]
     diff: Option<String>,
+    /// End with 1 where something has no effect: an unknown field, or one that is newer than the config's
+    /// spec
+    #[arg(long, conflicts_with_all = ["file", "diff"])]
+    strict: bool,
     /// Print JSON, for scripts
     #[arg(long)]
     json: bool,
@@ -69,6 +73,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         state: args.state_dir,
         at: args.at,
         show,
+        is_strict: args.strict,
         json: args.json,
     };
     inspect::run(&settings, OffsetDateTime::now_utc())

@@ -22,6 +22,10 @@ pub(super) struct Args {
     /// The Ignition spec: 2.2, 3.0 to 3.6; 3.6 by default, of a pointer config 3.1
     #[arg(long, value_name = "SPEC", value_parser = spec)]
     spec: Option<SpecVersion>,
+    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
+    /// the config's spec
+    #[arg(long, conflicts_with = "pointer")]
+    strict: bool,
     /// Print the pointer config, by which a machine fetches its config, instead of that itself
     #[arg(long, conflicts_with = "dir")]
     pointer: bool,
@@ -75,7 +79,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             }),
             None => bail!("missing DIR, --kubeconfig or --in-cluster; see --help"),
         };
-        Rendered::Config { from, spec: args.spec.unwrap_or(SpecVersion::NEWEST) }
+        Rendered::Config {
+            from,
+            spec: args.spec.unwrap_or(SpecVersion::NEWEST),
+            is_strict: args.strict,
+        }
     };
     render::run(&args.pool, what)
 }

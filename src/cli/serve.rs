@@ -29,6 +29,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "off|audit|enforce", default_value = AUDIT, value_parser = mode,
         help_heading = "Access")]
     access: Mode,
+    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
+    /// the config's spec
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     issuer: IssuerFlags,
     #[command(flatten)]
@@ -54,6 +58,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         shutdown_delay: args.serving.shutdown_delay(),
         networks: args.serving.networks.networks(),
         balancers: args.serving.networks.balancers(),
+        is_strict: args.strict,
         compact: args.serving.compact(),
         access: AccessSettings {
             mode: args.access,

@@ -116,7 +116,7 @@ fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
 }
 
 /// The spec in `ignition.version`: only an exact released version will do.
-fn declared(config: &Value) -> Result<Spec, Error> {
+pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
     let version = member(config, "ignition").and_then(|ignition| member(ignition, "version"));
     let found = version.and_then(Value::as_str).unwrap_or_default();
     let released = Triple::read(found).filter(|version| version.plain && version.patch == 0);

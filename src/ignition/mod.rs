@@ -13,6 +13,7 @@
 //!
 //! - A config is held in the newest spec ([`Config`]), whatever it was written in. Each newer spec 3 only adds, so
 //!   lifting is reading; lowering drops what says nothing, and refuses the rest by name.
+//! - What a config says that its spec does not know is told by [`ignored`].
 //! - Which spec brought which field is told once, in `fields`, and which rule holds in which spec once, in `rules`.
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served besides.
@@ -32,6 +33,7 @@ mod error;
 mod fields;
 mod form;
 mod go_json;
+mod ignored;
 mod lift;
 mod lower;
 mod normalise;
@@ -48,5 +50,6 @@ pub use accept::{NotServable, negotiate};
 pub use config::{Config, Lowered};
 pub use error::Error;
 pub use form::Form;
+pub use ignored::{Ignored, IgnoredReason, ignored};
 pub use pointer::{authority_source, pointer};
 pub use version::SpecVersion;

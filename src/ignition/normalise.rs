@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::error::{At, Error};
-use super::fields::{Field, Shape, Spec};
+use super::fields::{Field, Shape, Spec, known};
 
 /// Drops what `spec` does not know and checks the type of what it does.
 pub(super) fn normalise(
@@ -42,19 +42,17 @@ fn normalise_members(
     spec: Spec,
     at: &At<'_>,
 ) -> Result<Map<String, Value>, Error> {
-    let mut known = Map::with_capacity(members.len());
+    let mut kept = Map::with_capacity(members.len());
     for (name, value) in members {
-        let exact = fields.iter().find(|field| field.name == name);
-        let field = exact.or_else(|| fields.iter().find(|f| f.name.eq_ignore_ascii_case(&name)));
-        if let Some(field) = field
+        if let Some(field) = known(fields, &name)
             && field.since <= spec
             && !value.is_null()
         {
             let value = normalise(value, &field.shape, spec, &at.field(field.name))?;
-            known.insert(field.name.to_owned(), value);
+            kept.insert(field.name.to_owned(), value);
         }
     }
-    Ok(known)
+    Ok(kept)
 }
 
 /// What stands for `null` in a list, where it cannot be left out.

@@ -9,8 +9,8 @@
 //!
 //! All of it is a function of its arguments. Secrets are named here and never put into a text: all that
 //! others chose the words of goes through [`redacted`](crate::ignition::secrets::redacted) on its way into
-//! text and JSON. What is secret leaves this module only by [`Machine::file`], for whoever asks for a file
-//! by its path.
+//! text and JSON. What is secret leaves this module only by [`Machine::file`], which returns one file by its
+//! path.
 
 mod cause;
 mod diff;
@@ -28,7 +28,7 @@ pub use machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
 };
 pub use read::machine;
-pub use text::{machine_as_text, way_as_text};
+pub use text::{machine_as_text, warnings_as_text, way_as_text};
 pub use way::{Outcome, Step, Way};
 
 use serde::Serialize;

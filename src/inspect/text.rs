@@ -78,6 +78,16 @@ pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Ve
     page.lines
 }
 
+/// What is said and has no effect; nothing where there is none of that.
+#[must_use]
+pub fn warnings_as_text(warnings: &[String], look: Look) -> Vec<String> {
+    // There is something above it: the machine, or why there is none.
+    let mut page = Page { look, lines: vec![String::new()] };
+    let rows: Vec<_> = warnings.iter().map(|it| vec![it.clone()]).collect();
+    page.table("Without effect", &["WHERE AND WHY"], &rows);
+    page.lines.split_off(1)
+}
+
 struct Page {
     look: Look,
     lines: Vec<String>,

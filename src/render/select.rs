@@ -145,6 +145,7 @@ mod tests {
             enforced: std::collections::BTreeSet::new(),
             registry_auth: crate::registry_auth::RegistryAuth::default(),
             problems: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 

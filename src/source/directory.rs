@@ -34,6 +34,8 @@ pub enum Layout {
         /// The secret with the registry logins for machines of all enforced pools; `None` where
         /// nobody gets any.
         registry_auth: Option<SecretName>,
+        /// Whether a manifest with something that has no effect is refused.
+        is_strict: bool,
     },
     /// The reference server's `bootstrap` layout: `machine-pools/NAME.yaml`,
     /// `machine-configs/NAME.yaml` and `controller-config/machine-config-controller.yaml`.
@@ -44,6 +46,8 @@ pub enum Layout {
         kubeconfig: PathBuf,
         /// `--bootstrap-certs`: each registry with its file below `base`.
         registry_cas: Vec<(RegistryHost, PathBuf)>,
+        /// Whether a manifest with something that has no effect is refused.
+        is_strict: bool,
     },
 }
 
@@ -114,13 +118,13 @@ impl Directory {
     /// Reads a directory for the first time. One bad entry of an object is no error: all else in
     /// it can be used.
     pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
-        let secret = match &layout {
-            Layout::Tree { registry_auth, .. } => registry_auth.clone(),
-            Layout::Bootstrap { .. } => None,
+        let (secret, is_strict) = match &layout {
+            Layout::Tree { registry_auth, is_strict, .. } => (registry_auth.clone(), *is_strict),
+            Layout::Bootstrap { is_strict, .. } => (None, *is_strict),
         };
         let mut directory = Self {
             layout,
-            files: Files::default(),
+            files: Files::new(is_strict),
             shared: Arc::default(),
             logins: RegistryLogins::new(secret),
             problems: Vec::new(),
@@ -168,7 +172,7 @@ impl Directory {
         self.files.begin(now, settle);
         let (mode, parts) = match self.layout.clone() {
             Layout::Tree { root, .. } => (Mode::Manifests, self.scan_tree(&root, being_written)?),
-            Layout::Bootstrap { base, kubeconfig, registry_cas } => {
+            Layout::Bootstrap { base, kubeconfig, registry_cas, .. } => {
                 let parts =
                     self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?;
                 (Mode::Bootstrap, parts)
@@ -194,6 +198,7 @@ impl Directory {
             enforced,
             registry_auth: self.logins.auth(),
             problems,
+            warnings: self.files.warnings(),
         };
         let scanned = match (self.files.unsettled(), leads_out) {
             (true, _) => Scanned::Unsettled,

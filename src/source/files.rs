@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::manifest;
+use super::manifest::{self, Manifest};
 use crate::bounded_file;
 use crate::file_stamp::{CLOCK_STEP, FileStamp};
 use crate::inputs::Problem;
@@ -32,6 +32,8 @@ struct File {
     /// The last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
     problem: Option<Defect>,
+    /// What in the last good objects has no effect.
+    warnings: Vec<String>,
 }
 
 /// A plain file could not be read.
@@ -50,6 +52,8 @@ pub(super) struct Files {
     settle: Duration,
     changed: bool,
     unsettled: bool,
+    /// Whether a file with something that has no effect is refused.
+    is_strict: bool,
 }
 
 impl Default for Files {
@@ -61,6 +65,7 @@ impl Default for Files {
             settle: Duration::ZERO,
             changed: false,
             unsettled: false,
+            is_strict: false,
         }
     }
 }
@@ -73,6 +78,11 @@ enum Wanted {
 }
 
 impl Files {
+    /// No files yet. Where `is_strict`, one with something that has no effect is refused.
+    pub(super) fn new(is_strict: bool) -> Self {
+        Self { is_strict, ..Self::default() }
+    }
+
     /// Starts a scan: files that changed within `settle` before `now` are left for the next one.
     pub(super) fn begin(&mut self, now: SystemTime, settle: Duration) {
         self.seen.clear();
@@ -106,6 +116,14 @@ impl Files {
             self.seen.contains(path).then(|| Problem::whole(&path.display().to_string(), defect))
         };
         self.known.iter().filter_map(problem).collect()
+    }
+
+    /// What has no effect in files of this scan.
+    pub(super) fn warnings(&self) -> Vec<Problem> {
+        let files = self.known.iter().filter(|(path, _)| self.seen.contains(*path));
+        let warnings =
+            files.flat_map(|(path, file)| file.warnings.iter().map(move |it| (path, it)));
+        warnings.map(|(path, it)| Problem::part(&path.display().to_string(), it)).collect()
     }
 
     /// Reads those of `paths` that changed, on all processors.
@@ -196,20 +214,26 @@ impl Files {
         file.stamp = stamp;
         let Contents::Changed { digest, result } = contents else { return };
         file.digest = digest;
+        let is_strict = self.is_strict;
         let result = match result {
             // An editor or `cp` empties a file before it writes; to take objects away, the file
             // is deleted.
-            Ok(objects) if objects.is_empty() && !file.objects.is_empty() => {
+            Ok(read) if read.objects.is_empty() && !file.objects.is_empty() => {
                 Err("is empty now; delete the file to remove its objects".into())
             }
             // What never held an object and does not look like a manifest is no concern of ours.
-            Err(_) if file.objects.is_empty() && !named_as_manifest(path) => Ok(Vec::new()),
+            Err(_) if file.objects.is_empty() && !named_as_manifest(path) => {
+                Ok(Manifest::default())
+            }
+            Ok(read) if is_strict && !read.warnings.is_empty() => Err(refused(&read.warnings)),
             other => other,
         };
         match result {
-            Ok(objects) => {
+            Ok(Manifest { objects, warnings }) => {
                 self.changed |= !(objects.is_empty() && file.objects.is_empty());
+                self.changed |= warnings != file.warnings;
                 file.objects = objects;
+                file.warnings = warnings;
                 file.problem = None;
             }
             Err(defect) => file.problem = Some(defect),
@@ -278,6 +302,16 @@ impl Walk {
     }
 }
 
+/// Why a strict server does not use a file.
+fn refused(warnings: &[String]) -> Defect {
+    let first = warnings.first().map_or("", String::as_str);
+    let more = match warnings.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    format!("{first}{more}; --strict refuses it").into()
+}
+
 fn named_as_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| {
         ["yaml", "yml", "json"].iter().any(|known| extension.eq_ignore_ascii_case(known))
@@ -286,7 +320,7 @@ fn named_as_manifest(path: &Path) -> bool {
 
 enum Contents {
     Same,
-    Changed { digest: Option<u64>, result: Result<Vec<Object>, Defect> },
+    Changed { digest: Option<u64>, result: Result<Manifest, Defect> },
 }
 
 /// Reads and parses a file, unless its bytes still hash to `known`.
@@ -304,9 +338,9 @@ fn parse_file(path: &Path, known: Option<u64>) -> Contents {
         return Contents::Same;
     }
     let result = if named_as_manifest(path) || manifest::may_be_manifest(&bytes) {
-        manifest::parse(&bytes).map_err(|error| error.defect())
+        manifest::read(&bytes).map_err(|error| error.defect())
     } else {
-        Ok(Vec::new())
+        Ok(Manifest::default())
     };
     Contents::Changed { digest, result }
 }

@@ -57,3 +57,4 @@ mod rotation_of_tokens;
 mod support;
 mod unreadable_pairs;
 mod virtual_machine;
+mod without_effect;

@@ -53,6 +53,12 @@ impl Field {
     }
 }
 
+/// The field that a member of an object is: by its name, or by that in another case, as Ignition reads it.
+pub(super) fn known<'a>(fields: &'a [Field], name: &str) -> Option<&'a Field> {
+    let exact = fields.iter().find(|field| field.name == name);
+    exact.or_else(|| fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)))
+}
+
 const fn field(name: &'static str, shape: Shape) -> Field {
     Field { name, since: (2, 0), shape, idle: Idle::Never }
 }

@@ -12,6 +12,7 @@ use super::kind::Kind;
 use super::report::{Change, Item};
 use crate::inputs::Problem;
 use crate::objects::MachineConfig;
+use crate::source::manifest::config_warnings;
 
 /// Machine configs by name.
 #[derive(Debug, Default)]
@@ -28,6 +29,8 @@ struct Config {
     /// The last good one; `None` where there is none of this name.
     object: Option<Arc<MachineConfig>>,
     problem: Option<String>,
+    /// What in it has no effect.
+    warnings: Vec<String>,
     fetch: Fetch,
     /// Whether it has been fetched, or found not to be there.
     is_known: bool,
@@ -128,7 +131,11 @@ impl Configs {
         }
         config.version = version;
         match serde_json::from_str(json.get()) {
-            Ok(object) => config.object = Some(Arc::new(object)),
+            Ok(object) => {
+                let object: MachineConfig = object;
+                config.warnings = object.ignition().map(config_warnings).unwrap_or_default();
+                config.object = Some(Arc::new(object));
+            }
             Err(error) => config.problem = Some(error.to_string()),
         }
     }
@@ -164,6 +171,13 @@ impl Configs {
         }
         self.wanted.values_mut().for_each(|config| config.is_known = true);
         self.is_listed = true;
+    }
+
+    pub(super) fn warnings(&self) -> Vec<Problem> {
+        let configs = self.wanted.iter().filter(|(_, config)| config.object.is_some());
+        let warnings =
+            configs.flat_map(|(name, config)| config.warnings.iter().map(move |it| (name, it)));
+        warnings.map(|(name, it)| Problem::part(&Kind::MachineConfig.describe(name), it)).collect()
     }
 
     pub(super) fn problems(&self) -> impl Iterator<Item = Problem> {

@@ -183,6 +183,7 @@ impl ClusterView {
             enforced: BTreeSet::new(),
             registry_auth: self.logins.auth(),
             problems: self.problems(),
+            warnings: self.configs.warnings(),
         };
         self.published = Some(inputs.clone());
         Some(inputs)

@@ -2,6 +2,7 @@
 
 mod budget;
 mod unique;
+mod warnings;
 
 use serde_json::Value;
 use serde_json::error::Category;
@@ -12,6 +13,7 @@ use self::unique::{Unique, is_twice};
 use crate::objects::{Defect, Object, ObjectError};
 
 pub use self::budget::TooLarge;
+pub(crate) use self::warnings::of_config as config_warnings;
 
 /// Why a file's text is no manifest.
 #[derive(Debug, thiserror::Error)]
@@ -51,19 +53,33 @@ impl ManifestError {
     }
 }
 
+/// What a file comes to.
+#[derive(Debug, Default)]
+pub struct Manifest {
+    /// Its objects, of the kinds that are read.
+    pub objects: Vec<Object>,
+    /// What in them has no effect, one line each, to be escaped.
+    pub warnings: Vec<String>,
+}
+
+/// Reads all objects of a file.
+pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
+    read(bytes).map(|manifest| manifest.objects)
+}
+
 /// Reads all documents of a file: YAML, or JSON one after the other. Lists (`kind: List`, as
 /// `kubectl get -o yaml` prints them) are taken apart.
 ///
 /// What is no manifest at all, such as a Kustomization or a chart's values, is passed over.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
+pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ManifestError::NotText)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut objects = Vec::new();
+    let mut manifest = Manifest::default();
     for (index, document) in documents(text, Budget::FILE)?.into_iter().enumerate() {
-        read_document(document, &mut objects)
+        read_document(document, &mut manifest)
             .map_err(|error| ManifestError::Object { number: index + 1, error })?;
     }
-    Ok(objects)
+    Ok(manifest)
 }
 
 /// Whether text may hold a manifest; a cheap test for files whose name does not say so.
@@ -132,19 +148,23 @@ pub(crate) fn check_json(text: &str) -> Result<(), TooLarge> {
     measure_json(text, Budget::FILE).map(|_| ())
 }
 
-fn read_document(document: Value, objects: &mut Vec<Object>) -> Result<(), ObjectError> {
+fn read_document(document: Value, manifest: &mut Manifest) -> Result<(), ObjectError> {
     let Value::Object(mut fields) = document else {
         return Object::from_value(document).map(|_| ());
     };
     let is_list =
         fields.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List"));
     if is_list && let Some(Value::Array(items)) = fields.get_mut("items") {
-        return std::mem::take(items).into_iter().try_for_each(|item| read_document(item, objects));
+        return std::mem::take(items)
+            .into_iter()
+            .try_for_each(|item| read_document(item, manifest));
     }
     let is_manifest =
         ["kind", "apiVersion", "metadata"].iter().any(|key| fields.contains_key(*key));
     if is_manifest {
-        objects.extend(Object::from_value(Value::Object(fields))?);
+        let warnings = warnings::warnings(&fields);
+        manifest.objects.extend(Object::from_value(Value::Object(fields))?);
+        manifest.warnings.extend(warnings);
     }
     Ok(())
 }

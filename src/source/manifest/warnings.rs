@@ -1,0 +1,60 @@
+//! Fields of a manifest that have no effect. The manifest is used; the fields are reported.
+
+use serde_json::{Map, Value};
+
+use crate::escape::{REASON, cut};
+use crate::ignition::ignored;
+use crate::objects::{MachineConfigSpec, unread_version};
+
+/// Fields of one object that are named; more are counted.
+const MAX_NAMED: usize = 20;
+
+/// Fields of a document that have no effect, one line each, with the object's kind and name.
+pub(super) fn warnings(document: &Map<String, Value>) -> Vec<String> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = text(document.get("kind"));
+    let name = text(document.get("metadata").and_then(|metadata| metadata.get("name")));
+    let version = text(document.get("apiVersion"));
+    let mut reasons = Vec::new();
+    reasons.extend(unread_version(&kind, &version).map(|reason| format!("apiVersion: {reason}")));
+    if kind == "MachineConfig"
+        && let Some(Value::Object(spec)) = document.get("spec")
+    {
+        reasons.extend(of_machine_config(spec));
+    }
+    let more = reasons.len().saturating_sub(MAX_NAMED);
+    reasons.truncate(MAX_NAMED);
+    if more > 0 {
+        reasons.push(format!("and {more} more such fields"));
+    }
+    let line = |reason: String| format!("{kind} {}: {}", cut(&name, REASON), cut(&reason, REASON));
+    reasons.into_iter().map(line).collect()
+}
+
+/// The same for the Ignition config alone, where the API server has checked the object around it.
+pub(crate) fn of_config(config: &str) -> Vec<String> {
+    let config = serde_json::from_str(config).unwrap_or_default();
+    let mut lines = of_ignition(&config);
+    let more = lines.len().saturating_sub(MAX_NAMED);
+    lines.truncate(MAX_NAMED);
+    lines.extend((more > 0).then(|| format!("and {more} more such fields")));
+    lines
+}
+
+fn of_machine_config(spec: &Map<String, Value>) -> Vec<String> {
+    // The names are those that it is written with.
+    let known = serde_json::to_value(MachineConfigSpec::default()).unwrap_or_default();
+    let unknown = spec.iter().filter(|(name, value)| known.get(name).is_none() && !value.is_null());
+    let mut lines: Vec<_> =
+        unknown.map(|(name, _)| format!("spec.{name}: unknown field, ignored")).collect();
+    if let Some(config) = spec.get("config") {
+        lines.extend(of_ignition(config).into_iter().map(|line| format!("spec.config.{line}")));
+    }
+    lines
+}
+
+fn of_ignition(config: &Value) -> Vec<String> {
+    // An invalid config is reported when it is rendered.
+    let ignored = ignored(config).unwrap_or_default();
+    ignored.iter().map(ToString::to_string).collect()
+}

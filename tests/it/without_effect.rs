@@ -1,0 +1,167 @@
+//! Fields that have no effect: reported by each command that reads them, served as before, and refused with
+//! `--strict`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// The four kinds of it, each where it is.
+const REASONS: [&str; 4] = [
+    "spec.config.storage.files[0].mode: 644 is 1204 in octal; for 0644 write 420",
+    "spec.config.storage.luks[0].cex: ignored: new in Ignition spec 3.5.0, and the config is of 3.2.0",
+    "spec.config.systemd.unit: unknown field, ignored",
+    "spec.kernelArgument: unknown field, ignored",
+];
+
+fn machine_config() -> Value {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "rendered"},
+        "spec": {"kernelArgument": ["quiet"], "config": {
+            "ignition": {"version": "3.2.0"},
+            "storage": {
+                "files": [{"path": "/a", "mode": 644, "contents": {"source": "data:,a"}}],
+                "luks": [{"name": "l", "device": "/dev/l", "cex": {"enabled": true},
+                    "keyFile": {"source": "data:,k"}}],
+            },
+            "systemd": {"unit": []},
+        }},
+    })
+}
+
+fn pool(version: &str) -> Value {
+    json!({
+        "apiVersion": format!("machineconfiguration.openshift.io/{version}"),
+        "kind": "MachineConfigPool", "metadata": {"name": "worker"},
+        "status": {"configuration": {"name": "rendered"}},
+    })
+}
+
+fn write(folder: &Path, name: &str, object: &Value) {
+    fs::write(folder.join(name), object.to_string()).expect("a writable folder");
+}
+
+fn manifests() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "config.json", &machine_config());
+    write(folder.path(), "pool.json", &pool("v2"));
+    folder
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = binary().args(arguments).output().expect("the binary");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
+    let folder = manifests();
+    let server = Server::serve(folder.path(), &[]);
+    let readiness = || {
+        let answer = server.metrics().get("/readyz");
+        (answer.status, String::from_utf8(answer.body).expect("text"))
+    };
+    let version = "pool.json: MachineConfigPool worker: apiVersion: machineconfiguration.openshift.io/v2 \
+                   is not known, read as v1";
+    let (status, lines) = readiness();
+    assert_eq!(status, 200, "{lines}");
+    for reason in REASONS {
+        assert!(
+            lines.contains(&format!("config.json: MachineConfig rendered: {reason}")),
+            "{lines}"
+        );
+    }
+    assert!(lines.contains(version), "{lines}");
+    let page = String::from_utf8(server.metrics().get("/").body).expect("a page");
+    assert!(page.contains("644 is 1204 in octal"), "{page}");
+    // Machines' ports do not report it, and the config is what it was.
+    assert_eq!(server.plain().get("/readyz").body, b"");
+    let accept = [("Accept", "application/vnd.coreos.ignition+json;version=3.6.0")];
+    let config = server.plain().request("GET", "/config/worker", &accept).json();
+    // Of its bits, those that its spec gives a meaning to.
+    assert_eq!(config["storage"]["files"][0]["mode"], 0o204);
+    assert_eq!(config["storage"]["luks"][0].get("cex"), None);
+
+    // Another change says none of it again.
+    let reported = || server.log().matches("has no effect").count();
+    assert_eq!(reported(), 5, "{}", server.log());
+    let mut other = pool("v1");
+    other["metadata"]["name"] = "other".into();
+    write(folder.path(), "other.json", &other);
+    wait_for("the other pool", || {
+        (server.plain().get("/config/other").status == 200).then_some(())
+    });
+    assert_eq!(reported(), 5, "{}", server.log());
+    write(folder.path(), "pool.json", &pool("v1"));
+    wait_for("the version to be corrected", || (!readiness().1.contains(version)).then_some(()));
+    assert_eq!(reported(), 5);
+}
+
+#[test]
+fn a_strict_server_refuses_it_at_the_start_and_keeps_what_it_had() {
+    let folder = manifests();
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let root = folder.path().to_str().expect("a path in UTF-8");
+    let state = state.path().to_str().expect("a path in UTF-8");
+    let (code, _, error) = run(&[
+        "serve",
+        root,
+        "--state-dir",
+        state,
+        "--strict",
+        "--listen-address=127.0.0.1",
+        "--secure-port=0",
+        "--insecure-port=0",
+        "--metrics-address=off",
+    ]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("config.json: ") && error.contains("--strict refuses it"), "{error}");
+
+    let good = tempfile::tempdir().expect("a temporary folder");
+    let mut config = machine_config();
+    config["spec"] = json!({"config": {"ignition": {"version": "3.2.0"}}});
+    write(good.path(), "config.json", &config);
+    write(good.path(), "pool.json", &pool("v1"));
+    let server = Server::serve(good.path(), &["--strict"]);
+    let before = server.plain().get("/config/worker").body;
+    write(good.path(), "config.json", &machine_config());
+    let readiness = wait_for("the file to be refused", || {
+        let answer = server.metrics().get("/readyz");
+        (answer.status == 503).then(|| String::from_utf8(answer.body).expect("text"))
+    });
+    assert!(readiness.contains(REASONS[3]) && readiness.contains("--strict"), "{readiness}");
+    assert_eq!(server.plain().get("/config/worker").body, before);
+}
+
+#[test]
+fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
+    let folder = manifests();
+    let root = folder.path().to_str().expect("a path in UTF-8");
+    let file = folder.path().join("config.json");
+    let file = file.to_str().expect("a path in UTF-8");
+    for arguments in [&["inspect", root, "worker"][..], &["inspect", file]] {
+        let (code, text, _) = run(arguments);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(REASONS.iter().all(|reason| text.contains(reason)), "{text}");
+        let (code, text, _) = run(&[arguments, &["--strict", "--json"]].concat());
+        assert_eq!(code, Some(1), "{text}");
+        let page: Value = serde_json::from_str(&text).expect("JSON");
+        assert!(page["warnings"].as_array().expect("warnings").len() >= REASONS.len(), "{page}");
+    }
+    let (code, text, warnings) = run(&["render", "worker", root]);
+    assert_eq!(code, Some(0), "{warnings}");
+    assert!(serde_json::from_str::<Value>(&text).is_ok(), "{text}");
+    assert!(REASONS.iter().all(|reason| warnings.contains(reason)), "{warnings}");
+    let (code, text, error) = run(&["render", "worker", root, "--strict"]);
+    assert_eq!((code, &text[..]), (Some(1), ""), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+    let (code, _, error) = run(&["bootstrap", "--server-basedir", root, "--strict"]);
+    assert!(code != Some(0) && !error.contains("unexpected argument"), "{error}");
+}
