@@ -15,6 +15,7 @@
 pub mod generate;
 mod issued;
 mod mode;
+mod modes;
 pub mod network;
 mod proof;
 mod records;
@@ -23,7 +24,8 @@ pub mod signed;
 mod token;
 mod verdict;
 
-pub use mode::{Mode, Modes, Waiting};
+pub use mode::{Mode, Waiting};
+pub use modes::Modes;
 pub use network::{Allowed, Network, NetworkError, Networks};
 pub use proof::{Credential, Proof, Refusal, Verifier};
 pub use records::{KnownTokens, Record, Records};

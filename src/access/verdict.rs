@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::mode::{Mode, Modes};
+use super::mode::Mode;
+use super::modes::Modes;
 use super::network::Networks;
 use super::proof::{Credential, Proof, Refusal, Verifier};
 

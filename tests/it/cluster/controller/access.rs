@@ -285,15 +285,16 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
         "data": {"access.json": BASE64.encode("{}")},
     });
     let (server, _) = server_at(&site, site.cluster.address(), &flags);
-    wait_for("the server to have read the cluster", || {
-        assert_closed(&site, &server, "worker");
-        degraded(&server).contains("are not known").then_some(())
-    });
-    site.cluster.create(&secrets(NAMESPACE), &secret);
-    wait_for("the reason for the pool", || {
-        assert_closed(&site, &server, "worker");
+    let waits = |server: &Server| {
+        assert_closed(&site, server, "worker");
         let line = "pool worker: whether its pointer configs carry tokens is not known";
-        degraded(&server).contains(line).then_some(())
+        degraded(server).contains(line).then_some(())
+    };
+    wait_for("the reason for the pool", || waits(&server));
+    site.cluster.create(&secrets(NAMESPACE), &secret);
+    wait_for("the list to be read", || {
+        waits(&server)?;
+        (!degraded(&server).contains("not found")).then_some(())
     });
     // Once somebody keeps tokens, it is enforced.
     controller.terminate();
