@@ -26,6 +26,7 @@
 mod machine;
 mod manifests;
 mod options;
+#[allow(dead_code, reason = "another benchmark uses it too")]
 mod processes;
 mod report;
 mod servers;

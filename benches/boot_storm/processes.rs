@@ -25,11 +25,20 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
 /// The most memory that was resident, in bytes, summed over the process and its children. Pages that
 /// nginx's processes share are counted for each of them, so its sum is somewhat more than it used.
 pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
+    status(pid, "VmHWM:")
+}
+
+/// The memory that is resident now, in bytes.
+pub(crate) fn resident_memory(pid: u32) -> Result<u64> {
+    status(pid, "VmRSS:")
+}
+
+fn status(pid: u32, field: &str) -> Result<u64> {
     let mut kilobytes = 0;
     for pid in tree(pid)? {
         let status = read(pid, "status")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let line = line.context("no VmHWM in status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let line = line.context("a field is missing in status")?;
         kilobytes += line.trim().trim_end_matches(" kB").parse::<u64>()?;
     }
     Ok(kilobytes * 1_024)

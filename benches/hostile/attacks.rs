@@ -1,4 +1,4 @@
-//! What hostile clients do, each from one address that is not the machines'.
+//! What hostile clients do, from addresses that are not the machines'.
 
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,6 +17,8 @@ use tokio_rustls::TlsConnector;
 
 /// Where attackers come from.
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// Bytes that a slow reader takes at a time, and how long it waits before it takes more.
+const SLOWLY: (usize, Duration) = (60 << 10, Duration::from_secs(3));
 /// Before whoever was refused comes again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Memory that the kernel takes on the attacker's side of a connection is not the server's.
@@ -50,6 +52,16 @@ pub(crate) enum Attack {
     Metrics,
     /// Requests with 15 KB in the pool's name on 16 connections at a time.
     LongNames,
+    /// Twelve addresses with 1,000 connections with TLS each that read 60 KB of their answers every 3 s.
+    SlowReaders,
+    /// Fourteen addresses with 1,000 connections each to the port with TLS that say nothing.
+    SilentAddresses,
+    /// 3,000 connections with TLS from twelve addresses that ask for a config and read nothing.
+    #[value(name = "unread-3000")]
+    Unread3000,
+    /// The same, 9,900.
+    #[value(name = "unread-9900")]
+    Unread9900,
 }
 
 /// The ports of the server.
@@ -73,7 +85,12 @@ impl Attack {
     pub(crate) async fn run(self, ports: Ports) {
         let Ports { secure, insecure, metrics } = ports;
         match self {
-            Self::None => {}
+            // Those from many addresses begin below.
+            Self::None
+            | Self::SlowReaders
+            | Self::SilentAddresses
+            | Self::Unread3000
+            | Self::Unread9900 => {}
             Self::Idle => {
                 let ask = move || async move {
                     let mut stream = connect(insecure).await?;
@@ -105,10 +122,10 @@ impl Attack {
                 };
                 many(2_000, ask);
             }
-            Self::HalfOpen => many(2_000, move || say_nothing(secure, b"")),
+            Self::HalfOpen => many(2_000, move || say_nothing(FROM, secure, b"")),
             Self::MidHandshake => {
                 let half = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
-                many(2_000, move || say_nothing(secure, half));
+                many(2_000, move || say_nothing(FROM, secure, half));
             }
             Self::Handshakes => {
                 let Ok(config) = trusting() else { return };
@@ -128,7 +145,7 @@ impl Attack {
             Self::ManyHellos => hellos(secure, 12, 250, true),
             Self::LostHellos => hellos(secure, 1, 500, false),
             Self::Metrics => many(1_300, move || {
-                say_nothing(metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                say_nothing(FROM, metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }),
             Self::LongNames => {
                 let ask = move || async move {
@@ -144,8 +161,60 @@ impl Attack {
                 many(16, ask);
             }
         }
+        if let Some((connections, addresses)) = self.connections() {
+            let Ok(config) = trusting() else { return };
+            let connector = TlsConnector::from(Arc::new(config));
+            for number in 0..connections {
+                let from = address(number % addresses);
+                let connector = connector.clone();
+                many(1, move || self.attack_from(connector.clone(), from, secure));
+            }
+        }
         std::future::pending::<()>().await;
     }
+
+    /// How many connections from how many addresses, where these are many.
+    fn connections(self) -> Option<(u32, u32)> {
+        match self {
+            Self::SlowReaders => Some((12_000, 12)),
+            Self::SilentAddresses => Some((14_000, 14)),
+            Self::Unread3000 => Some((3_000, 12)),
+            Self::Unread9900 => Some((9_900, 12)),
+            _ => None,
+        }
+    }
+
+    async fn attack_from(
+        self,
+        connector: TlsConnector,
+        from: IpAddr,
+        secure: SocketAddr,
+    ) -> Result<()> {
+        if self == Self::SilentAddresses {
+            return say_nothing(from, secure, b"").await;
+        }
+        let stream = connect_from(from, secure).await?;
+        let mut stream = connector.connect(ServerName::try_from("localhost")?, stream).await?;
+        stream.write_all(b"GET /config/master HTTP/1.1\r\nHost: a\r\n\r\n").await?;
+        if self != Self::SlowReaders {
+            // What the server sends stays where it is; that it ends the connection shows in the kernel.
+            let (stream, _) = stream.get_ref();
+            loop {
+                anyhow::ensure!(stream.take_error()?.is_none(), "the end");
+                sleep(AGAIN).await;
+            }
+        }
+        let mut taken = vec![0; SLOWLY.0];
+        loop {
+            stream.read_exact(&mut taken).await?;
+            sleep(SLOWLY.1).await;
+        }
+    }
+}
+
+/// One of the addresses that attackers come from when they have many.
+fn address(number: u32) -> IpAddr {
+    (Ipv4Addr::from_bits(Ipv4Addr::new(127, 0, 1, 1).to_bits() + number)).into()
 }
 
 /// So many clients at a time, each of whom comes again after a while when it is sent away.
@@ -195,8 +264,8 @@ fn client_hello() -> Result<Arc<[u8]>> {
     Ok(hello.into())
 }
 
-async fn say_nothing(to: SocketAddr, first: &'static [u8]) -> Result<()> {
-    let mut stream = connect(to).await?;
+async fn say_nothing(from: IpAddr, to: SocketAddr, first: &'static [u8]) -> Result<()> {
+    let mut stream = connect_from(from, to).await?;
     stream.write_all(first).await?;
     stay(&mut stream, Duration::MAX).await
 }

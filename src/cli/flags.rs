@@ -165,6 +165,11 @@ struct LimitFlags {
     /// there are, where all machines come through one balancer
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     max_connections_per_source: u32,
+    /// Memory in MiB that all connections together may take, what the kernel holds for their clients
+    /// included; past it answers wait, and clients that do not read lose their connections
+    #[arg(long, value_name = "MIB", default_value_t = 48,
+        value_parser = clap::value_parser!(u32).range(8..=65_536))]
+    max_connection_memory: u32,
     /// Requests on one connection
     #[arg(long, value_name = "N", default_value_t = 1_000,
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -208,6 +213,7 @@ impl ServingFlags {
                 all: self.limits.max_connections as usize,
                 source: Some(self.limits.max_connections_per_source as usize)
                     .filter(|most| *most != 0),
+                bytes: u64::from(self.limits.max_connection_memory) << 20,
             },
         }
     }

@@ -22,11 +22,21 @@ pub enum Phase {
     Answer,
     /// The answer is complete; the client has to take what is left of it.
     Sending,
+    /// All of the answer is with the kernel, which may hold much of it for the client; then it may ask
+    /// again.
+    Handed,
 }
 
 impl Phase {
-    const ALL: [Self; 6] =
-        [Self::Handshake, Self::FirstHead, Self::Idle, Self::Head, Self::Answer, Self::Sending];
+    const ALL: [Self; 7] = [
+        Self::Handshake,
+        Self::FirstHead,
+        Self::Idle,
+        Self::Head,
+        Self::Answer,
+        Self::Sending,
+        Self::Handed,
+    ];
 }
 
 /// The activity of a connection, shared by the side that knows it (TLS, HTTP), the side that keeps
@@ -42,12 +52,11 @@ struct State {
     since: AtomicU64,
     requests: AtomicU32,
     answer_bytes: AtomicU64,
-    /// Milliseconds from `opened` to when the client ceased to take what is written, and
-    /// [`TAKING`] while it does.
-    blocked: AtomicU64,
+    /// Bytes given to the kernel since the handshake,
+    written: AtomicU64,
+    /// and how many of them before this answer.
+    written_before: AtomicU64,
 }
-
-const TAKING: u64 = u64::MAX;
 
 impl Activity {
     /// Of a connection that was opened at this time.
@@ -59,7 +68,8 @@ impl Activity {
             since: AtomicU64::new(0),
             requests: AtomicU32::new(0),
             answer_bytes: AtomicU64::new(0),
-            blocked: AtomicU64::new(TAKING),
+            written: AtomicU64::new(0),
+            written_before: AtomicU64::new(0),
         }))
     }
 
@@ -69,21 +79,26 @@ impl Activity {
         self.0.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Notes that the client takes no more of what is written, or does again.
-    pub fn block(&self, since: Option<Instant>) {
-        let since = since.map_or(TAKING, |since| self.milliseconds(since));
-        self.0.blocked.store(since, Ordering::Relaxed);
+    /// Notes that the kernel took so many bytes.
+    pub fn write(&self, bytes: usize) {
+        self.0.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Since when the client takes nothing of what is written; `None` while it does.
+    /// Bytes given to the kernel since the handshake.
     #[must_use]
-    pub fn blocked(&self) -> Option<Instant> {
-        let since = self.0.blocked.load(Ordering::Relaxed);
-        (since != TAKING).then(|| self.0.opened + Duration::from_millis(since))
+    pub fn written(&self) -> u64 {
+        self.0.written.load(Ordering::Relaxed)
+    }
+
+    /// Those of the answer that is sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.written().saturating_sub(self.0.written_before.load(Ordering::Relaxed))
     }
 
     /// Notes how large the body of the answer is that is sent now.
     pub fn answer(&self, bytes: u64) {
+        self.0.written_before.store(self.written(), Ordering::Relaxed);
         self.0.answer_bytes.store(bytes, Ordering::Relaxed);
     }
 
@@ -126,6 +141,6 @@ impl Activity {
     fn milliseconds(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.0.opened).as_millis();
         // A connection of half a billion years is as good as one that is a millisecond younger.
-        u64::try_from(since).unwrap_or(TAKING).min(TAKING - 1)
+        u64::try_from(since).unwrap_or(u64::MAX)
     }
 }

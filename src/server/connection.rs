@@ -29,21 +29,19 @@ use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
 use super::activity::{Activity, Phase};
+use super::answer;
 use super::limits::Limits;
 use super::payload::Payload;
-use super::places::{Door, Place, Source};
+use super::places::{Door, Place, Shed, Source, Weighed};
 use super::proxy_protocol;
-use super::send_room::{FirstAnswer, SendRoom};
+use super::send_room::{Allowance, SendRoom};
 use super::timeout_stream::TimeoutStream;
 use super::turn_stream::TurnStream;
 use super::turns::Turns;
 use crate::ledger::{Failed, Ledger};
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
-/// Bytes encrypted ahead of what the network takes, for each connection. Twice the library's default
-/// saves system calls; beyond it the processor's cache no longer holds them.
-const SEND_BUFFER: usize = 128 << 10;
-
+const NO_MEMORY: &str = "too many answers are under way\n";
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Who asks, as the router's handlers and layers find it in a request's extensions.
@@ -92,42 +90,91 @@ pub(super) async fn serve(
     context: Context,
 ) {
     let Caller { peer, is_balancer, activity, place } = caller;
-    let first = FirstAnswer::new(context.room.clone());
-    let mut stream = TimeoutStream::new(stream, activity.clone(), context.limits, first);
-    let client = if is_balancer {
-        let Ok(client) = behind(&mut stream, peer, &place, &context).await else { return };
-        client
-    } else {
-        Some(peer)
-    };
-    let (peer, is_own) = (client.unwrap_or(peer), client.is_none());
-    let Some(tls) = tls else {
+    let allowance = Arc::new(Allowance::new(context.room.clone(), place, activity.clone()));
+    let door = if tls.is_some() { Door::Tls } else { Door::Plain };
+    if door == Door::Plain && !is_balancer {
         activity.begin(Phase::FirstHead, Instant::now());
-        return http(stream, Peer { address: peer, door: Door::Plain }, activity, context).await;
-    };
-    let stream = TurnStream::new(stream, peer.into(), context.turns.clone());
-    match handshake(stream, tls).await {
-        Ok(stream) => {
+    }
+    let mut stream =
+        TimeoutStream::new(stream, activity.clone(), context.limits, Arc::clone(&allowance));
+    // Until its client sends something a connection costs next to nothing. Where it never does, reading
+    // fails below.
+    if stream.readable().await.is_ok() && allowed(allowance.begin(door), &context).is_err() {
+        return;
+    }
+    let begun = Begun { stream, peer, is_balancer, activity, allowance };
+    Box::pin(begun.serve(tls, context)).await;
+}
+
+/// A connection whose client has sent something.
+struct Begun {
+    stream: TimeoutStream,
+    peer: SocketAddr,
+    is_balancer: bool,
+    activity: Activity,
+    allowance: Arc<Allowance>,
+}
+
+impl Begun {
+    async fn serve(self, tls: Option<Arc<ServerConfig>>, context: Context) {
+        let Self { mut stream, peer, is_balancer, activity, allowance } = self;
+        let client = if is_balancer {
+            let behind = behind(&mut stream, peer, &allowance, &context);
+            let Ok(client) = behind.await else { return };
+            client
+        } else {
+            Some(peer)
+        };
+        let (address, is_own) = (client.unwrap_or(peer), client.is_none());
+        let Some(tls) = tls else {
             activity.begin(Phase::FirstHead, Instant::now());
-            http(stream, Peer { address: peer, door: Door::Tls }, activity, context).await;
-        }
-        Err(error) => {
-            let failed = failed(&error);
-            if is_own && failed == Failed::Connection {
-                // A balancer has looked whether anybody listens, and is no machine that broke off.
-                return;
+            let peer = Peer { address, door: Door::Plain };
+            return http(stream, Asked { peer, activity, allowance }, context).await;
+        };
+        let stream = TurnStream::new(stream, address.into(), context.turns.clone());
+        match Box::pin(handshake(stream, tls, allowance.encrypt_ahead())).await {
+            Ok(stream) => {
+                activity.begin(Phase::FirstHead, Instant::now());
+                let peer = Peer { address, door: Door::Tls };
+                let asked = Asked { peer, activity, allowance };
+                Box::pin(http(stream, asked, context)).await;
             }
-            context.metrics.handshake_failed(failed);
-            if let Some(ledger) = &context.ledger {
-                ledger.handshake_failed(peer.ip(), failed, OffsetDateTime::now_utc());
-            }
-            if context.failures.may_log(peer.into()) {
-                tracing::info!(%peer, %error, "TLS handshake failed");
-            }
+            Err(error) => handshake_failed(&error, address, is_own, &context),
         }
     }
 }
 
+fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: &Context) {
+    let failed = failed(error);
+    if is_own && failed == Failed::Connection {
+        // A balancer has looked whether anybody listens, and is no machine that broke off.
+        return;
+    }
+    context.metrics.handshake_failed(failed);
+    if let Some(ledger) = &context.ledger {
+        ledger.handshake_failed(peer.ip(), failed, OffsetDateTime::now_utc());
+    }
+    if context.failures.may_log(peer.into()) {
+        tracing::info!(%peer, %error, "TLS handshake failed");
+    }
+}
+
+/// Counts what came of asking for memory, and tells whether it is scarce.
+fn allowed(weighed: Result<Weighed, Shed>, context: &Context) -> Result<bool, Shed> {
+    match weighed {
+        Ok(Weighed { shed, is_scarce }) => {
+            for shed in shed {
+                context.metrics.shed(shed.label());
+            }
+            Ok(is_scarce)
+        }
+        // Ignition tries again.
+        Err(shed) => {
+            context.metrics.shed(shed.label());
+            Err(shed)
+        }
+    }
+}
 /// A connection that is to be closed.
 struct NotKept;
 
@@ -136,7 +183,7 @@ struct NotKept;
 async fn behind<S>(
     stream: &mut S,
     balancer: SocketAddr,
-    place: &Place,
+    allowance: &Allowance,
     context: &Context,
 ) -> Result<Option<SocketAddr>, NotKept>
 where
@@ -153,7 +200,7 @@ where
             return Err(NotKept);
         }
     };
-    match place.pass_to(client.into(), Instant::now()) {
+    match allowance.place.pass_to(client.into(), Instant::now()) {
         Ok(shed) => {
             if let Some(shed) = shed {
                 context.metrics.shed(shed.label());
@@ -195,31 +242,24 @@ fn failed(error: &io::Error) -> Failed {
 async fn handshake(
     stream: TurnStream,
     tls: Arc<ServerConfig>,
+    ahead: usize,
 ) -> io::Result<TlsStream<TurnStream>> {
     let accepting =
-        TlsAcceptor::from(tls).accept_with(stream, |tls| tls.set_buffer_limit(Some(SEND_BUFFER)));
+        TlsAcceptor::from(tls).accept_with(stream, |tls| tls.set_buffer_limit(Some(ahead)));
     let mut stream = accepting.await?;
     stream.get_mut().0.end_handshake();
     Ok(stream)
 }
 
-async fn http<S>(stream: S, peer: Peer, activity: Activity, context: Context)
+async fn http<S>(stream: S, asked: Asked, context: Context)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Context { router, limits, stop, .. } = context;
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (mut router, activity) = (router.clone(), activity.clone());
-        async move {
-            let now = Instant::now();
-            activity.begin(Phase::Answer, now);
-            let is_last = activity.count_request() >= limits.requests
-                || now.saturating_duration_since(activity.opened()) >= limits.age;
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(peer);
-            let Ok(response) = router.call(request).await;
-            Ok::<_, Infallible>(finished(response, is_last, activity))
-        }
+    let (limits, stop, peer) = (context.limits, context.stop.clone(), asked.peer.address);
+    let context = Arc::new(context);
+    let service = service_fn(move |request| {
+        let (asked, context) = (asked.clone(), Arc::clone(&context));
+        async move { Ok::<_, Infallible>(asked.answered(request, &context).await) }
     });
     let mut http = http1::Builder::new();
     // `TimeoutStream` keeps the time; hyper's own timer would not tell a head from an idle connection.
@@ -233,16 +273,42 @@ where
         }
     };
     if let Err(error) = result {
-        tracing::debug!(peer = %peer.address, %error, "connection ended");
+        tracing::debug!(%peer, %error, "connection ended");
     }
 }
 
-fn finished(response: Response<Body>, is_last: bool, activity: Activity) -> Response<Payload> {
-    let size = http_body::Body::size_hint(response.body());
-    activity.answer(size.exact().unwrap_or(u64::MAX));
-    let mut response = response.map(|body| Payload::new(body, activity));
-    if is_last {
-        response.headers_mut().insert(CONNECTION, CLOSE);
+/// What the requests of a connection have in common.
+#[derive(Clone)]
+struct Asked {
+    peer: Peer,
+    activity: Activity,
+    allowance: Arc<Allowance>,
+}
+
+impl Asked {
+    async fn answered(self, request: Request<Incoming>, context: &Context) -> Response<Payload> {
+        let Self { peer, activity, allowance } = self;
+        let now = Instant::now();
+        activity.begin(Phase::Answer, now);
+        let is_last = activity.count_request() >= context.limits.requests
+            || now.saturating_duration_since(activity.opened()) >= context.limits.age;
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer);
+        let Ok(mut response) = context.router.clone().call(request).await;
+        let weighed = allowance.answer(size(&response)).await;
+        let is_scarce = allowed(weighed, context).unwrap_or_else(|_| {
+            response = answer::soon(NO_MEMORY.to_owned());
+            true
+        });
+        activity.answer(size(&response));
+        let mut response = response.map(|body| Payload::new(body, activity));
+        if is_last || is_scarce {
+            response.headers_mut().insert(CONNECTION, CLOSE);
+        }
+        response
     }
-    response
+}
+
+fn size(response: &Response<Body>) -> u64 {
+    http_body::Body::size_hint(response.body()).exact().unwrap_or(u64::MAX)
 }

@@ -35,6 +35,9 @@ pub struct PlaceLimits {
     /// One source: an IPv4 address, or an IPv6 network of 64 bits. `None` where all machines come
     /// through one balancer. Default 1,000.
     pub source: Option<usize>,
+    /// Bytes that all connections together may take, in this process and for what the kernel holds for
+    /// their clients. Default 48 MiB.
+    pub bytes: u64,
 }
 
 impl Default for Limits {
@@ -47,7 +50,7 @@ impl Default for Limits {
             age: Duration::from_secs(600),
             requests: 1_000,
             head_bytes: 16 << 10,
-            places: PlaceLimits { all: 10_000, source: Some(1_000) },
+            places: PlaceLimits { all: 10_000, source: Some(1_000), bytes: 48 << 20 },
             drain: Duration::from_secs(30),
         }
     }
@@ -57,6 +60,9 @@ impl Limits {
     /// Those of a listener that only administrators, probes and Prometheus reach.
     #[must_use]
     pub fn of_administrators() -> Self {
-        Self { places: PlaceLimits { all: 256, source: Some(64) }, ..Self::default() }
+        Self {
+            places: PlaceLimits { all: 256, source: Some(64), bytes: 24 << 20 },
+            ..Self::default()
+        }
     }
 }

@@ -52,7 +52,7 @@ impl Listener {
         // Its connections have these from it. Without the first, the last part of an answer waits for
         // the client's acknowledgement.
         socket.set_nodelay(true)?;
-        send_room::bound(&socket)?;
+        send_room::bound_received(&socket)?;
         socket.bind(address)?;
         Ok(Self { socket: socket.listen(BACKLOG)?, tls })
     }

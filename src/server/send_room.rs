@@ -1,45 +1,65 @@
-//! How much the kernel holds for a client that does not read.
+//! How much is held for a client that does not read, here and in the kernel.
 //!
-//! Left to itself it takes megabytes for each, so that a few hundred clients that ask and never read
-//! take all that it has. Bounded, a config of 440 KB goes out in parts, and each part wakes the
+//! Left to itself the kernel takes megabytes for each, so that a few hundred clients that ask and never
+//! read take all that it has. Bounded, a config of 440 KB goes out in parts, and each part wakes the
 //! connection's task once more: a fifth of what such a boot costs. So connections may have their first
 //! answer out at once, as machines do that boot, as long as all of these together are not too many
-//! bytes; all others, and every further answer, are bounded.
+//! bytes; all others, and every further answer, are bounded. Either way it is counted for the
+//! connection's place, before anything of the answer is sent, and until the connection ends.
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-/// Bytes that wait in the kernel for a client beyond what is on its way; a part of 64 KiB that is
-/// begun below it goes in whole.
-const BOUND: u32 = 64 << 10;
+use super::activity::Activity;
+use super::places::{Door, Place, Shed, Weighed};
+
 /// What first answers that go out at once may come to, in KiB: 37 of 440 KB, 135 compact ones.
 const ROOM: usize = 16 << 10;
+/// All answers of a connection together that are too little to be counted.
+const SMALL: u64 = 16 << 10;
+/// What a connection takes with TLS, and without, once its client has sent something.
+const BEGUN: [u64; 2] = [24 << 10, 20 << 10];
+/// The send buffer of a bounded connection; the kernel doubles it, for what it keeps beside the bytes.
+const SEND_BUFFER: usize = 32 << 10;
+/// What the kernel takes with it, and with what comes in meanwhile.
+const BOUNDED: u64 = 72 << 10;
+/// The receive buffer of each connection, which holds the largest head.
+const RECEIVE_BUFFER: usize = 16 << 10;
+/// Bytes encrypted ahead of what the network takes. Twice the library's default saves system calls;
+/// beyond it the processor's cache no longer holds them.
+const AHEAD: u64 = 128 << 10;
+/// The same when many answers are under way.
+const AHEAD_BOUNDED: u64 = 32 << 10;
+/// How long an answer waits for memory before its client is asked to come again,
+const PATIENCE: Duration = Duration::from_secs(10);
+/// and how often it looks, the first time and later.
+const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(320)];
 
 /// Room for first answers that go out at once, a permit a KiB.
 #[derive(Debug, Clone)]
 pub(super) struct SendRoom(Arc<Semaphore>);
 
-/// The first answer of a connection.
+/// What a connection may hold for its client.
 #[derive(Debug)]
-pub(super) struct FirstAnswer {
+pub(super) struct Allowance {
     room: SendRoom,
-    stage: Stage,
-    /// Held until the connection ends: so long the kernel may hold what was sent at once.
-    place: Option<OwnedSemaphorePermit>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It has not begun.
-    Awaited,
-    /// It goes out at once.
-    Roomy,
-    /// It is as bounded as all others, or over.
-    Bounded,
+    pub(super) place: Place,
+    activity: Activity,
+    begun: AtomicU64,
+    /// Bytes that TLS may have encrypted and not sent.
+    ahead: AtomicU64,
+    /// Held until the next answer, or the connection's end: so long the kernel may hold what was sent
+    /// at once.
+    at_once: Mutex<Option<OwnedSemaphorePermit>>,
+    is_bounded: AtomicBool,
 }
 
 impl SendRoom {
@@ -48,70 +68,182 @@ impl SendRoom {
     }
 }
 
-impl FirstAnswer {
-    pub(super) fn new(room: SendRoom) -> Self {
-        Self { room, stage: Stage::Awaited, place: None }
+impl Allowance {
+    pub(super) fn new(room: SendRoom, place: Place, activity: Activity) -> Self {
+        Self {
+            room,
+            place,
+            activity,
+            begun: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
+            at_once: Mutex::default(),
+            is_bounded: AtomicBool::new(false),
+        }
     }
 
-    /// Makes room for an answer of so many bytes, if there is some.
-    pub(super) fn begin(&mut self, socket: &impl AsFd, bytes: u64) -> io::Result<()> {
-        if self.stage != Stage::Awaited {
-            return Ok(());
+    /// The client has sent something: it is no longer a connection that costs next to nothing.
+    pub(super) fn begin(&self, door: Door) -> Result<Weighed, Shed> {
+        let bytes = BEGUN[usize::from(door == Door::Plain)];
+        self.begun.store(bytes, Ordering::Relaxed);
+        self.place.weigh(bytes, Instant::now())
+    }
+
+    /// How many bytes may be encrypted ahead.
+    pub(super) fn encrypt_ahead(&self) -> usize {
+        let has_room = self.room.0.available_permits() > ROOM / 4;
+        let ahead = if has_room { AHEAD } else { AHEAD_BOUNDED };
+        self.ahead.store(ahead, Ordering::Relaxed);
+        usize::try_from(ahead).unwrap_or(usize::MAX)
+    }
+
+    /// Waits until an answer of so many bytes may be sent. An error where that takes too long.
+    pub(super) async fn answer(&self, bytes: u64) -> Result<Weighed, Shed> {
+        if self.activity.written() + bytes <= SMALL {
+            return Ok(Weighed { shed: Vec::new(), is_scarce: false });
         }
-        self.stage = Stage::Bounded;
+        let deadline = Instant::now() + PATIENCE;
+        let [mut wait, longest] = LOOKS;
+        loop {
+            let now = Instant::now();
+            match self.take(bytes, now) {
+                Err(_) if now < deadline => tokio::time::sleep(wait).await,
+                taken => return taken,
+            }
+            wait = longest.min(2 * wait);
+        }
+    }
+
+    /// Takes what the answer needs to go out at once, or else what it needs to go out in parts.
+    fn take(&self, bytes: u64, now: Instant) -> Result<Weighed, Shed> {
+        let begun = self.begun.load(Ordering::Relaxed);
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-        if let Ok(place) = Arc::clone(&self.room.0).try_acquire_many_owned(kib) {
-            SockRef::from(socket).set_tcp_notsent_lowat(u32::MAX)?;
-            (self.stage, self.place) = (Stage::Roomy, Some(place));
+        let is_first = self.activity.requests() == 1;
+        let permit = is_first.then(|| Arc::clone(&self.room.0).try_acquire_many_owned(kib).ok());
+        let mut at_once = self.at_once.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(permit) = permit.flatten()
+            && let Ok(weighed) = self.place.weigh(begun + bytes, now)
+        {
+            *at_once = Some(permit);
+            return Ok(weighed);
         }
-        Ok(())
+        self.is_bounded.store(true, Ordering::Relaxed);
+        *at_once = None;
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        self.place.weigh(begun + ahead + BOUNDED, now)
     }
 
-    /// Bounds what comes after it.
-    pub(super) fn end(&mut self, socket: &impl AsFd) -> io::Result<()> {
-        if self.stage == Stage::Roomy {
-            bound(socket)?;
-        }
-        self.stage = Stage::Bounded;
-        Ok(())
+    /// Whether what is sent next has to be bounded.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.is_bounded.load(Ordering::Relaxed)
+    }
+
+    /// Whether the kernel can hold so little of the answers that it need not be known how much.
+    pub(super) fn is_small(&self) -> bool {
+        self.activity.written() <= SMALL
     }
 }
 
-/// Bounds what is held for a connection, or for those of a listener.
+/// Bounds what the kernel holds of what the clients of a listener send.
+pub(super) fn bound_received(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_recv_buffer_size(RECEIVE_BUFFER)
+}
+
+/// Bounds what the kernel holds for a client.
 pub(super) fn bound(socket: &impl AsFd) -> io::Result<()> {
-    SockRef::from(socket).set_tcp_notsent_lowat(BOUND)
+    SockRef::from(socket).set_send_buffer_size(SEND_BUFFER)
+}
+
+/// Whether the kernel has bytes that the client's side has not room for.
+pub(super) fn has_unsent(socket: &impl AsFd) -> bool {
+    // Below one byte that is unsent, the socket is writable.
+    if SockRef::from(socket).set_tcp_notsent_lowat(1).is_err() {
+        return false;
+    }
+    let mut polled = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    matches!(poll(&mut polled, PollTimeout::ZERO), Ok(0))
+}
+
+/// Has the kernel forget what it holds when the socket is closed.
+pub(super) fn forget(socket: &impl AsFd) {
+    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::server::activity::Phase;
+    use crate::server::limits::PlaceLimits;
+    use crate::server::places::{Places, Source};
+
+    fn allowances(bytes: u64) -> impl Fn() -> Allowance {
+        let places = Places::new(PlaceLimits { all: 100, source: None, bytes });
+        let room = SendRoom::new();
+        move || {
+            let activity = Activity::new(Instant::now());
+            let place = places.take(Source::Balancer, Door::Tls, activity.clone(), Instant::now());
+            activity.begin(Phase::Answer, Instant::now());
+            activity.count_request();
+            Allowance::new(room.clone(), place.unwrap().0, activity)
+        }
+    }
+
+    #[tokio::test]
+    async fn first_answers_go_out_at_once_as_long_as_there_is_room_for_all_of_each() {
+        let allowance = allowances(1 << 30);
+        let begin = async |bytes| {
+            let allowance = allowance();
+            allowance.answer(bytes).await.unwrap();
+            allowance
+        };
+        let mut answers = Vec::new();
+        for _ in 0..40 {
+            answers.push(begin(442_000).await);
+        }
+        assert_eq!(answers.iter().filter(|it| !it.is_bounded()).count(), 37);
+        // A smaller one fits in where a larger one does not; one beyond all room never does.
+        let smaller = begin(100_000).await;
+        assert!(!smaller.is_bounded());
+        answers.clear();
+        assert!(begin(1 << 40).await.is_bounded());
+        // A second answer is bounded.
+        smaller.activity.count_request();
+        smaller.answer(100_000).await.unwrap();
+        assert!(smaller.is_bounded());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_for_memory_and_in_the_end_its_client_comes_again() {
+        let allowance = allowances(150 << 10);
+        let (first, second) = (allowance(), allowance());
+        first.answer(100 << 10).await.unwrap();
+        assert_eq!(second.answer(100 << 10).await.unwrap_err(), Shed::Full);
+        let later = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(first);
+        };
+        let (answered, ()) = tokio::join!(second.answer(100 << 10), later);
+        assert!(answered.is_ok());
+    }
 
     #[test]
-    fn first_answers_go_out_at_once_as_long_as_there_is_room_for_all_of_each() {
+    fn the_kernel_tells_whether_it_has_bytes_for_a_client_that_does_not_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let held = || SockRef::from(&socket).tcp_notsent_lowat().unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
         bound(&socket).unwrap();
-        let room = SendRoom::new();
-        let mut answers: Vec<_> = (0..40).map(|_| FirstAnswer::new(room.clone())).collect();
-        let begin = |answer: &mut FirstAnswer, bytes| {
-            bound(&socket).unwrap();
-            answer.begin(&socket, bytes).unwrap();
-            held() == u32::MAX
-        };
-        let roomy = answers.iter_mut().filter_map(|it| begin(it, 442_000).then_some(())).count();
-        assert_eq!(roomy, 37);
-        // A smaller one fits in where a larger one does not; one beyond all room never does.
-        let mut smaller = FirstAnswer::new(room.clone());
-        assert!(begin(&mut smaller, 100_000));
-        answers.clear();
-        let mut huge = FirstAnswer::new(room.clone());
-        assert!(!begin(&mut huge, 1 << 40));
-        // A second answer is bounded, and so is whatever comes after the first was not roomy.
-        smaller.end(&socket).unwrap();
-        assert_eq!(held(), BOUND);
-        assert!(!begin(&mut smaller, 1));
+        socket.set_nonblocking(true).unwrap();
+        socket.write_all(b"x").unwrap();
+        assert!(!has_unsent(&socket));
+        while socket.write(&[0; 4096]).is_ok() {}
+        assert!(has_unsent(&socket));
+        client.set_nonblocking(true).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while has_unsent(&socket) {
+            assert!(std::time::Instant::now() < deadline);
+            let _ = client.read(&mut [0; 4 << 10]);
+        }
     }
 }

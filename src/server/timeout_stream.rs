@@ -4,10 +4,12 @@
 //! not hold a connection for ever: connections are limited, and other machines wait for them.
 //! [`TimeoutStream`] sits below TLS and sees every byte, so one place enforces all limits.
 
+use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
@@ -16,12 +18,14 @@ use tokio::time::{Instant, Sleep};
 
 use super::activity::{Activity, Phase};
 use super::limits::Limits;
-use super::send_room::FirstAnswer;
+use super::send_room::{self, Allowance};
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] when its client exceeds a limit.
+///
+/// When it ends before its client has taken an answer, the kernel drops what is left of it.
 #[derive(Debug)]
-pub(super) struct TimeoutStream<S> {
-    stream: S,
+pub(super) struct TimeoutStream {
+    stream: TcpStream,
     activity: Activity,
     limits: Limits,
     /// When the client last moved a byte, or began what it is at.
@@ -29,12 +33,34 @@ pub(super) struct TimeoutStream<S> {
     /// The phase that `since` was taken in.
     timed: Phase,
     timer: Option<Pin<Box<Sleep>>>,
-    first: FirstAnswer,
+    /// The client takes no more of what is written.
+    is_blocked: bool,
+    allowance: Arc<Allowance>,
+    is_bounded: bool,
+    end: End,
 }
 
-impl<S> TimeoutStream<S> {
+/// How far a connection has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Open,
+    /// Nothing more is to be sent,
+    Shut,
+    /// and the client has room for all that was.
+    Taken,
+}
+
+/// How often it is looked whether a client has taken what is left of its last answer.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl TimeoutStream {
     /// Times `stream` from now on.
-    pub(super) fn new(stream: S, activity: Activity, limits: Limits, first: FirstAnswer) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        activity: Activity,
+        limits: Limits,
+        allowance: Arc<Allowance>,
+    ) -> Self {
         Self {
             stream,
             since: activity.opened(),
@@ -42,15 +68,37 @@ impl<S> TimeoutStream<S> {
             limits,
             timed: Phase::Handshake,
             timer: None,
-            first,
+            is_blocked: false,
+            allowance,
+            is_bounded: false,
+            end: End::Open,
         }
+    }
+
+    /// Waits for the first byte.
+    pub(super) async fn readable(&mut self) -> io::Result<()> {
+        poll_fn(|context| match self.stream.poll_read_ready(context) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => self.wait(context).map(Err),
+        })
+        .await
+    }
+
+    /// Whether the kernel has bytes that the client has not room for.
+    fn has_unsent(&mut self) -> bool {
+        if self.end != End::Taken
+            && (self.allowance.is_small() || !send_room::has_unsent(&self.stream))
+        {
+            self.end = End::Taken;
+        }
+        self.end != End::Taken
     }
 
     /// A byte came in.
     fn received(&mut self) {
         match self.activity.phase() {
             // The first byte of a head starts its time; later ones do not extend it.
-            Phase::FirstHead | Phase::Idle => {
+            Phase::FirstHead | Phase::Idle | Phase::Handed => {
                 self.since = Instant::now();
                 self.activity.begin(Phase::Head, self.since);
                 self.timed = Phase::Head;
@@ -69,14 +117,18 @@ impl<S> TimeoutStream<S> {
         }
         let limit = match phase {
             Phase::Handshake => self.limits.handshake,
-            _ if self.activity.blocked().is_some() => self.limits.stall,
+            _ if self.is_blocked => self.limits.stall,
             Phase::FirstHead | Phase::Head => self.limits.head,
-            Phase::Idle => self.limits.idle,
+            Phase::Idle | Phase::Handed => self.limits.idle,
             // Nothing is expected of the client while its answer is made, and written.
             Phase::Answer | Phase::Sending => return Poll::Pending,
         };
         let oldest = self.activity.opened() + 2 * self.limits.age;
         let deadline = (self.since + limit).min(oldest);
+        self.poll_until(deadline, context).map(|()| io::ErrorKind::TimedOut.into())
+    }
+
+    fn poll_until(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         let timer = match &mut self.timer {
             Some(timer) => {
                 if timer.deadline() != deadline {
@@ -86,10 +138,7 @@ impl<S> TimeoutStream<S> {
             }
             None => self.timer.insert(Box::pin(tokio::time::sleep_until(deadline))),
         };
-        match timer.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(io::ErrorKind::TimedOut.into()),
-            Poll::Pending => Poll::Pending,
-        }
+        timer.as_mut().poll(context)
     }
 
     fn sent(
@@ -99,24 +148,32 @@ impl<S> TimeoutStream<S> {
     ) -> Poll<io::Result<usize>> {
         match result {
             Poll::Ready(Ok(count)) => {
-                self.activity.block(None);
+                self.is_blocked = false;
                 if self.activity.phase() != Phase::Handshake {
+                    self.activity.write(count);
                     self.since = Instant::now();
                 }
                 Poll::Ready(Ok(count))
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
-                if self.activity.blocked().is_none() {
-                    self.activity.block(Some(Instant::now()));
-                }
+                self.is_blocked = true;
                 self.wait(context).map(Err)
             }
         }
     }
+
+    /// Something is to be written.
+    fn sending(&mut self) -> io::Result<()> {
+        if !self.is_bounded && self.allowance.is_bounded() {
+            send_room::bound(&self.stream)?;
+            self.is_bounded = true;
+        }
+        Ok(())
+    }
 }
 
-impl TimeoutStream<TcpStream> {
+impl TimeoutStream {
     /// Waits, as long as a read would, until there is something to read.
     pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.stream.poll_read_ready(context) {
@@ -137,15 +194,26 @@ impl TimeoutStream<TcpStream> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
+impl Drop for TimeoutStream {
+    fn drop(&mut self) {
+        if self.activity.phase() == Phase::Sending || self.has_unsent() {
+            send_room::forget(&self.stream);
+        }
+    }
+}
+
+impl AsyncRead for TimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(result) => {
-                self.received();
+                if buffer.filled().len() > before {
+                    self.received();
+                }
                 Poll::Ready(result)
             }
             Poll::Pending => self.wait(context).map(Err),
@@ -153,18 +221,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     }
 }
 
-impl<S: AsFd> TimeoutStream<S> {
-    /// Something is to be written.
-    fn sending(&mut self) -> io::Result<()> {
-        match self.activity.requests() {
-            0 => Ok(()),
-            1 => self.first.begin(&self.stream, self.activity.answer_bytes()),
-            _ => self.first.end(&self.stream),
-        }
-    }
-}
-
-impl<S: AsyncWrite + AsFd + Unpin> AsyncWrite for TimeoutStream<S> {
+impl AsyncWrite for TimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -191,13 +248,40 @@ impl<S: AsyncWrite + AsFd + Unpin> AsyncWrite for TimeoutStream<S> {
 
     /// Called when everything was written that there is.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         if self.activity.phase() == Phase::Sending {
-            self.activity.begin(Phase::Idle, Instant::now());
+            let now = Instant::now();
+            if self.allowance.is_small() {
+                self.activity.begin(Phase::Idle, now);
+                self.allowance.place.idle(now);
+            } else {
+                self.activity.begin(Phase::Handed, now);
+            }
         }
-        Pin::new(&mut self.stream).poll_flush(context)
+        Poll::Ready(Ok(()))
     }
 
+    /// Waits until the client has room for what is left: that counts for this connection, and once it is
+    /// closed the kernel would hold it for minutes.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.end == End::Open {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+            self.end = End::Shut;
+        }
+        while self.has_unsent() {
+            let now = Instant::now();
+            let deadline = self.since + self.limits.idle;
+            if now >= deadline {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            let mut rest = [0; 256];
+            let mut rest = ReadBuf::new(&mut rest);
+            match Pin::new(&mut self.stream).poll_read(context, &mut rest) {
+                Poll::Ready(Ok(())) if !rest.filled().is_empty() => {}
+                Poll::Ready(_) => break,
+                Poll::Pending => ready!(self.poll_until(deadline.min(now + LOOK), context)),
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }

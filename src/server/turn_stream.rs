@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::places::Source;
 use super::timeout_stream::TimeoutStream;
@@ -17,7 +16,7 @@ use super::turns::{Arrival, Turn, Turns};
 
 /// A stream that is read in turns until its handshake is done.
 pub(super) struct TurnStream {
-    stream: TimeoutStream<TcpStream>,
+    stream: TimeoutStream,
     source: Source,
     turns: Turns,
     stage: Stage,
@@ -37,7 +36,7 @@ enum Stage {
 }
 
 impl TurnStream {
-    pub(super) fn new(stream: TimeoutStream<TcpStream>, source: Source, turns: Turns) -> Self {
+    pub(super) fn new(stream: TimeoutStream, source: Source, turns: Turns) -> Self {
         let arrival = Some(turns.arrive());
         Self { stream, source, turns, stage: Stage::Quiet, arrival }
     }

@@ -58,8 +58,8 @@ impl ConnectionMetrics {
         registry.register(
             "connections_shed",
             "Connections that were not kept, by reason: the source has as many as it may \
-             (source_full), all places are taken (full), another one needed the place of one that waited for \
-             its client (idle: between two requests; silent: before the first; unread: to take its answer)",
+             (source_full), all places or all memory are taken (full), another one needed the place of one that waited for \
+             its client (idle: between two requests; silent: before the first; unread: to take its answer as fast as machines do)",
             self.shed.clone(),
         );
         registry.register(

@@ -10,7 +10,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::http::{Client, Response, connect_from};
+use crate::faults::cluster_with_a_large_config;
+use crate::support::http::{Client, Response, Stream, connect_from};
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
 use crate::support::{contract, in_repository, wait_for};
@@ -26,7 +27,8 @@ fn sample_cluster(flags: &[&str]) -> Server {
 fn idle(to: SocketAddr, many: usize) -> Vec<TcpStream> {
     let connect = |_| {
         let mut stream = connect_from(GREEDY, to).expect("a connection");
-        stream.write_all(HEALTH).expect("a request");
+        // Where the source has all it may, and none of them is idle yet, it is closed at once.
+        let _ = stream.write_all(HEALTH);
         stream
     };
     (0..many).map(connect).collect()
@@ -38,7 +40,8 @@ fn a_source_with_all_the_connections_it_may_have_keeps_no_other_out() {
     let server = sample_cluster(&[&limits[..], &["--idle-timeout", "600s"]].concat());
     let held = idle(server.insecure(), 200);
     wait_for("the last to have a place", || {
-        let shed = ["idle", "silent"].map(|it| server.counted("mcs_connections_shed_total", it));
+        let shed = ["idle", "silent", "source_full"]
+            .map(|it| server.counted("mcs_connections_shed_total", it));
         (shed.iter().sum::<u64>() >= 160).then_some(())
     });
     for client in [server.tls(), server.plain()] {
@@ -117,16 +120,8 @@ fn what_a_client_does_not_read_takes_little_memory() {
         let _ = stream.write(&ask);
         held.push(stream);
     }
-    // Bytes that the kernel holds for each client, by the table of its connections.
-    let unsent = || -> Vec<u64> {
-        let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
-        let local = format!("0100007F:{:04X}", server.insecure().port());
-        let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
-        let own = rows.filter(|row| row.get(1) == Some(&&*local) && row.get(3) == Some(&"01"));
-        own.map(|row| u64::from_str_radix(&row[4][..8], 16).expect("a number")).collect()
-    };
-    let held_up = || unsent().iter().filter(|bytes| **bytes > 0).count() >= 100;
-    wait_for("all answers to be held up", || held_up().then_some(()));
+    let unsent = || unsent(server.insecure().port());
+    wait_for("all answers to be held up", || (unsent().len() >= 100).then_some(()));
     let most = unsent().into_iter().max().expect("a connection");
     assert!(most <= 128 << 10, "{most} bytes are held for one client");
     let grown = server.resident_bytes().saturating_sub(before);
@@ -190,6 +185,93 @@ fn client_hellos_from_a_file_keep_no_machine_waiting() {
             within.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
     }
+}
+
+/// One of a dozen addresses that are no machine's.
+fn one_of_a_dozen(number: usize) -> IpAddr {
+    let last = u8::try_from(number % 12).expect("less than a dozen");
+    IpAddr::V4(Ipv4Addr::new(127, 0, 1, 1 + last))
+}
+
+/// Connections with TLS from a dozen addresses, as many as are let in, on which a config was asked for
+/// that nobody reads.
+fn unread(server: &Server, path: &str, many: usize) -> Vec<Box<dyn Stream>> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let ask = |number| {
+        let mut stream = server.tls().from(one_of_a_dozen(number)).connect().ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
+        Some(stream)
+    };
+    (0..many).filter_map(ask).collect()
+}
+
+#[test]
+fn a_dozen_addresses_that_do_not_read_leave_places_to_machines() {
+    let folder = cluster_with_a_large_config();
+    let flags = ["--max-connections", "104", "--stall-timeout", "600s"];
+    let server = Server::serve(folder.path(), &flags);
+    let held = unread(&server, "/config/large", 240);
+    assert!((60..=100).contains(&held.len()), "{}", held.len());
+    // From another address, at the first attempt.
+    for _ in 0..20 {
+        assert_eq!(server.tls().get("/config/large").status, 200);
+    }
+    drop(held);
+}
+
+#[test]
+fn a_dozen_addresses_that_do_not_read_take_no_more_memory_than_is_allowed() {
+    let folder = cluster_with_a_large_config();
+    let flags = ["--max-connection-memory", "8", "--stall-timeout", "600s"];
+    let server = Server::serve(folder.path(), &flags);
+    assert_eq!(server.tls().get("/config/large").status, 200);
+    let before = server.resident_bytes();
+    let held = unread(&server, "/config/large", 300);
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes for {} clients", held.len());
+    let kernel: u64 = unsent(server.secure().port()).into_iter().sum();
+    assert!(kernel < 8 << 20, "{kernel} bytes in the kernel for {} clients", held.len());
+    for _ in 0..5 {
+        assert_eq!(server.tls().get("/config/large").status, 200);
+    }
+    // Clients that took nothing for seconds lose it.
+    wait_for("memory for the same address", || {
+        let answer = server.tls().from(one_of_a_dozen(0)).try_request("GET", "/config/large", &[]);
+        (answer.ok()?.status == 200).then_some(())
+    });
+    drop(held);
+}
+
+#[test]
+fn what_a_client_does_not_take_is_gone_with_its_connection() {
+    let folder = cluster_with_a_large_config();
+    let server = Server::serve(folder.path(), &["--idle-timeout", "1s", "--stall-timeout", "1s"]);
+    let request = b"GET /config/large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let held: Vec<_> = (0..10)
+        .map(|number| {
+            let stream = connect_from(one_of_a_dozen(number), server.insecure());
+            let mut stream = stream.expect("a connection");
+            stream.write_all(request).expect("a request");
+            stream
+        })
+        .collect();
+    let local = server.insecure().port();
+    wait_for("answers to be under way", || (unsent(local).len() >= 5).then_some(()));
+    wait_for("the kernel to hold nothing", || {
+        (server.metric("mcs_connections") <= 0.0 && unsent(local).is_empty()).then_some(())
+    });
+    drop(held);
+}
+
+/// Bytes that the kernel holds for each client of a port, by the table of its connections; those with
+/// none are left out.
+fn unsent(port: u16) -> Vec<u64> {
+    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let local = format!("0100007F:{port:04X}");
+    let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let own = rows.filter(|row| row.get(1) == Some(&&*local) && row.get(3) != Some(&"0A"));
+    let bytes = own.map(|row| u64::from_str_radix(&row[4][..8], 16).expect("a number"));
+    bytes.filter(|bytes| *bytes > 0).collect()
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Who has a place, and who loses it.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+
+use proptest::prelude::*;
 
 use super::*;
 
@@ -12,10 +15,10 @@ fn at(phase: Phase, seconds: u64) -> (Activity, Instant) {
     (activity, opened + Duration::from_secs(100))
 }
 
-/// One that is sent an answer of which its client has taken nothing for so many seconds.
-fn unread(seconds: u64) -> (Activity, Instant) {
-    let (activity, now) = at(Phase::Sending, 50);
-    activity.block(Some(now - Duration::from_secs(seconds)));
+/// One that is sent an answer for so many seconds, and has taken so many KiB of it.
+fn taking(seconds: u64, kib: usize) -> (Activity, Instant) {
+    let (activity, now) = at(Phase::Sending, seconds);
+    activity.write(kib << 10);
     (activity, now)
 }
 
@@ -24,59 +27,80 @@ fn source(last: u8) -> Source {
 }
 
 fn places(all: usize, source: Option<usize>) -> Places {
-    Places::new(PlaceLimits { all, source })
+    Places::new(PlaceLimits { all, source, bytes: 1 << 40 })
+}
+
+fn taken(places: &Places) -> usize {
+    lock(&places.seats).all.len()
 }
 
 #[test]
 fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
     let places = places(4, None);
-    let take = |last, (activity, now)| places.take(source(last), Door::Tls, activity, now);
-    let answered = at(Phase::Answer, 90);
+    let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
     let held: Vec<_> =
-        [answered.clone(), at(Phase::Idle, 5), at(Phase::Idle, 7), at(Phase::Handshake, 60)]
+        [at(Phase::Answer, 90), at(Phase::Idle, 1), at(Phase::Idle, 0), at(Phase::Head, 60)]
             .into_iter()
-            .enumerate()
-            .map(|(last, activity)| take(u8::try_from(last).unwrap(), activity).unwrap())
+            .map(|activity| take(activity).unwrap())
             .collect();
     assert!(held.iter().all(|(_, shed)| shed.is_none()));
-    let (idle, silent) = (Some(Shed::Idle), Some(Shed::Silent));
     let mut late = Vec::new();
-    for expected in [idle, idle, silent] {
-        let (place, shed) = take(9, at(Phase::Answer, 0)).unwrap();
-        assert_eq!(shed, expected);
-        late.push(place);
-    }
-    assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
-    // What was lost already is not given back a second time.
-    drop(held);
-    assert_eq!(lock(&places.seats).sources.len(), 3);
-    drop(late);
-    assert_eq!(lock(&places.seats).sources.len(), 0);
-    assert!(lock(&places.seats).by_source.is_empty());
-}
-
-#[test]
-fn whoever_takes_nothing_of_an_answer_goes_after_those_that_ask_nothing() {
-    let places = places(4, None);
-    let take = |last, (activity, now)| places.take(source(last), Door::Tls, activity, now);
-    let held: Vec<_> = [unread(4), unread(6), unread(50), at(Phase::Handshake, 1)]
-        .into_iter()
-        .map(|activity| take(1, activity).unwrap())
-        .collect();
-    let mut late = Vec::new();
-    for expected in [Shed::Silent, Shed::Unread, Shed::Unread] {
-        let (place, shed) = take(9, at(Phase::Answer, 0)).unwrap();
+    for expected in [Shed::Idle, Shed::Idle, Shed::Silent] {
+        let (place, shed) = take(at(Phase::Answer, 0)).unwrap();
         assert_eq!(shed, Some(expected));
         late.push(place);
     }
-    // Who has waited for 4 s may be on a bad line, and who takes again is as good as any.
-    assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
+    assert_eq!(take(at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
+    // What was lost already is not given back a second time.
+    drop(held);
+    assert_eq!(taken(&places), 3);
     drop(late);
-    let (again, now) = unread(50);
-    again.block(None);
-    let busy: Vec<_> = (0..3).map(|_| take(2, (again.clone(), now)).unwrap()).collect();
-    assert_eq!(take(9, at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
-    drop((held, busy));
+    assert_eq!(taken(&places), 0);
+    assert!(lock(&places.seats).queues.is_empty());
+}
+
+#[test]
+fn nobody_loses_a_handshake_or_a_head_younger_than_3_s() {
+    for phase in [Phase::Handshake, Phase::FirstHead, Phase::Head] {
+        let places = places(1, None);
+        let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+        let young = take(at(phase, 2)).unwrap();
+        assert_eq!(take(at(Phase::Answer, 0)).unwrap_err(), Shed::Full, "{phase:?}");
+        drop(young);
+        let _old = take(at(phase, 4)).unwrap();
+        assert_eq!(take(at(Phase::Answer, 0)).unwrap().1, Some(Shed::Silent), "{phase:?}");
+    }
+}
+
+#[test]
+fn who_takes_an_answer_slower_than_a_machine_loses_it() {
+    // 20 KB a second, as no machine takes it, and 100 KB, as one on a bad line.
+    for (activity, goes) in [
+        (taking(2, 0), false),
+        (taking(4, 0), true),
+        (taking(5, 100), true),
+        (taking(50, 1_000), true),
+        (taking(50, 5_000), false),
+    ] {
+        let places = places(1, None);
+        let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+        let _held = take(activity).unwrap();
+        let expected = if goes { Ok(Some(Shed::Unread)) } else { Err(Shed::Full) };
+        assert_eq!(take(at(Phase::Answer, 0)).map(|(_, shed)| shed), expected);
+    }
+}
+
+#[test]
+fn what_the_kernel_has_for_a_client_is_given_time_as_well() {
+    let places = places(1, None);
+    let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+    let (activity, now) = at(Phase::Answer, 10);
+    activity.answer(440 << 10);
+    activity.begin(Phase::Handed, now);
+    let _held = take((activity.clone(), now)).unwrap();
+    let later = |seconds| (at(Phase::Answer, 0).0, now + Duration::from_secs(seconds));
+    assert_eq!(take(later(9)).unwrap_err(), Shed::Full);
+    assert_eq!(take(later(10)).unwrap().1, Some(Shed::Idle));
 }
 
 #[test]
@@ -87,12 +111,82 @@ fn a_source_keeps_nobody_else_out() {
         places.take(source(last), Door::Tls, activity, now)
     };
     let greedy: Vec<_> = (0..20).filter_map(|_| take(1, Phase::Idle).ok()).collect();
-    assert_eq!(lock(&places.seats).sources.len(), 2);
+    assert_eq!(taken(&places), 2);
     let busy = [take(1, Phase::Answer), take(1, Phase::Answer)];
     assert!(busy.iter().all(Result::is_ok));
     assert_eq!(take(1, Phase::Answer).unwrap_err(), Shed::SourceFull);
     assert_eq!(take(2, Phase::Answer).unwrap().1, None);
     drop(greedy);
+}
+
+#[test]
+fn a_dozen_sources_that_take_all_they_can_leave_room_for_a_dozen_more() {
+    let places = places(1_000, Some(1_000));
+    let take = |last| {
+        let (activity, now) = at(Phase::Answer, 0);
+        places.take(source(last), Door::Tls, activity, now)
+    };
+    let mut held = Vec::new();
+    for round in 0..1_000 {
+        held.extend((0..12).filter_map(|last| take(last).ok()));
+        assert!(taken(&places) <= 940, "{round}: {}", taken(&places));
+    }
+    let mut come: Vec<_> = (100..112).map(|last| take(last).unwrap()).collect();
+    assert!(come.iter().all(|(_, shed)| shed.is_none()));
+    come.extend((100..112).map(|last| take(last).unwrap()));
+}
+
+#[test]
+fn networks_of_56_and_48_bits_are_no_more_than_one_source() {
+    for step in [0, 8, 16] {
+        let places = places(100, Some(100));
+        let take = |source| {
+            let (activity, now) = at(Phase::Answer, 0);
+            places.take(source, Door::Tls, activity, now)
+        };
+        let network: u128 = 0x2001_0db8_0000_0000;
+        let held: Vec<_> =
+            (0..100).filter_map(|last| take(Source::V6(network + (last << step))).ok()).collect();
+        // Each network of 48 bits is on its own; those within one share what one may have.
+        let most = if step == 16 { 100 } else { 51 };
+        assert_eq!(held.len(), most, "{step}");
+    }
+}
+
+#[test]
+fn the_source_with_most_memory_loses_a_connection() {
+    let places = Places::new(PlaceLimits { all: 3, source: None, bytes: 1 << 20 });
+    let take = |last, phase, seconds| {
+        let (activity, now) = at(phase, seconds);
+        places.take(source(last), Door::Tls, activity, now).unwrap()
+    };
+    let old = take(1, Phase::Head, 90);
+    let heavy = take(2, Phase::Head, 10);
+    heavy.0.weigh(100 << 10, Instant::now()).unwrap();
+    let _third = take(3, Phase::Head, 50);
+    assert_eq!(take(4, Phase::Answer, 0).1, Some(Shed::Silent));
+    let seats = lock(&places.seats);
+    assert!(seats.all.contains_key(&old.0.ticket.0) && !seats.all.contains_key(&heavy.0.ticket.0));
+    drop(seats);
+}
+
+#[test]
+fn memory_is_shared_as_places_are() {
+    let places = Places::new(PlaceLimits { all: 100, source: Some(100), bytes: 1 << 20 });
+    let now = Instant::now() + Duration::from_secs(100);
+    let take = |last| places.take(source(last), Door::Tls, at(Phase::Answer, 0).0, now).unwrap().0;
+    let greedy: Vec<_> = (0..20).map(|_| take(1)).collect();
+    let had = greedy.iter().filter(|place| place.weigh(100 << 10, now).is_ok()).count();
+    assert!((5..=6).contains(&had), "{had}");
+    // Another one gets as much as is free then, and the first no more of it.
+    let other = take(2);
+    assert!(other.weigh(200 << 10, now).unwrap().is_scarce);
+    assert_eq!(greedy[19].weigh(100 << 10, now).unwrap_err(), Shed::SourceFull);
+    drop(greedy);
+    assert!(!other.weigh(300 << 10, now).unwrap().is_scarce);
+    assert_eq!(other.weigh(2 << 20, now).unwrap_err(), Shed::Full);
+    drop(other);
+    assert_eq!(lock(&places.seats).shares.of(Group::Everyone), shares::Share::default());
 }
 
 #[test]
@@ -123,7 +217,7 @@ fn a_network_of_64_bits_is_one_source_and_an_ipv4_address_is_itself() {
 fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
     let places = places(10, Some(2));
     let take = |phase, source| {
-        let (activity, now) = at(phase, 1);
+        let (activity, now) = at(phase, 10);
         places.take(source, Door::Tls, activity, now)
     };
     let now = Instant::now() + Duration::from_secs(200);
@@ -135,15 +229,15 @@ fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
     assert_eq!(second.0.pass_to(source(1), now), Ok(None));
     assert_eq!(third.0.pass_to(source(1), now), Ok(Some(Shed::Silent)), "its own goes");
     assert_eq!(fourth.0.pass_to(source(2), now), Ok(None), "others keep theirs");
-    assert_eq!(lock(&places.seats).sources.len(), 4);
+    assert_eq!(taken(&places), 4);
     // Whoever comes without a balancer is the same source.
     let (direct, shed) = take(Phase::Answer, source(1)).unwrap();
     assert_eq!(shed, Some(Shed::Silent));
     // What was lost meanwhile is not taken again.
     assert_eq!(first.0.pass_to(source(3), now), Ok(None));
-    assert_eq!(lock(&places.seats).sources.len(), 4);
+    assert_eq!(taken(&places), 4);
     drop((connected, direct));
-    assert!(lock(&places.seats).sources.is_empty() && lock(&places.seats).by_source.is_empty());
+    assert_eq!(taken(&places), 0);
 }
 
 #[test]
@@ -155,7 +249,7 @@ fn a_client_with_all_it_may_have_gets_no_more_through_a_balancer() {
     };
     let (_busy, behind) = (take(Phase::Answer, source(1)), take(Phase::Answer, Source::Balancer));
     assert_eq!(behind.pass_to(source(1), Instant::now()), Err(Shed::SourceFull));
-    assert_eq!(lock(&places.seats).sources.len(), 2);
+    assert_eq!(taken(&places), 2);
 }
 
 #[tokio::test]
@@ -187,4 +281,132 @@ async fn whoever_loses_a_place_is_ended() {
     let task = tokio::spawn(std::future::pending::<()>());
     places.served_by(ticket, task.abort_handle());
     assert!(task.await.unwrap_err().is_cancelled());
+}
+
+/// What a connection does, a tick of a second at a time.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Take { source: u8, is_plain: bool },
+    Begin { connection: usize, phase: Phase },
+    Write { connection: usize, kib: usize },
+    Weigh { connection: usize, kib: u64 },
+    End { connection: usize },
+    Wait,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let connection = 0_usize..40;
+    let phases = [
+        Phase::Handshake,
+        Phase::FirstHead,
+        Phase::Idle,
+        Phase::Head,
+        Phase::Answer,
+        Phase::Sending,
+        Phase::Handed,
+    ];
+    prop_oneof![
+        4 => (0_u8..5, any::<bool>()).prop_map(|(source, is_plain)| Step::Take { source, is_plain }),
+        4 => (connection.clone(), proptest::sample::select(phases.to_vec()))
+            .prop_map(|(connection, phase)| Step::Begin { connection, phase }),
+        2 => (connection.clone(), 0_usize..400).prop_map(|(connection, kib)| Step::Write { connection, kib }),
+        2 => (connection.clone(), 4_u64..400).prop_map(|(connection, kib)| Step::Weigh { connection, kib }),
+        1 => connection.prop_map(|connection| Step::End { connection }),
+        3 => Just(Step::Wait),
+    ]
+}
+
+/// The connection that has to go, found by looking at each: of the source with most memory that has one
+/// that may go, and of the port without TLS first, an idle one, and the one that waits longest.
+fn by_looking_at_each(seats: &Seats, now: Instant) -> Option<Instant> {
+    let waiting = |source: Source, door: Door| {
+        let seats = seats.all.values().filter(move |it| it.source == source && it.door == door);
+        let turns = seats.filter_map(move |seat| {
+            let turn = Turn::of(&seat.activity, now)?;
+            let is_idle = seat.activity.phase() == Phase::Idle;
+            turn.is_over(&seat.activity, now).then_some((!is_idle, turn.since))
+        });
+        turns.min()
+    };
+    let mut sources: Vec<(u64, Group, Source)> = Vec::new();
+    for seat in seats.all.values() {
+        let group = Group::Source(seat.source);
+        sources.push((seats.shares.of(group).bytes, group, seat.source));
+    }
+    sources.sort_unstable();
+    let found = sources.into_iter().rev().find_map(|(_, _, source)| {
+        waiting(source, Door::Plain).or_else(|| waiting(source, Door::Tls))
+    });
+    found.map(|(_, since)| since)
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_whom_a_look_at_each_finds(steps in proptest::collection::vec(step(), 1..200)) {
+        let places = Places::new(PlaceLimits { all: 12, source: None, bytes: 1 << 40 });
+        let mut now = Instant::now();
+        let mut held: Vec<(Place, Activity)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Take { source: last, is_plain } => {
+                    let is_full = taken(&places) >= 12;
+                    let expected = by_looking_at_each(&lock(&places.seats), now);
+                    let before: HashMap<u64, Activity> = lock(&places.seats)
+                        .all.iter().map(|(number, seat)| (*number, seat.activity.clone())).collect();
+                    let activity = Activity::new(now);
+                    let door = if is_plain { Door::Plain } else { Door::Tls };
+                    if is_plain && lock(&places.seats).plain >= 9 {
+                        continue;
+                    }
+                    match places.take(source(last), door, activity.clone(), now) {
+                        Ok((place, shed)) => {
+                            held.push((place, activity));
+                            prop_assert_eq!(shed.is_some(), is_full);
+                            if let Some(shed) = shed {
+                                let seats = lock(&places.seats);
+                                let gone: Vec<_> =
+                                    before.iter().filter(|(it, _)| !seats.all.contains_key(it)).collect();
+                                prop_assert_eq!(gone.len(), 1);
+                                let since = Turn::of(gone[0].1, now).map(|turn| turn.since);
+                                prop_assert_eq!(expected, since);
+                                prop_assert!(shed < Shed::SourceFull);
+                            }
+                        }
+                        Err(_) => prop_assert!(is_full && expected.is_none()),
+                    }
+                }
+                Step::Begin { connection, phase } => {
+                    if let Some((place, activity)) = held.get(connection) {
+                        activity.begin(phase, now);
+                        if phase == Phase::Answer {
+                            activity.answer(100 << 10);
+                        }
+                        if phase == Phase::Idle {
+                            place.idle(now);
+                        }
+                    }
+                }
+                Step::Write { connection, kib } => {
+                    if let Some((_, activity)) = held.get(connection) {
+                        activity.write(kib << 10);
+                    }
+                }
+                Step::Weigh { connection, kib } => {
+                    if let Some((place, _)) = held.get(connection) {
+                        let _ = place.weigh(kib << 10, now);
+                    }
+                }
+                Step::End { connection } => {
+                    if connection < held.len() {
+                        held.remove(connection);
+                    }
+                }
+                Step::Wait => now += Duration::from_secs(1),
+            }
+        }
+        drop(held);
+        prop_assert_eq!(taken(&places), 0);
+        let seats = lock(&places.seats);
+        prop_assert!(seats.queues.is_empty() && seats.shares == Shares::default());
+    }
 }

@@ -1,0 +1,81 @@
+//! How much each source has of the places and of their memory, and who has most.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::source::{Group, Source};
+
+/// Connections, and the bytes that they may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) connections: usize,
+    pub(super) bytes: u64,
+}
+
+/// Everyone's share; each change takes logarithmic time.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Shares {
+    of: HashMap<Group, Share>,
+    /// The parts of each group, by their bytes.
+    parts: BTreeMap<Group, BTreeSet<(u64, Group)>>,
+}
+
+impl Shares {
+    pub(super) fn of(&self, group: Group) -> Share {
+        self.of.get(&group).copied().unwrap_or_default()
+    }
+
+    /// Counts one connection more.
+    pub(super) fn add(&mut self, source: Source, bytes: u64) {
+        self.change(source, |share| {
+            share.connections += 1;
+            share.bytes += bytes;
+        });
+    }
+
+    /// Counts one connection less.
+    pub(super) fn remove(&mut self, source: Source, bytes: u64) {
+        self.change(source, |share| {
+            share.connections -= 1;
+            share.bytes -= bytes;
+        });
+    }
+
+    /// Counts other bytes for a connection.
+    pub(super) fn weigh(&mut self, source: Source, before: u64, after: u64) {
+        self.change(source, |share| share.bytes = share.bytes - before + after);
+    }
+
+    fn change(&mut self, source: Source, change: impl Fn(&mut Share)) {
+        let mut whole = None;
+        for group in Group::of(source) {
+            let before = self.of(group);
+            let mut share = before;
+            change(&mut share);
+            if share.connections == 0 {
+                self.of.remove(&group);
+            } else {
+                self.of.insert(group, share);
+            }
+            if let Some(whole) = whole {
+                let parts = self.parts.entry(whole).or_default();
+                parts.remove(&(before.bytes, group));
+                if share.connections > 0 {
+                    parts.insert((share.bytes, group));
+                }
+                if parts.is_empty() {
+                    self.parts.remove(&whole);
+                }
+            }
+            whole = Some(group);
+        }
+    }
+
+    /// The sources of a group: those of its part with most bytes first, and so on within.
+    pub(super) fn heaviest(&self, group: Group) -> Box<dyn Iterator<Item = Source> + '_> {
+        if let Group::Source(source) = group {
+            return Box::new(std::iter::once(source));
+        }
+        let parts = self.parts.get(&group).into_iter().flatten().rev();
+        Box::new(parts.flat_map(|(_, part)| self.heaviest(*part)))
+    }
+}

@@ -1,0 +1,56 @@
+//! Who a connection is counted for.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Where connections come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// A port with TLS.
+    Tls,
+    /// A port without.
+    Plain,
+}
+
+/// Who is counted as one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// An IPv4 address, also one that is written as IPv6.
+    V4(Ipv4Addr),
+    /// The network part of an IPv6 address: whoever has one has all of the network.
+    V6(u128),
+    /// All balancers, of which a connection is until it says for whom, and after where it is its own.
+    Balancer,
+}
+
+impl From<SocketAddr> for Source {
+    fn from(peer: SocketAddr) -> Self {
+        match peer.ip().to_canonical() {
+            IpAddr::V4(address) => Self::V4(address),
+            IpAddr::V6(address) => Self::V6(address.to_bits() >> 64),
+        }
+    }
+}
+
+/// A source, or sources that are likely to be one client's: providers assign IPv6 networks of 56 and
+/// 48 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Group {
+    Everyone,
+    Network48(u128),
+    Network56(u128),
+    Source(Source),
+}
+
+impl Group {
+    /// All groups that a source belongs to, the largest first.
+    pub(super) fn of(source: Source) -> impl DoubleEndedIterator<Item = Self> + Clone {
+        let networks = match source {
+            Source::V6(network) => {
+                [Some(Self::Network48(network >> 16)), Some(Self::Network56(network >> 8))]
+            }
+            Source::V4(_) | Source::Balancer => [None, None],
+        };
+        let (own, networks) = (Self::Source(source), networks.into_iter().flatten());
+        std::iter::once(Self::Everyone).chain(networks).chain(std::iter::once(own))
+    }
+}
