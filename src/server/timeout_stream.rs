@@ -75,10 +75,12 @@ impl TimeoutStream {
         }
     }
 
-    /// Waits for the first byte.
+    /// Waits for the first byte, and leaves it. That a connection which was just accepted is readable is
+    /// the runtime's guess, so that it has to be looked.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
-        poll_fn(|context| match self.stream.poll_read_ready(context) {
-            Poll::Ready(result) => Poll::Ready(result),
+        let mut first = [0];
+        poll_fn(|context| match self.stream.poll_peek(context, &mut ReadBuf::new(&mut first)) {
+            Poll::Ready(result) => Poll::Ready(result.map(|_| ())),
             Poll::Pending => self.wait(context).map(Err),
         })
         .await
