@@ -11,7 +11,7 @@ use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
 /// What a server without a cluster cannot tell.
-const NO_NODES: &str = "whether it joined a cluster is not known here";
+const NO_NODES: &str = "no nodes are known here";
 
 /// How it stands with a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

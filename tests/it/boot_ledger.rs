@@ -63,7 +63,7 @@ fn a_machine_is_remembered_with_what_it_got_over_a_restart() {
 }
 
 /// What no directory tells.
-const UNKNOWN: &str = " ago, whether it joined a cluster is not known here";
+const UNKNOWN: &str = " ago, no nodes are known here";
 
 /// `machines` with these arguments: its exit code, what it prints and what it says besides.
 fn machines(server: &Server, columns: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
