@@ -5,6 +5,7 @@ mod clock;
 mod disk;
 mod distrust;
 mod faults;
+mod limits;
 mod many;
 mod own;
 mod own_authority;
