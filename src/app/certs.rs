@@ -392,7 +392,8 @@ fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
 }
 
 async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
-    let state = Observer::new(client, namespace.to_owned(), Vec::new()).observe().await?;
+    let controller = Observer::new(client, namespace.to_owned(), Vec::new());
+    let state = controller.observe_as_kept().await?;
     let observed = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
     let title = |name: &String| format!("Secret {namespace}/{name}");
     let pointers = state.user_data.iter().filter_map(|(name, secret)| {

@@ -1,14 +1,16 @@
 //! A serving pair that somebody else keeps in a secret, and the config map of the CAs that go with it. Nothing here does
 //! I/O.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use super::super::NAMESPACE;
-use super::super::write::ObjectName;
-use super::secret::stored_pair;
+use super::super::write::{Change, Malformed, MergePatch, ObjectName, Precondition, SecretWrite};
+use super::names::{EXTERNAL_PAIR, SERVING};
+use super::secret::{annotation, stored_pair};
 use crate::objects::SecretName;
 use crate::pki::{External, StoredPair};
 
@@ -92,7 +94,38 @@ pub struct ExternalPair {
     pub trust: TrustBundle,
 }
 
+impl fmt::Display for ExternalPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { secret, trust: TrustBundle { map, key } } = self;
+        let [secret, map] = [secret, map].map(|it| format!("{}/{}", it.namespace, it.name));
+        write!(f, "{secret} {map}:{key}")
+    }
+}
+
 impl ExternalPair {
+    /// What the serving pair's secret says of it. `None` where the controller makes the pair.
+    pub(super) fn noted(serving: &Secret) -> Option<Self> {
+        let (secret, trust) = annotation(serving, EXTERNAL_PAIR)?.split_once(' ')?;
+        Some(Self { secret: secret.parse().ok()?, trust: trust.parse().ok()? })
+    }
+
+    /// The write that has the secret say so, where it says something else.
+    pub(super) fn note(
+        external: Option<&Self>,
+        serving: Option<&Secret>,
+    ) -> Result<Option<SecretWrite>, Malformed> {
+        let Some(serving) = serving else { return Ok(None) };
+        let wanted = external.map(Self::to_string).unwrap_or_default();
+        if annotation(serving, EXTERNAL_PAIR).unwrap_or_default() == wanted {
+            return Ok(None);
+        }
+        let object = ObjectName::secret(NAMESPACE, SERVING);
+        let precondition = Precondition::of(&object, &serving.metadata)?;
+        let annotations = [(EXTERNAL_PAIR.to_owned(), wanted)].into();
+        let change = Change::Patch(MergePatch::new(precondition, annotations, BTreeMap::new()));
+        Ok(Some(SecretWrite { object, change }))
+    }
+
     /// The secret, as an object.
     pub(super) fn secret(&self) -> ObjectName {
         ObjectName::secret(&self.secret.namespace, &self.secret.name)
@@ -118,6 +151,7 @@ impl ExternalPair {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     #[test]
     fn a_pair_and_a_bundle_are_named_by_their_parts() {
@@ -145,5 +179,40 @@ mod tests {
         ] {
             assert_eq!(text.parse(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_serving_secret_says_whose_pair_it_is() {
+        let pair = ExternalPair {
+            secret: "a/pair".parse().unwrap(),
+            trust: "b/roots:root.pem".parse().unwrap(),
+        };
+        let serving = |value: Option<&str>| Secret {
+            metadata: ObjectMeta {
+                uid: Some("u".to_owned()),
+                resource_version: Some("7".to_owned()),
+                annotations: value.map(|it| [(EXTERNAL_PAIR.to_owned(), it.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            ..Secret::default()
+        };
+        let text = pair.to_string();
+        assert_eq!(text, "a/pair b/roots:root.pem");
+        for (present, external, is_written) in [
+            (None, None, false),
+            (None, Some(&pair), true),
+            (Some(&text[..]), Some(&pair), false),
+            (Some("a/other b/roots:root.pem"), Some(&pair), true),
+            (Some(&text), None, true),
+            (Some(""), None, false),
+        ] {
+            let serving = serving(present);
+            let write = ExternalPair::note(external, Some(&serving)).unwrap();
+            assert_eq!(write.is_some(), is_written, "{present:?} {external:?}");
+            let noted = ExternalPair::noted(&serving);
+            assert_eq!(noted.as_ref() == external, !is_written, "{present:?}");
+        }
+        assert!(ExternalPair::note(Some(&pair), None).unwrap().is_none());
+        assert_eq!(ExternalPair::noted(&serving(Some("garbage"))), None);
     }
 }

@@ -240,6 +240,15 @@ impl CertificateController {
     }
 }
 
+impl CertificateController {
+    /// Has the serving pair's secret say whose pair it is. Tells whether that was to be done.
+    async fn note(&self, state: &ClusterState) -> Result<bool, ControlError> {
+        let Some(write) = self.observer.note(state)? else { return Ok(false) };
+        apply::<Secret, _>(&self.client, &write).await?;
+        Ok(true)
+    }
+}
+
 impl Reconciler for CertificateController {
     const KEEPS: &'static str = "certificates";
 
@@ -254,7 +263,7 @@ impl Reconciler for CertificateController {
             if let Some(request) = &mut state.ca_request {
                 request.unasked = unasked;
             }
-            if self.retype(&state).await? {
+            if self.retype(&state).await? || self.note(&state).await? {
                 continue;
             }
             let duties = state.user_data_duties()?;

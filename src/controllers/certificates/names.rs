@@ -66,4 +66,7 @@ pub(super) const HOSTNAMES: &str = "auth.openshift.io/certificate-hostnames";
 /// The SHA-256 of the certificate that was issued here. Another one in its place was issued by
 /// somebody else.
 pub(super) const ISSUED: &str = "machineconfiguration.openshift.io/issued-certificate-sha256";
+/// Of the serving pair's secret: whose pair it is, as the controller was told, for commands that are not: a secret and the
+/// config map of the CAs that go with it, or nothing where the controller makes it.
+pub(super) const EXTERNAL_PAIR: &str = "machineconfiguration.openshift.io/external-serving-pair";
 pub(super) const REFRESH: &str = "certificates.openshift.io/refresh-period";

@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use super::super::apply::read;
 use super::super::error::api_error;
 use super::super::runtime::{Watched, resource};
-use super::super::write::{Malformed, ObjectName, Precondition};
+use super::super::write::{Malformed, ObjectName, Precondition, SecretWrite};
 use super::super::{ControlError, NAMESPACE};
 use super::ca_request::{CaRequest, request_name};
 use super::external_pair::ExternalPair;
@@ -85,6 +85,20 @@ impl Observer {
             hosts: self.hosts.clone(),
             ..self.observe_user_data().await?
         })
+    }
+
+    /// Reads them as the controller does that keeps them, whoever makes the serving pair.
+    pub async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
+        let state = self.observe().await?;
+        match state.serving.as_ref().and_then(ExternalPair::noted) {
+            Some(external) => self.with_external(Some(external)).observe().await,
+            None => Ok(state),
+        }
+    }
+
+    /// The write that tells others whose the serving pair is, where that is to be told.
+    pub(super) fn note(&self, state: &ClusterState) -> Result<Option<SecretWrite>, Malformed> {
+        ExternalPair::note(self.external.as_ref(), state.serving.as_ref())
     }
 
     /// Reads user data, whose it is and the CAs that it is judged by; nothing else, which is left as where

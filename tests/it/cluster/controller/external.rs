@@ -92,6 +92,8 @@ fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_ma
             (value(&site.object(&serving()), "tls.key") != own).then_some(())
         });
         site.serves_theirs();
+        // The command learns from the secret whose pair it is.
+        site.settled();
         machines.join(root.clone());
         site.issued(2);
 
