@@ -477,6 +477,10 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
     let mut followed = Vec::new();
     for (kind, source) in &sources {
         for version in ["2.2.0", "3.1.0", "3.4.0"] {
+            // Spec 2 has no compression, so that no machine boots from it.
+            if *kind == "gzip" && version == "2.2.0" {
+                continue;
+            }
             let name = format!("{kind}-{}-user-data", version.replace('.', "-"));
             let text = user_data_config(version, source).to_string();
             site.make_user_data(&name, text.as_bytes());
