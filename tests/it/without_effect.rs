@@ -91,7 +91,7 @@ fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
 
     // Another change says none of it again.
     let reported = || server.log().matches("has no effect").count();
-    assert_eq!(reported(), 5, "{}", server.log());
+    wait_for("all five in the log", || (reported() == 5).then_some(()));
     let mut other = pool("v1");
     other["metadata"]["name"] = "other".into();
     write(folder.path(), "other.json", &other);
