@@ -63,7 +63,7 @@ impl LedgerFile {
         let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
         let saved = saved.and_then(|json| {
             files::create_folder(&self.folder)
-                .and_then(|()| files::replace(&self.path(), &json, PRIVATE))
+                .and_then(|()| files::replace_own(&self.path(), &json, PRIVATE))
                 .map_err(|error| error.to_string())
         });
         let reason = saved.err();

@@ -72,7 +72,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
-    let state = StateFolder::open(&settings.state)?;
+    let state = StateFolder::of_this_server(&settings.state)?;
     let mut renewal = Renewal {
         state: state.clone(),
         hosts,

@@ -54,7 +54,7 @@ impl TokenCache {
         let json = serde_json::to_vec(records)
             .map_err(|error| WriteError { path: self.path(), error: error.into() })?;
         files::create_folder(&self.0)?;
-        files::replace(&self.path(), &json, PRIVATE)
+        files::replace_own(&self.path(), &json, PRIVATE)
     }
 
     fn path(&self) -> PathBuf {

@@ -1,12 +1,18 @@
-//! Files that are replaced whole or not at all.
+//! Files that are replaced whole or not at all, and keep their owner and mode.
 //!
 //! By hand, because tempfile's names are random, so that what a crash leaves behind would pile up,
 //! and because it syncs neither the file nor its folder.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+use super::owners::{Process, Reader, Status, User, Wanted, wanted};
 
 /// A write that failed, with the file it was for.
 #[derive(Debug, thiserror::Error)]
@@ -24,31 +30,96 @@ pub const PRIVATE: u32 = 0o600;
 pub const PUBLIC: u32 = 0o644;
 
 /// Puts `contents` at `path`: a reader sees the old file or the new one, and after a crash one of
-/// them is there. A file that already has these contents and mode is left untouched.
+/// them is there. It keeps the owner, group and mode of the file before. A new one has `mode`, and
+/// belongs to the folder's owner where root makes it. Where an owner cannot be kept, nothing changes.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
-    if is_as_wanted(path, contents, mode) {
-        return Ok(());
-    }
-    try_replace(path, contents, mode).map_err(|error| WriteError { path: path.to_owned(), error })
+    replace_for(path, contents, mode, Reader::Folder)
 }
 
-/// Makes a folder and those above it, for their owner alone.
-pub fn create_folder(path: &Path) -> Result<(), WriteError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
+/// As [`replace`], for a file that this process reads again when it is started the next time, and nobody
+/// else: what another user left, it takes over.
+pub fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
+    replace_for(path, contents, mode, Reader::Itself)
+}
+
+/// As [`replace`], for a file that `reader` is to read.
+pub(super) fn replace_for(
+    path: &Path,
+    contents: &[u8],
+    mode: u32,
+    reader: Reader,
+) -> Result<(), WriteError> {
+    let process = Process::current();
+    let folder = folder_of(path);
+    let before = Status::of_file(path);
+    let wanted = wanted(before, reader.user(folder, process), process, mode);
+    if is_as_wanted(path, contents, wanted) {
+        return Ok(());
+    }
+    try_replace(path, folder, contents, wanted)
         .map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
-fn is_as_wanted(path: &Path, contents: &[u8], mode: u32) -> bool {
-    let has_mode = std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o777 == mode);
-    has_mode && std::fs::read(path).is_ok_and(|present| present == contents)
+/// Makes a folder and those above it, for their owner alone: where root makes it, that is the
+/// owner of the folder above.
+pub fn create_folder(path: &Path) -> Result<(), WriteError> {
+    create_folder_for(path, Reader::Folder)
 }
 
-fn try_replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+/// As [`create_folder`], for `reader`.
+pub(super) fn create_folder_for(path: &Path, reader: Reader) -> Result<(), WriteError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = folder_of(path);
+    if above != path {
+        create_folder_for(above, reader)?;
+    }
+    let process = Process::current();
+    let made = match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made.and_then(|()| match reader.user(above, process) {
+            Some(user) if process.is_root() => give_folder(path, user, process),
+            _ => Ok(()),
+        }),
+    };
+    made.map_err(|error| WriteError { path: path.to_owned(), error })
+}
+
+/// Gives a folder that this process has just made to another user.
+fn give_folder(path: &Path, user: User, process: Process) -> io::Result<()> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let folder = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    if folder.metadata()?.uid() != process.uid {
+        return Ok(());
+    }
+    give(&folder, Some(user.uid), Some(user.gid))?;
+    if user.is_by_group {
+        folder.set_permissions(Permissions::from_mode(0o750))?;
+    }
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    folder.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
+}
+
+fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
+    let Wanted { uid, gid, mode } = wanted;
+    let is_like = match Status::of_file(path) {
+        Some(present) => {
+            present.mode == mode
+                && uid.is_none_or(|uid| uid == present.uid)
+                && gid.is_none_or(|gid| gid == present.gid)
+        }
+        // A link to what is wanted is left alone.
+        None => std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o777 == mode),
+    };
+    is_like && std::fs::read(path).is_ok_and(|present| present == contents)
+}
+
+fn try_replace(path: &Path, folder: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Hidden, so that whoever lists the folder does not take it for a file; named by the process,
     // so that two processes do not write into each other's.
@@ -58,7 +129,7 @@ fn try_replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let written = write_new(&temporary, contents, mode)
+    let written = write_new(&temporary, contents, wanted)
         .and_then(|()| std::fs::rename(&temporary, path))
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
@@ -68,12 +139,38 @@ fn try_replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     written
 }
 
-fn write_new(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+fn write_new(path: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
+    // By its descriptor, and before others may read it.
+    give(&file, wanted.uid, wanted.gid)?;
     // The process' umask may have taken bits away.
-    file.set_permissions(Permissions::from_mode(mode))?;
+    file.set_permissions(Permissions::from_mode(wanted.mode))?;
     file.write_all(contents)?;
     file.sync_all()
+}
+
+/// Gives a file to a user and a group. Only what differs is asked for: a service may lack the right to
+/// ask at all.
+fn give(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    let found = file.metadata()?;
+    let uid = uid.filter(|uid| *uid != found.uid());
+    let gid = gid.filter(|gid| *gid != found.gid());
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    fchown(file, uid, gid).map_err(|error| {
+        let user = uid.map(|uid| format!("uid {uid}"));
+        let group = gid.map(|gid| format!("gid {gid}"));
+        let owners: Vec<_> = user.into_iter().chain(group).collect();
+        let owners = owners.join(" and ");
+        io::Error::new(
+            error.kind(),
+            format!(
+                "not written: it has to belong to {owners}, and the new file cannot be given to it: \
+                 {error}; run the command as root or as its owner"
+            ),
+        )
+    })
 }
 
 #[cfg(test)]

@@ -2,5 +2,8 @@
 
 pub mod files;
 pub mod newest;
+mod owners;
+pub mod readable;
 pub mod state_folder;
 pub mod token_files;
+pub mod unreadable;

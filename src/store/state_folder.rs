@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
+use super::owners::Reader;
+use super::unreadable::Unreadable;
 use crate::bounded_file;
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::{is_whole_pem, key_of};
@@ -35,10 +37,23 @@ use crate::user_data::{self, Assessment, Brings, Fetch, fetches_of_pools, with_b
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 
+/// The file of the signing authority.
+pub(super) const AUTHORITY: &str = "ca.key";
+/// The file of the serving pair.
+pub(super) const SERVING: &str = "tls.key";
+
 /// A folder of certificates and pointer configs.
 #[derive(Debug, Clone)]
 pub struct StateFolder {
     path: PathBuf,
+    /// For whom its files are.
+    reader: Reader,
+}
+
+/// A folder that no other process changes meanwhile.
+#[derive(Debug)]
+pub struct FolderLock {
+    _folder: File,
 }
 
 /// Why the folder could not be brought in order.
@@ -55,6 +70,9 @@ pub enum StateError {
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// The server could not read a file when it is started again.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     /// A certificate cannot be issued.
     #[error("{}: {error}", path.display())]
     Issue {
@@ -130,11 +148,34 @@ fn pools_of_files(files: &[PointerFile]) -> BTreeSet<String> {
 }
 
 impl StateFolder {
-    /// A folder, made if it is not there.
+    /// The folder of a server that runs as another user perhaps: what is written is for that user.
     pub fn open(path: &Path) -> Result<Self, WriteError> {
-        let folder = Self { path: path.to_owned() };
-        files::create_folder(&folder.pointers_path())?;
+        Self::open_for(path, Self::serving_user(path).map_or(Reader::Itself, Reader::User))
+    }
+
+    /// The folder of the server that this process is, made if it is not there.
+    pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
+        Self::open_for(path, Reader::Itself)
+    }
+
+    fn open_for(path: &Path, reader: Reader) -> Result<Self, WriteError> {
+        let folder = Self { path: path.to_owned(), reader };
+        files::create_folder_for(&folder.pointers_path(), reader)?;
         Ok(folder)
+    }
+
+    pub(super) fn reader(&self) -> Reader {
+        self.reader
+    }
+
+    /// Puts a file in place, for the server.
+    pub(super) fn replace(
+        &self,
+        path: &Path,
+        contents: &[u8],
+        mode: u32,
+    ) -> Result<(), WriteError> {
+        files::replace_for(path, contents, mode, self.reader)
     }
 
     /// The folder.
@@ -149,21 +190,21 @@ impl StateFolder {
         self.path.join("ca.crt")
     }
 
-    fn authority_path(&self) -> PathBuf {
-        self.path.join("ca.key")
+    pub(super) fn authority_path(&self) -> PathBuf {
+        self.path.join(AUTHORITY)
     }
 
     /// The serving pair, key and chain in one file.
     #[must_use]
     pub fn serving_path(&self) -> PathBuf {
-        self.path.join("tls.key")
+        self.path.join(SERVING)
     }
 
     pub(super) fn pointers_path(&self) -> PathBuf {
         self.path.join("user-data")
     }
 
-    fn chain_path(&self) -> PathBuf {
+    pub(super) fn chain_path(&self) -> PathBuf {
         self.path.join("tls.crt")
     }
 
@@ -177,7 +218,20 @@ impl StateFolder {
         now: OffsetDateTime,
         generate: Generate<'_>,
     ) -> Result<Reconciled, StateError> {
-        let _lock = self.lock()?;
+        self.reconcile_under(&self.lock()?, hosts, asked, policy, now, generate)
+    }
+
+    /// As [`Self::reconcile`], by a caller that has looked at the folder under its lock.
+    pub fn reconcile_under(
+        &self,
+        _: &FolderLock,
+        hosts: &[Host],
+        asked: Asked,
+        policy: &Policy,
+        now: OffsetDateTime,
+        generate: Generate<'_>,
+    ) -> Result<Reconciled, StateError> {
+        self.expect_readable()?;
         self.join_pair()?;
         let mut asked = asked;
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
@@ -211,15 +265,15 @@ impl StateFolder {
             | Write::Store(StoredPair { certificates, key, previous, .. }) => {
                 let text = [&key[..], certificates, previous].concat();
                 self.put_broken_aside()?;
-                files::replace(&self.authority_path(), &text, PRIVATE)?;
+                self.replace(&self.authority_path(), &text, PRIVATE)?;
             }
-            Write::Bundle(pem) => files::replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
+            Write::Bundle(pem) => self.replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
-                files::replace(&self.pointers_path().join(name), text, pointer_mode(text))?;
+                self.replace(&self.pointers_path().join(name), text, pointer_mode(text))?;
             }
             Write::Serving(StoredPair { certificates, key, .. }) => {
                 let text = [&key[..], certificates].concat();
-                files::replace(&self.serving_path(), &text, PRIVATE)?;
+                self.replace(&self.serving_path(), &text, PRIVATE)?;
                 self.write_chain()?;
             }
         }
@@ -349,7 +403,7 @@ impl StateFolder {
         let issued = self.issued()?;
         let token = issued.newest(pool).map(|token| with_bearer(&config, pool, token.as_str()));
         let config = token.and_then(Result::ok).unwrap_or(config);
-        files::replace(&path, &config, pointer_mode(&config))?;
+        self.replace(&path, &config, pointer_mode(&config))?;
         Ok(path)
     }
 
@@ -370,7 +424,7 @@ impl StateFolder {
             _ => return Ok(()),
         };
         let pair = StoredPair { certificates, key, ..StoredPair::default() };
-        files::replace(&self.serving_path(), &pair.text(), PRIVATE)?;
+        self.replace(&self.serving_path(), &pair.text(), PRIVATE)?;
         Ok(())
     }
 
@@ -380,7 +434,7 @@ impl StateFolder {
         let chain = read_chain(&pair).unwrap_or_default();
         let chain: String = chain.iter().map(Certificate::to_pem).collect();
         if !chain.is_empty() {
-            files::replace(&self.chain_path(), chain.as_bytes(), PUBLIC)?;
+            self.replace(&self.chain_path(), chain.as_bytes(), PUBLIC)?;
         }
         Ok(())
     }
@@ -413,25 +467,13 @@ impl StateFolder {
         read().unwrap_or_else(|error: StateError| Some(StoredPair::unreadable(error.to_string())))
     }
 
-    /// Held while the folder is changed; a process that dies lets it go. Where nothing can be written
-    /// there is nothing to hold.
-    pub(super) fn lock(&self) -> Result<Option<File>, StateError> {
-        let path = self.path.join(".lock");
-        let failed = |error| StateError::Read { path: path.clone(), error };
-        let file = match File::options().create(true).truncate(false).write(true).open(&path) {
-            Ok(file) => file,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
-                ) =>
-            {
-                return Ok(None);
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        file.lock().map_err(failed)?;
-        Ok(Some(file))
+    /// Held while the folder is changed; a process that dies lets it go. It is on the folder itself: a
+    /// file would be somebody's, and others could not open it.
+    pub fn lock(&self) -> Result<FolderLock, StateError> {
+        let failed = |error| StateError::Read { path: self.path.clone(), error };
+        let folder = File::open(&self.path).map_err(failed)?;
+        folder.lock().map_err(failed)?;
+        Ok(FolderLock { _folder: folder })
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use time::OffsetDateTime;
 
-use super::files::{self, PRIVATE};
+use super::files::PRIVATE;
 use super::state_folder::{PointerFile, StateError, StateFolder, pointer_name, read_if_there};
 use crate::access::rotation::{
     Because, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
@@ -36,11 +36,11 @@ pub struct TokensReconciled {
 }
 
 impl StateFolder {
-    fn issued_path(&self) -> PathBuf {
+    pub(super) fn issued_path(&self) -> PathBuf {
         self.path().join(Issued::FILE)
     }
 
-    fn records_path(&self) -> PathBuf {
+    pub(super) fn records_path(&self) -> PathBuf {
         self.path().join(Records::FILE)
     }
 
@@ -93,6 +93,7 @@ impl StateFolder {
         change: impl FnOnce(&mut Issued, &mut Records) -> Result<(), E>,
     ) -> Result<(), E> {
         let _lock = self.lock()?;
+        self.expect_readable()?;
         let (mut issued, mut records) = (self.issued()?, self.records()?);
         change(&mut issued, &mut records)?;
         self.write_records(&records)?;
@@ -164,17 +165,26 @@ impl StateFolder {
         let present = read_if_there(&path)?.unwrap_or_default();
         // One that was changed meanwhile is looked at again.
         if let Some(text) = carrying(&present, write) {
-            files::replace(&path, &text, PRIVATE)?;
+            self.replace(&path, &text, PRIVATE)?;
         }
         Ok(())
     }
 
     fn write_issued(&self, issued: &Issued) -> Result<(), StateError> {
-        write_json(&self.issued_path(), issued)
+        self.write_json(&self.issued_path(), issued)
     }
 
     fn write_records(&self, records: &Records) -> Result<(), StateError> {
-        write_json(&self.records_path(), records)
+        self.write_json(&self.records_path(), records)
+    }
+
+    fn write_json(&self, path: &Path, value: &impl serde::Serialize) -> Result<(), StateError> {
+        let json = serde_json::to_vec_pretty(value).map_err(|error| StateError::Malformed {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        self.replace(path, &[&json[..], b"\n"].concat(), PRIVATE)?;
+        Ok(())
     }
 }
 
@@ -185,13 +195,4 @@ fn read_json<T: Default>(
     let Some(json) = read_if_there(path)? else { return Ok(T::default()) };
     read(&json)
         .map_err(|error| StateError::Malformed { path: path.to_owned(), reason: error.to_string() })
-}
-
-fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(), StateError> {
-    let json = serde_json::to_vec_pretty(value).map_err(|error| StateError::Malformed {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
-    files::replace(path, &[&json[..], b"\n"].concat(), PRIVATE)?;
-    Ok(())
 }

@@ -109,13 +109,13 @@ impl Cache {
             }
             let path = folder.join(format!("{name}.json"));
             let json = serde_json::to_vec(&**config).map_err(|e| failed(&path, e.into()))?;
-            files::replace(&path, &json, PRIVATE)?;
+            files::replace_own(&path, &json, PRIVATE)?;
             self.written.insert(name.to_owned(), Arc::clone(config));
         }
         let path = self.objects();
         let lists = snapshot.objects.iter().map(|(kind, list)| (kind.name(), &list[..]));
         let json = serde_json::to_vec(&Saved(lists.collect()));
-        files::replace(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
+        files::replace_own(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
 
         let is_kept = |path: &Path| {
             let name = path.file_stem().unwrap_or_default();

@@ -1,0 +1,74 @@
+//! Whether the server could read its state directory if it was started now.
+//!
+//! `check` reports what it could not read, and commands that write refuse to: their success says that
+//! a server that is restarted serves what they wrote.
+
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User as Account, getgrouplist};
+
+use super::owners::{Process, Reader, Status, User};
+use super::state_folder::{AUTHORITY, SERVING, StateError, StateFolder};
+use super::unreadable::Unreadable;
+
+impl StateFolder {
+    /// The user that serves from a folder. `None` if that is root, or the folder is not there.
+    pub(super) fn serving_user(path: &Path) -> Option<User> {
+        let keys = [SERVING, AUTHORITY].map(|name| Status::of_file(&path.join(name)));
+        let keys: Vec<_> = keys.into_iter().flatten().collect();
+        let folder = std::fs::metadata(path).ok().map(|found| Status::of(&found));
+        User::serving(&keys, folder)
+    }
+
+    /// The files that the server could not read.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<Unreadable> {
+        let Reader::User(user) = self.reader() else { return Vec::new() };
+        let groups = user.groups();
+        let mut unreadable = Vec::new();
+        let mut look = |path: PathBuf, may: &dyn Fn(Status) -> bool| {
+            let Ok(found) = std::fs::metadata(&path) else { return };
+            let found = Status::of(&found);
+            if !may(found) {
+                unreadable.push(Unreadable { path, found, user });
+            }
+        };
+        for folder in [self.path().to_owned(), self.pointers_path()] {
+            look(folder, &|found| user.enters(found, &groups));
+        }
+        let files = [
+            self.serving_path(),
+            self.chain_path(),
+            self.authority_path(),
+            self.bundle_path(),
+            self.issued_path(),
+            self.records_path(),
+        ];
+        let pointers = self.pointer_paths().unwrap_or_default();
+        for file in files.into_iter().chain(pointers).filter(|path| path.is_file()) {
+            look(file, &|found| user.reads(found, &groups));
+        }
+        unreadable
+    }
+
+    /// Refuses to write for another user that could not read what is there already.
+    pub(super) fn expect_readable(&self) -> Result<(), StateError> {
+        let is_other =
+            matches!(self.reader(), Reader::User(user) if user.uid != Process::current().uid);
+        match self.unreadable().into_iter().next().filter(|_| is_other) {
+            Some(unreadable) => Err(unreadable.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl User {
+    /// The groups that the system's accounts say it is in.
+    fn groups(&self) -> Vec<u32> {
+        let account = Account::from_uid(Uid::from_raw(self.uid)).ok().flatten();
+        let account = account.filter(|_| !self.is_by_group);
+        let name = account.and_then(|it| Some((std::ffi::CString::new(it.name).ok()?, it.gid)));
+        let groups = name.and_then(|(name, gid)| getgrouplist(&name, gid).ok());
+        groups.unwrap_or_default().into_iter().map(nix::unistd::Gid::as_raw).collect()
+    }
+}
