@@ -5,18 +5,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, Patch, PatchParams};
-use kube::core::PartialObjectMetaExt as _;
-use kube::{Api, Client};
+use kube::Client;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{exposure, print_line, terminal};
 use crate::access::rotation::Pointer;
-use crate::controllers::NAMESPACE;
-use crate::controllers::access;
-use crate::controllers::certificates::{AUTHORITY, FORCE, Observer, ROTATE, SERVING};
+use crate::controllers::certificates::{AUTHORITY, Ask, ClusterState, Observer, SERVING, ask};
+use crate::controllers::{Applied, ControlError, MAX_TRIES, NAMESPACE, ObjectName, access};
 use crate::kube_client;
 use crate::pki::plan::renewal;
 use crate::pki::{
@@ -24,6 +20,7 @@ use crate::pki::{
     StoredPair, next, told_lockouts,
 };
 use crate::store::state_folder::{Reconciled, StateFolder};
+use crate::store::unreadable::Unreadable;
 use crate::table::table;
 use crate::user_data::{self, Assessment, LeftAlone, assess, carriers};
 
@@ -52,8 +49,8 @@ pub(super) struct Seen {
     pub(super) open_files: Vec<String>,
     /// The pools that have a config, empty where they are not known.
     pub(super) pools: BTreeSet<String>,
-    /// The CAs that are asked to be distrusted.
-    pub(super) distrusted: Vec<String>,
+    /// What is wrong with files that the server could not read when it is started again.
+    pub(super) unreadable: Vec<String>,
     /// Where the signing CA and the serving pair are.
     pub(super) files: [String; 2],
 }
@@ -154,6 +151,7 @@ pub fn check(
     let open_files = seen.open_files.iter();
     let mut told: Vec<String> =
         open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
+    told.extend(seen.unreadable.iter().cloned());
     let verdict = match next {
         Next::Step { step, .. } => {
             // What is due first is told alone: the rest may come of it.
@@ -179,6 +177,9 @@ pub fn check(
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
             Some("there is no serving pair".to_owned())
+        }
+        Next::Settled { .. } if !seen.unreadable.is_empty() => {
+            Some("the server cannot read all of its files".to_owned())
         }
         Next::Settled { .. } if !told.is_empty() => Some("keys can be read by others".to_owned()),
         Next::Settled { until, .. } => {
@@ -243,25 +244,7 @@ pub fn rotate(
         Place::Folder(folder) => folder,
         Place::Cluster { kubeconfig, user_data_namespace } => {
             return in_cluster(kubeconfig.as_deref(), async |client| {
-                let seen = see_cluster(client.clone(), user_data_namespace).await?;
-                let asked = Asked { authority: ca, serving: true, force, ..seen.observed.asked };
-                let state = CertificateState { asked, ..seen.observed };
-                let generate = &mut |_| policy.algorithm.generate();
-                // What the controller would refuse is better told here than asked for.
-                let (_, attention) = pki::foresee(&state, policy, now, generate)?;
-                if let Some(refused) = attention.iter().find(|it| it.is_refused_request()) {
-                    bail!("{}: {refused}", seen.place);
-                }
-                let names = [ca.then_some(AUTHORITY), Some(SERVING)];
-                let mut value = date(now)?;
-                if force {
-                    value = format!("{value} {FORCE}");
-                }
-                for name in names.into_iter().flatten() {
-                    annotate(&client, name, ROTATE, value.clone()).await?;
-                    print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{name}"));
-                }
-                Ok(())
+                ask_rotation(&client, user_data_namespace, [ca, force], policy, now).await
             });
         }
     };
@@ -278,6 +261,52 @@ pub fn rotate(
     let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
     print_steps(&state, &done);
     refuse(&state, done.attention)
+}
+
+/// Asks a cluster's controller for a new serving pair, with `ca` for a new authority first.
+async fn ask_rotation(
+    client: &Client,
+    user_data_namespace: &str,
+    [ca, is_forced]: [bool; 2],
+    policy: &Policy,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    for secret in [ca.then_some(AUTHORITY), Some(SERVING)].into_iter().flatten() {
+        let request = Ask::Rotation { secret, value: date(now)?, is_forced };
+        let is_first = secret == AUTHORITY || !ca;
+        ask_again(secret, async || {
+            let (seen, cluster) = see_cluster(client, user_data_namespace).await?;
+            let seen_asked = seen.observed.asked;
+            let asked = Asked { authority: ca, serving: true, force: is_forced, ..seen_asked };
+            let state = CertificateState { asked, ..seen.observed };
+            let generate = &mut |_| policy.algorithm.generate();
+            // What the controller would refuse is better told here than asked for.
+            let (_, attention) = pki::foresee(&state, policy, now, generate)?;
+            let refused = attention.iter().find(|it| it.is_refused_request());
+            if let Some(refused) = refused.filter(|_| is_first) {
+                bail!("{}: {refused}", seen.place);
+            }
+            Ok(ask(client, &cluster, &request).await?)
+        })
+        .await?;
+        print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{secret}"));
+    }
+    Ok(())
+}
+
+/// Asks the controller for something, and looks anew where somebody else has changed the secret since
+/// it was read.
+pub(super) async fn ask_again(
+    secret: &str,
+    mut once: impl AsyncFnMut() -> anyhow::Result<Applied>,
+) -> anyhow::Result<()> {
+    for _ in 0..MAX_TRIES {
+        if once().await? == Applied::Done {
+            return Ok(());
+        }
+    }
+    let object = ObjectName::secret(NAMESPACE, secret);
+    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
 }
 
 pub(super) fn print_steps(state: &StateFolder, done: &Reconciled) {
@@ -369,13 +398,13 @@ pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
         Place::Folder(folder) => see_folder(folder),
         Place::Cluster { kubeconfig, user_data_namespace } => {
             in_cluster(kubeconfig.as_deref(), async |client| {
-                see_cluster(client, user_data_namespace).await
+                Ok(see_cluster(&client, user_data_namespace).await?.0)
             })
         }
     }
 }
 
-fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
+pub(super) fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
     let state = open(folder)?;
     let hosts = present_hosts(&state)?;
     let pointers = state.pointers()?.into_iter();
@@ -384,15 +413,19 @@ fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
         place: folder.display().to_string(),
         observed: state.observe(&hosts, &Asked::default())?,
         open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
-        distrusted: Vec::new(),
+        unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
         files: state.key_files(),
         pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
         unused: BTreeSet::new(),
     })
 }
 
-async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
-    let controller = Observer::new(client, namespace.to_owned(), Vec::new());
+/// What a cluster holds, and its objects as they were read.
+pub(super) async fn see_cluster(
+    client: &Client,
+    namespace: &str,
+) -> anyhow::Result<(Seen, ClusterState)> {
+    let controller = Observer::new(client.clone(), namespace.to_owned(), Vec::new());
     let state = controller.observe_as_kept().await?;
     let observed = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
     let title = |name: &String| format!("Secret {namespace}/{name}");
@@ -401,16 +434,17 @@ async fn see_cluster(client: Client, namespace: &str) -> anyhow::Result<Seen> {
         Some((title(name), data.0.clone()))
     });
     let unused = state.user_data.iter().filter(|(_, secret)| access::is_unused(secret));
-    Ok(Seen {
+    let seen = Seen {
         pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
         place: "the cluster".to_owned(),
         pointers: pointers.collect(),
         unused: unused.map(|(name, _)| title(name)).collect(),
         open_files: Vec::new(),
-        distrusted: observed.asked.distrust.clone(),
+        unreadable: Vec::new(),
         files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
         observed,
-    })
+    };
+    Ok((seen, state))
 }
 
 pub(super) fn in_cluster<T>(
@@ -440,25 +474,6 @@ pub(super) fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
     // The main one is the common name.
     hosts.sort_by_key(|host| host.to_string() != leaf.common_name);
     Ok(hosts)
-}
-
-/// Tells the controller something, by the value of an annotation.
-pub(super) async fn annotate(
-    client: &Client,
-    name: &str,
-    key: &str,
-    value: String,
-) -> anyhow::Result<()> {
-    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-    let metadata =
-        ObjectMeta { annotations: Some([(key.to_owned(), value)].into()), ..ObjectMeta::default() };
-    // Whatever the secret is by now, it is what is to be changed: it has no precondition.
-    let patch = Patch::Merge(metadata.into_request_partial::<Secret>());
-    secrets
-        .patch_metadata(name, &PatchParams::default(), &patch)
-        .await
-        .with_context(|| format!("Secret {NAMESPACE}/{name}"))?;
-    Ok(())
 }
 
 fn date(time: OffsetDateTime) -> anyhow::Result<String> {

@@ -1,13 +1,20 @@
 //! `certs distrust`: CAs are taken out for ever, and who pays for it is told first.
 
+use std::collections::BTreeSet;
+
 use anyhow::bail;
 use time::OffsetDateTime;
 
-use super::certs::{Place, annotate, in_cluster, open, present_hosts, print_steps, refuse, see};
+use super::certs::{
+    Place, Seen, ask_again, in_cluster, open, present_hosts, print_steps, refuse, see_cluster,
+    see_folder,
+};
 use super::print_line;
-use crate::controllers::NAMESPACE;
-use crate::controllers::certificates::{AUTHORITY, DISTRUST};
-use crate::pki::{self, Asked, Certificate, CertificateState, Policy, told_lockouts};
+use crate::controllers::certificates::{AUTHORITY, Ask, ask};
+use crate::controllers::{Applied, NAMESPACE};
+use crate::pki::{
+    self, Asked, Attention, Certificate, CertificateState, Lockout, Policy, told_lockouts,
+};
 
 /// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
 /// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes`
@@ -22,49 +29,112 @@ pub fn distrust(
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
-    let seen = see(place)?;
-    let known = pki::trusted_by_somebody(&seen.observed, now);
-    let cas = find(named, &known, &seen.place)?;
-    let asked =
-        Asked { distrust: cas.iter().map(Certificate::fingerprint).collect(), ..Asked::default() };
-    let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
-    let (foreseen, attention) =
-        pki::foresee(&state, policy, now, &mut |_| policy.algorithm.generate())?;
-    for ca in &cas {
-        print_line(&format!("{} ({})", ca.common_name, ca.fingerprint()));
-    }
-    let before = told_lockouts(&seen.observed, now);
-    for lockout in pki::lockouts_of(&foreseen, &seen.observed, now) {
-        if !before.iter().any(|known| known.holder == lockout.holder) {
-            print_line(&lockout.to_string());
-        }
-    }
-    if !yes {
-        bail!("nothing was changed: say --yes to distrust what is named above for ever");
-    }
     match place {
         Place::Folder(folder) => {
-            let (state, hosts) = (open(folder)?, present_hosts(&open(folder)?)?);
+            let state = open(folder)?;
+            // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
+            let lock = state.lock()?;
+            let foreseen = Foreseen::of(see_folder(folder)?, named, policy, now)?;
+            foreseen.tell(yes, now, &mut BTreeSet::new())?;
+            let hosts = present_hosts(&state)?;
             let generate = &mut |_| policy.algorithm.generate();
-            let done = state.reconcile(&hosts, asked, policy, now, generate)?;
+            let asked = foreseen.asked;
+            let done = state.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
             print_steps(&state, &done);
             refuse(&state, done.attention)
         }
-        Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
-            let mut listed = seen.distrusted;
-            listed.extend(asked.distrust);
-            annotate(&client, AUTHORITY, DISTRUST, listed.join(",")).await?;
-            print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
-            let left = pki::trusted_by_somebody(&foreseen, now);
-            if let Some(reason) = attention
-                .iter()
-                .find(|it| !it.is_warning())
-                .filter(|_| left.iter().any(|ca| cas.contains(ca)))
-            {
-                bail!("the controller cannot do it yet: {reason}");
+        Place::Cluster { kubeconfig, user_data_namespace } => {
+            in_cluster(kubeconfig.as_deref(), async |client| {
+                let mut told = BTreeSet::new();
+                let mut last = None;
+                ask_again(AUTHORITY, async || {
+                    let (seen, cluster) = see_cluster(&client, user_data_namespace).await?;
+                    let listed = &seen.observed.asked.distrust;
+                    if last.as_ref().is_some_and(|it: &Foreseen| it.is_listed(listed)) {
+                        return Ok(Applied::Done);
+                    }
+                    let foreseen = Foreseen::of(seen, named, policy, now)?;
+                    foreseen.tell(yes, now, &mut told)?;
+                    let request = Ask::Distrust(foreseen.asked.distrust.clone());
+                    last = Some(foreseen);
+                    Ok(ask(&client, &cluster, &request).await?)
+                })
+                .await?;
+                print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
+                match last.as_ref().and_then(|foreseen| foreseen.obstacle(now)) {
+                    Some(reason) => bail!("the controller cannot do it yet: {reason}"),
+                    None => Ok(()),
+                }
+            })
+        }
+    }
+}
+
+/// What comes of it.
+struct Foreseen {
+    seen: CertificateState,
+    cas: Vec<Certificate>,
+    asked: Asked,
+    state: CertificateState,
+    attention: Vec<Attention>,
+}
+
+impl Foreseen {
+    fn of(
+        seen: Seen,
+        named: &[String],
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> anyhow::Result<Self> {
+        let known = pki::trusted_by_somebody(&seen.observed, now);
+        let cas = find(named, &known, &seen.place)?;
+        // What others have asked for, and is not done yet, is done with it.
+        let mut distrust = seen.observed.asked.distrust.clone();
+        distrust.extend(cas.iter().map(Certificate::fingerprint));
+        let asked = Asked { distrust, ..Asked::default() };
+        let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
+        let generate = &mut |_| policy.algorithm.generate();
+        let (state, attention) = pki::foresee(&state, policy, now, generate)?;
+        Ok(Self { seen: seen.observed, cas, asked, state, attention })
+    }
+
+    /// Prints what is distrusted and who could not boot any more, but for what was `told` before.
+    ///
+    /// # Errors
+    /// Without `yes`: nothing is to be done.
+    fn tell(
+        &self,
+        yes: bool,
+        now: OffsetDateTime,
+        told: &mut BTreeSet<String>,
+    ) -> anyhow::Result<()> {
+        let cas = self.cas.iter().map(|ca| format!("{} ({})", ca.common_name, ca.fingerprint()));
+        let before = told_lockouts(&self.seen, now);
+        let is_new = |it: &Lockout| !before.iter().any(|known| known.holder == it.holder);
+        let lockouts = pki::lockouts_of(&self.state, &self.seen, now);
+        let lockouts = lockouts.iter().filter(|it| is_new(it)).map(Lockout::to_string);
+        for line in cas.chain(lockouts) {
+            if !told.contains(&line) {
+                print_line(&line);
+                told.insert(line);
             }
-            Ok(())
-        }),
+        }
+        if !yes {
+            bail!("nothing was changed: say --yes to distrust what is named above for ever");
+        }
+        Ok(())
+    }
+
+    /// Whether somebody else has asked for it meanwhile.
+    fn is_listed(&self, listed: &[String]) -> bool {
+        self.cas.iter().all(|ca| listed.contains(&ca.fingerprint()))
+    }
+
+    /// Why the controller does not do it yet, if it does not.
+    fn obstacle(&self, now: OffsetDateTime) -> Option<&Attention> {
+        let left = pki::trusted_by_somebody(&self.state, now);
+        let obstacle = self.attention.iter().find(|it| !it.is_warning());
+        obstacle.filter(|_| left.iter().any(|ca| self.cas.contains(ca)))
     }
 }
 

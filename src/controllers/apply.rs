@@ -14,7 +14,7 @@ use super::write::{Change, ObjectName, ObjectWrite, Precondition};
 
 /// What became of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Applied {
+pub enum Applied {
     /// It is done.
     Done,
     /// Somebody else came first: what was planned is to be planned anew.

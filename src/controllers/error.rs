@@ -24,6 +24,14 @@ pub enum ControlError {
     /// A token cannot be made.
     #[error("the system has no randomness for a new token")]
     NoRandomness,
+    /// Others were faster each time.
+    #[error("{object}: others changed it {tries} times in a row; run the command again")]
+    Contended {
+        /// The object that was to be changed.
+        object: ObjectName,
+        /// How often it was tried.
+        tries: usize,
+    },
     /// The plan finds no end.
     #[error("still not in order after many steps")]
     Endless,

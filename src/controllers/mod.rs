@@ -27,10 +27,15 @@ pub mod registry_ca;
 mod runtime;
 mod write;
 
+pub use apply::Applied;
 pub use error::ControlError;
 pub use metrics::ControllerMetrics;
 pub use runtime::Health;
 pub use write::{Malformed, ObjectName};
+
+/// How often a command tries to change an object that others change at the same time. Each try that
+/// fails is one of theirs that succeeded.
+pub const MAX_TRIES: usize = 64;
 
 /// The namespace of the certificates, and of the active controller's Lease.
 pub use crate::objects::OPERATOR_NAMESPACE as NAMESPACE;

@@ -54,6 +54,7 @@ mod registry_ca;
 mod render;
 mod rotation;
 mod rotation_of_tokens;
+mod service_user;
 mod support;
 mod unreadable_pairs;
 mod virtual_machine;

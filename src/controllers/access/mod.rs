@@ -21,7 +21,7 @@ use super::certificates::{ACCESS_ANNOTATION, Observer, Refusals, user_data, user
 use super::events::Events;
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::write::ObjectName;
-use super::{ControlError, NAMESPACE};
+use super::{ControlError, MAX_TRIES, NAMESPACE};
 use crate::access::rotation::{
     Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
 };
@@ -203,7 +203,7 @@ pub async fn change_tokens<E: From<ControlError>>(
     client: &Client,
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
 ) -> Result<(), E> {
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_TRIES {
         let (tokens, access) =
             (secret(client, Issued::SECRET).await?, secret(client, Records::SECRET).await?);
         let read = objects::read_tokens(tokens.as_ref(), access.as_ref());
@@ -225,7 +225,8 @@ pub async fn change_tokens<E: From<ControlError>>(
             return Ok(());
         }
     }
-    Err(ControlError::Endless.into())
+    let object = ObjectName::secret(NAMESPACE, Records::SECRET);
+    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
 }
 
 /// What is known of a cluster's tokens.

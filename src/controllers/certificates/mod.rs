@@ -4,6 +4,7 @@
 //! `apply` makes the writes that `objects` puts together: one step, then everything is read again.
 
 mod apply;
+mod ask;
 #[cfg(test)]
 mod beside_reference;
 mod ca_request;
@@ -28,13 +29,14 @@ use kube::Client;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
+pub use self::ask::{Ask, ask};
 pub use self::external_pair::{
     ExternalPair, InvalidServingPair, InvalidTrustBundle, ServingPair, TrustBundle,
 };
 pub use self::infrastructure::Infrastructure;
 pub use self::issuer_ref::{IssuerRef, NoIssuer};
 pub use self::key_algorithms::KeyAlgorithms;
-pub use self::names::{ACCESS_ANNOTATION, AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
+pub use self::names::{ACCESS_ANNOTATION, AUTHORITY, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
 pub use self::shown::{Shown, Trust};

@@ -38,12 +38,12 @@ pub(super) const USER_DATA: &str = "userData";
 pub(super) const MANAGED: &str =
     "machineconfiguration.openshift.io/managed-ca-bundle-derived-from-configmap";
 /// The annotation by which an administrator asks for a rotation: any new value.
-pub const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
+pub(super) const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
 /// The word in its value by which it is done even if machines are locked out.
-pub const FORCE: &str = "--force";
+pub(super) const FORCE: &str = "--force";
 /// The annotation of the CA's secret by which an administrator distrusts CAs: their fingerprints or
 /// common names, with commas between them.
-pub const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
+pub(super) const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 /// The annotation by which a pool says how much its access is restricted, and a secret with user data
 /// that no machine is made from it: `off`.
 pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";

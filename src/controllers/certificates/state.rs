@@ -240,7 +240,7 @@ pub(super) fn asks_with_force(secret: &Secret) -> bool {
 }
 
 /// The CAs that an administrator distrusts.
-fn to_distrust(secret: &Secret) -> Vec<String> {
+pub(super) fn to_distrust(secret: &Secret) -> Vec<String> {
     let listed = annotation(secret, DISTRUST).unwrap_or_default();
     let named = listed.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());
     named.map(str::to_owned).collect()

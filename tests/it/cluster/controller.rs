@@ -2,6 +2,7 @@
 //! account with the rights that `deploy/` gives it, and machines that boot by what it makes.
 
 mod access;
+mod administrators;
 mod bundles;
 mod duties;
 mod external;

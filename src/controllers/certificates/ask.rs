@@ -1,0 +1,146 @@
+//! What administrators ask the controller for, by annotations of the secrets that were read.
+//!
+//! Several may ask at once: each write has the version that was read as its precondition, and holds
+//! what others have asked for before.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+
+use super::super::apply::{Applied, apply};
+use super::super::write::{Change, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite};
+use super::super::{ControlError, Malformed, NAMESPACE};
+use super::names::{AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
+use super::state::{ClusterState, asks_with_force, to_distrust};
+
+/// What an administrator asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// A new CA or serving pair.
+    Rotation {
+        /// [`AUTHORITY`] or [`SERVING`].
+        secret: &'static str,
+        /// A value that no other request has.
+        value: String,
+        /// Whether it is done even if machines are locked out.
+        is_forced: bool,
+    },
+    /// CAs that are never to be trusted again, by their fingerprints.
+    Distrust(Vec<String>),
+}
+
+/// Writes it. Where somebody else has changed the secret since `state` was read, nothing is written.
+pub async fn ask(
+    client: &Client,
+    state: &ClusterState,
+    ask: &Ask,
+) -> Result<Applied, ControlError> {
+    let (name, key) = match ask {
+        Ask::Rotation { secret, .. } => (*secret, ROTATE),
+        Ask::Distrust(_) => (AUTHORITY, DISTRUST),
+    };
+    let present = if name == SERVING { &state.serving } else { &state.authority };
+    apply::<Secret, _>(client, &annotation_write(name, present.as_ref(), key, ask)?).await
+}
+
+fn annotation_write(
+    name: &str,
+    present: Option<&Secret>,
+    key: &str,
+    ask: &Ask,
+) -> Result<SecretWrite, Malformed> {
+    let object = ObjectName::secret(NAMESPACE, name);
+    let present = present.ok_or_else(|| object.malformed("not found"))?;
+    let precondition = Precondition::of(&object, &present.metadata)?;
+    let annotations = [(key.to_owned(), value(present, ask))].into();
+    let patch = MergePatch::<ByteString>::new(precondition, annotations, BTreeMap::new());
+    Ok(ObjectWrite { object, change: Change::Patch(patch) })
+}
+
+/// The annotation's new value. What was asked for before, and is not done, is asked for on.
+fn value(present: &Secret, ask: &Ask) -> String {
+    match ask {
+        Ask::Rotation { value, is_forced, .. } if *is_forced || asks_with_force(present) => {
+            format!("{value} {FORCE}")
+        }
+        Ask::Rotation { value, .. } => value.clone(),
+        Ask::Distrust(fingerprints) => {
+            let mut listed = to_distrust(present);
+            for fingerprint in fingerprints {
+                if !listed.contains(fingerprint) {
+                    listed.push(fingerprint.clone());
+                }
+            }
+            listed.join(",")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::super::names::ROTATED;
+    use super::*;
+
+    fn secret(annotations: &[(&str, &str)]) -> Secret {
+        let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        Secret {
+            metadata: ObjectMeta {
+                uid: Some("u".to_owned()),
+                resource_version: Some("7".to_owned()),
+                annotations: Some(annotations.iter().map(text).collect()),
+                ..ObjectMeta::default()
+            },
+            ..Secret::default()
+        }
+    }
+
+    fn rotation(is_forced: bool) -> Ask {
+        Ask::Rotation { secret: AUTHORITY, value: "now".to_owned(), is_forced }
+    }
+
+    #[test]
+    fn what_was_distrusted_before_stays_listed_and_nothing_is_listed_twice() {
+        let ask = Ask::Distrust(vec!["b".to_owned(), "c".to_owned()]);
+        for (before, after) in [
+            (None, "b,c"),
+            (Some(""), "b,c"),
+            (Some("a"), "a,b,c"),
+            (Some("a,\n b ,x y"), "a,b,x y,c"),
+        ] {
+            let before: Vec<_> = before.map(|list| (DISTRUST, list)).into_iter().collect();
+            assert_eq!(value(&secret(&before), &ask), after);
+        }
+    }
+
+    #[test]
+    fn a_forced_rotation_stays_forced_until_it_is_done() {
+        let forced = (ROTATE, "before --force");
+        for (annotations, is_forced, expected) in [
+            (vec![], false, "now"),
+            (vec![], true, "now --force"),
+            (vec![(ROTATE, "before")], false, "now"),
+            (vec![forced], false, "now --force"),
+            (vec![forced, (ROTATED, "before --force")], false, "now"),
+        ] {
+            assert_eq!(value(&secret(&annotations), &rotation(is_forced)), expected);
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_secret_that_was_read_as_its_precondition() {
+        let write = annotation_write(AUTHORITY, Some(&secret(&[])), ROTATE, &rotation(false));
+        let Ok(ObjectWrite { change: Change::Patch(patch), .. }) = write else {
+            panic!("it is patched")
+        };
+        let patch = serde_json::to_value(patch).unwrap();
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        assert_eq!(patch["metadata"]["uid"], "u");
+        assert_eq!(patch["metadata"]["annotations"][ROTATE], "now");
+        let error = annotation_write(AUTHORITY, None, ROTATE, &rotation(false)).err().unwrap();
+        assert!(error.to_string().ends_with("machine-config-server-ca: not found"), "{error}");
+    }
+}
