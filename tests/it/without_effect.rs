@@ -96,7 +96,8 @@ fn what_has_no_effect_is_named_by_a_server_once_and_served_as_before() {
     other["metadata"]["name"] = "other".into();
     write(folder.path(), "other.json", &other);
     wait_for("the other pool", || {
-        (server.plain().get("/config/other").status == 200).then_some(())
+        let answer = server.plain().request("GET", "/config/other", &accept);
+        (answer.status == 200).then_some(())
     });
     assert_eq!(reported(), 5, "{}", server.log());
     write(folder.path(), "pool.json", &pool("v1"));
