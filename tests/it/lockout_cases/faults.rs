@@ -66,7 +66,7 @@ fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
         ("cut short", whole[..whole.len() - 100].to_owned(), "broken or cut short"),
         ("cut short in its key", whole[..100].to_owned(), "broken or cut short"),
         ("another's key", another + own, "its key does not belong to its certificate"),
-        ("an unknown curve", unknown_key + &unknown, "is of a kind that cannot sign here"),
+        ("an unknown curve", unknown_key + &unknown, "machines cannot read certificate 1"),
         ("no CA", place.text("tls.key"), "CA:TRUE is missing"),
         ("no PEM", "a note\n".to_owned(), "there is no certificate in it"),
     ] {
