@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -453,14 +453,20 @@ type Change = fn(&mut Value);
 #[test]
 fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
     let served = Served::start();
+    // A copy: the server writes its own pointer configs anew where it sees that they are not right.
+    let copy = tempfile::tempdir().expect("a temporary folder");
+    let state = copy.path().join("state");
+    let copied = Command::new("cp").arg("-a").arg(served.server.state()).arg(&state).status();
+    assert!(copied.expect("cp").success());
+    let kept = state.join("user-data/worker.ign");
     let check = || -> Said {
         let mut command = binary();
-        command.args(["certs", "check", "--state-dir", &served.state]);
+        command.args(["certs", "check", "--state-dir"]).arg(&state);
         command.output().expect("the built binary").into()
     };
     assert_eq!(check().status, 0);
-    let own = fs::read(served.own()).expect("a file");
-    let name = served.own().display().to_string();
+    let own = fs::read(&kept).expect("a file");
+    let name = kept.display().to_string();
     let faults: [(Change, &str); 6] = [
         (|it| it["ignition"]["timeouts"] = json!({"httpTotal": -1}), "a machine gives up"),
         (|it| merge(it)["compression"] = "gzip".into(), "is to be unpacked with gzip"),
@@ -470,8 +476,8 @@ fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
         (|it| merge(it)["source"] = "https://localhost:1/config/nobody".into(), "no pool nobody"),
     ];
     for (change, expected) in faults {
-        fs::write(served.own(), &own).expect("a writable folder");
-        fs::copy(served.with(change), served.own()).expect("a writable folder");
+        fs::write(&kept, &own).expect("a writable folder");
+        fs::copy(served.with(change), &kept).expect("a writable folder");
         let Said { status, lines, .. } = check();
         assert_eq!(status, 1, "{expected}: {lines:?}");
         let start = format!("{name} could not boot a machine: ");
@@ -479,7 +485,7 @@ fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
         assert!(told.is_some_and(|line| line.contains(expected)), "{expected}: {lines:?}");
     }
     for text in [&b"{\"ignition\": "[..], b"#!/bin/sh\n", b""] {
-        fs::write(served.own(), text).expect("a writable folder");
+        fs::write(&kept, text).expect("a writable folder");
         let Said { status, lines, .. } = check();
         assert!(status == 1 && lines.iter().any(|line| line.starts_with(&name)), "{lines:?}");
     }
