@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All of it is a function of its arguments. Secrets are named here and never put into a text: all that
-//! others chose the words of goes through [`redacted`](crate::ignition::secrets::redacted) on its way into
+//! others chose the words of goes through [`redacted`] on its way into
 //! text and JSON. What is secret leaves this module only by [`Machine::file`], which returns one file by its
 //! path.
 

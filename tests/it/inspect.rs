@@ -411,7 +411,7 @@ fn access_that_is_refused_is_named() {
     assert_cause(&[&url(server.secure()), "worker", "--ca", &ca], "access-refused", words);
     // The page says so too.
     let page = String::from_utf8(server.metrics().get("/").body).expect("text");
-    assert!(page.contains("401: this config is not for everyone"), "{page}");
+    assert!(page.contains("401: it has no token"), "{page}");
     // By the pointer config that a machine has, it is not.
     let pointer = server.state().join("user-data/worker.ign").display().to_string();
     let said = wait_for("a token in the pointer config", || {
