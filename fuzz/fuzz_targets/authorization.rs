@@ -3,6 +3,7 @@
 //! revoked, `@o` for one of another pool, `@u` for one that nobody knows.
 #![no_main]
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
@@ -36,7 +37,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     };
     let wanted = [(POOL.to_owned(), Mode::Enforce)].into();
     Policy {
-        modes: Modes::new(Mode::Enforce, &wanted, Some(&records)),
+        modes: Modes::new(Mode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     }

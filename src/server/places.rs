@@ -265,7 +265,11 @@ impl Seats {
                 let seat = self.all.get(&number)?;
                 let turn = Turn::of(&seat.activity, now);
                 let turn = turn.filter(|turn| turn.is_over(&seat.activity, now));
-                if let Some(turn) = turn.filter(|turn| turn.since <= seat.position.since) {
+                let is_idle = seat.activity.phase() == Phase::Idle;
+                let is_as_queued = |turn: &Turn| {
+                    is_idle == seat.position.is_idle && turn.since <= seat.position.since
+                };
+                if let Some(turn) = turn.filter(is_as_queued) {
                     return Some((number, turn.why));
                 }
                 self.look(Ticket(number), now);
