@@ -18,7 +18,7 @@ impl External {
     /// Why it cannot be served, whoever trusts it.
     pub(super) fn fault(&self) -> Option<Unusable> {
         let Some(pair) = &self.pair else { return Some(Unusable::Missing) };
-        // Machines pass over what they cannot read in a bundle. Where nothing else is in it, that is told.
+        // Machines skip what they cannot read in a bundle. A bundle with nothing else is reported.
         let trusts_nothing = self.trusted().is_empty();
         let unread = read_chain(&self.trust).err().filter(|_| trusts_nothing);
         match pair.served_chain() {

@@ -147,7 +147,7 @@ pub enum Fault {
     },
 }
 
-/// What is told and keeps no machine from booting today. One line each.
+/// Faults that keep no machine from booting today, one line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
     /// It is nearly as large as a platform takes, or larger.

@@ -87,7 +87,7 @@ impl Observer {
         })
     }
 
-    /// Reads them as the controller does that keeps them, whoever makes the serving pair.
+    /// Reads them as the controller does, with either its own or an external serving pair.
     pub async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
         let state = self.observe().await?;
         match state.serving.as_ref().and_then(ExternalPair::noted) {

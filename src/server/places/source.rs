@@ -16,7 +16,7 @@ pub enum Door {
 pub enum Source {
     /// An IPv4 address, also one that is written as IPv6.
     V4(Ipv4Addr),
-    /// The network part of an IPv6 address: whoever has one has all of the network.
+    /// The network part of an IPv6 address: a host is usually given a whole network.
     V6(u128),
     /// All balancers, of which a connection is until it says for whom, and after where it is its own.
     Balancer,
