@@ -29,7 +29,7 @@ fn taken(data: &[u8], step: usize) -> Option<(usize, Option<SocketAddr>)> {
     }
 }
 
-/// What the library says of a client by TCP.
+/// What the library says of a client by TCP. An IPv4 address written as one of IPv6 is itself here.
 fn known(data: &[u8]) -> Option<(usize, SocketAddr)> {
     let result = HeaderResult::parse(data);
     if result.is_incomplete() {
@@ -65,6 +65,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(taken(data, 1), own);
     assert_eq!(taken(data, 7), own);
     if let Some((length, client)) = known(data) {
+        let client = SocketAddr::new(client.ip().to_canonical(), client.port());
         assert_eq!(own, Some((length, Some(client))));
     }
 });
