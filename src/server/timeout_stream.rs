@@ -9,7 +9,6 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
@@ -37,21 +36,9 @@ pub(super) struct TimeoutStream {
     is_blocked: bool,
     allowance: Arc<Allowance>,
     is_bounded: bool,
-    end: End,
+    /// Nothing more is to be sent, and the client has room for all that was.
+    is_taken: bool,
 }
-
-/// How far a connection has come to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Open,
-    /// Nothing more is to be sent,
-    Shut,
-    /// and the client has room for all that was.
-    Taken,
-}
-
-/// How often it is looked whether a client has taken what is left of its last answer.
-const LOOK: Duration = Duration::from_millis(500);
 
 impl TimeoutStream {
     /// Times `stream` from now on.
@@ -71,7 +58,7 @@ impl TimeoutStream {
             is_blocked: false,
             allowance,
             is_bounded: false,
-            end: End::Open,
+            is_taken: false,
         }
     }
 
@@ -86,14 +73,22 @@ impl TimeoutStream {
         .await
     }
 
-    /// Whether the kernel has bytes that the client has not room for.
-    fn has_unsent(&mut self) -> bool {
-        if self.end != End::Taken
-            && (self.allowance.is_small() || !send_room::has_unsent(&self.stream))
-        {
-            self.end = End::Taken;
+    /// Waits until the kernel has no bytes that the client has not room for.
+    fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.allowance.is_small() {
+            ready!(self.stream.poll_write_ready(context))?;
+            let looked = self.stream.try_io(Interest::WRITABLE, || {
+                // It says later that they have gone.
+                if send_room::has_unsent(&self.stream) {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(())
+            });
+            if looked.is_ok() {
+                break;
+            }
         }
-        self.end != End::Taken
+        Poll::Ready(Ok(()))
     }
 
     /// A byte came in.
@@ -198,7 +193,10 @@ impl TimeoutStream {
 
 impl Drop for TimeoutStream {
     fn drop(&mut self) {
-        if self.activity.phase() == Phase::Sending || self.has_unsent() {
+        let is_taken = self.is_taken || self.allowance.is_small();
+        if self.activity.phase() == Phase::Sending
+            || !is_taken && send_room::has_unsent(&self.stream)
+        {
             send_room::forget(&self.stream);
         }
     }
@@ -264,26 +262,18 @@ impl AsyncWrite for TimeoutStream {
     }
 
     /// Waits until the client has room for what is left: that counts for this connection, and once it is
-    /// closed the kernel would hold it for minutes.
+    /// closed the kernel would hold it for minutes. It tells only of a connection that is not shut.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.end == End::Open {
-            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
-            self.end = End::Shut;
-        }
-        while self.has_unsent() {
-            let now = Instant::now();
-            let deadline = self.since + self.limits.idle;
-            if now >= deadline {
+        if !self.is_taken {
+            if let Poll::Ready(taken) = self.poll_taken(context) {
+                taken?;
+                self.is_taken = true;
+            } else {
+                let deadline = self.since + self.limits.idle;
+                ready!(self.poll_until(deadline, context));
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            let mut rest = [0; 256];
-            let mut rest = ReadBuf::new(&mut rest);
-            match Pin::new(&mut self.stream).poll_read(context, &mut rest) {
-                Poll::Ready(Ok(())) if !rest.filled().is_empty() => {}
-                Poll::Ready(_) => break,
-                Poll::Pending => ready!(self.poll_until(deadline.min(now + LOOK), context)),
-            }
         }
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

@@ -420,8 +420,13 @@ fn raise_file_limit() {
 
 /// A pool whose answer is larger than what the kernel takes off the server's hands at once.
 pub(crate) fn cluster_with_a_large_config() -> TempDir {
+    cluster_with_a_file_of(3 << 20)
+}
+
+/// A cluster whose pool `large` has a file of so many bytes.
+pub(crate) fn cluster_with_a_file_of(bytes: usize) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let contents = base64::engine::general_purpose::STANDARD.encode(vec![0_u8; 3 << 20]);
+    let contents = base64::engine::general_purpose::STANDARD.encode(vec![0_u8; bytes]);
     let file =
         json!({"path": "/large", "contents": {"source": format!("data:;base64,{contents}")}});
     let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}});

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::faults::cluster_with_a_large_config;
+use crate::faults::{cluster_with_a_file_of, cluster_with_a_large_config};
 use crate::support::http::{Client, Response, Stream, connect_from};
 use crate::support::server::Server;
 use crate::support::stopwatch::{Stopwatch, once_within};
@@ -244,7 +244,14 @@ fn a_dozen_addresses_that_do_not_read_take_no_more_memory_than_is_allowed() {
 
 #[test]
 fn what_a_client_does_not_take_is_gone_with_its_connection() {
-    let folder = cluster_with_a_large_config();
+    // More than the kernel takes, and so little that it takes all.
+    for bytes in [3 << 20, 300 << 10] {
+        what_is_not_taken_is_gone(bytes);
+    }
+}
+
+fn what_is_not_taken_is_gone(bytes: usize) {
+    let folder = cluster_with_a_file_of(bytes);
     let server = Server::serve(folder.path(), &["--idle-timeout", "1s", "--stall-timeout", "1s"]);
     let request = b"GET /config/large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let held: Vec<_> = (0..10)
