@@ -1,89 +1,29 @@
 //! What the certificates of a state directory or a cluster are, whether they are in order, and new
 //! ones.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use kube::Client;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{exposure, print_line, terminal};
-use crate::access::rotation::Pointer;
-use crate::controllers::certificates::{AUTHORITY, Ask, ClusterState, Observer, SERVING, ask};
+use super::certs_report::{Checked, Shown, ShownCertificate, ShownPointer, print};
+use super::exposure::Worth;
+use super::kept::{Place, Seen, in_cluster, open, present_hosts, see, see_cluster};
+use super::{exposure, print_line};
+use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
 use crate::controllers::{Applied, ControlError, MAX_TRIES, NAMESPACE, ObjectName, access};
-use crate::kube_client;
 use crate::pki::plan::renewal;
 use crate::pki::{
     self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Next, Policy, Step,
     StoredPair, next, told_lockouts,
 };
 use crate::store::state_folder::{Reconciled, StateFolder};
-use crate::store::unreadable::Unreadable;
-use crate::table::table;
-use crate::user_data::{self, Assessment, LeftAlone, assess, carriers};
-
-/// Where certificates are kept.
-#[derive(Debug, Clone)]
-pub enum Place {
-    /// In a folder, with pointer configs.
-    Folder(PathBuf),
-    /// In a cluster.
-    Cluster {
-        /// A kubeconfig; without one, the pod's service account is used.
-        kubeconfig: Option<PathBuf>,
-        /// Where the secrets with user data are.
-        user_data_namespace: String,
-    },
-}
-
-/// What a place holds.
-pub(super) struct Seen {
-    pub(super) place: String,
-    pub(super) observed: CertificateState,
-    pub(super) pointers: Vec<(String, Vec<u8>)>,
-    /// Those of them that no machine is made from, as an administrator says.
-    pub(super) unused: BTreeSet<String>,
-    /// Files with keys that others than their owner can read.
-    pub(super) open_files: Vec<String>,
-    /// The pools that have a config, empty where they are not known.
-    pub(super) pools: BTreeSet<String>,
-    /// What is wrong with files that the server could not read when it is started again.
-    pub(super) unreadable: Vec<String>,
-    /// Where the signing CA and the serving pair are.
-    pub(super) files: [String; 2],
-}
-
-impl Seen {
-    /// Further authorities that were the server's once.
-    fn known(&self) -> Vec<Certificate> {
-        let stored = self.observed.authority.iter().flat_map(StoredPair::authorities);
-        let root = self.observed.root_authority.as_deref().unwrap_or_default();
-        stored.chain(Certificate::read_all(root)).collect()
-    }
-
-    /// What the pointer configs carry that a rotation of tokens looks after.
-    pub(super) fn carriers(&self) -> Vec<Pointer> {
-        let (trusted, known) = (self.observed.trusted(), self.known());
-        let used = self.pointers.iter().filter(|(name, _)| !self.unused.contains(name));
-        used.flat_map(|(name, text)| carriers(name, text, &trusted, &known, true)).collect()
-    }
-
-    /// Why a pointer config that names authorities trusts none that is known to be the server's, or
-    /// is not looked at.
-    pub(super) fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
-        match assess(pointer, &self.observed.trusted(), &self.known()) {
-            Assessment::LeftAlone(
-                reason @ (LeftAlone::Foreign | LeftAlone::NameOnly | LeftAlone::TooLarge),
-            ) => Some(reason),
-            _ => None,
-        }
-    }
-}
+use crate::user_data::{self, LeftAlone};
 
 /// Prints what there is.
-pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
+pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result<()> {
     let seen = see(place)?;
     let Seen { observed, pointers, .. } = &seen;
     let policy = Policy::default();
@@ -91,45 +31,40 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
     let signer: Vec<_> = observed.authority.iter().filter_map(StoredPair::leaf).collect();
     let leaf = observed.served();
 
-    let row = |what: &str, certificate: &Certificate| -> anyhow::Result<_> {
-        let hosts: Vec<_> = certificate.hosts.iter().map(Host::to_string).collect();
-        Ok(vec![
-            what.to_owned(),
-            certificate.common_name.clone(),
-            certificate.issuer.clone(),
-            certificate.key_kind.clone(),
-            date(certificate.not_before)?,
-            date(certificate.not_after)?,
-            date(renewal(certificate, &policy))?,
-            hosts.join(","),
-        ])
+    let shown = |what, certificate: &Certificate| -> anyhow::Result<_> {
+        Ok(ShownCertificate {
+            what,
+            subject: certificate.common_name.clone(),
+            issuer: certificate.issuer.clone(),
+            key: certificate.key_kind.clone(),
+            not_before: date(certificate.not_before)?,
+            not_after: date(certificate.not_after)?,
+            renewal: date(renewal(certificate, &policy))?,
+            hosts: certificate.hosts.iter().map(Host::to_string).collect(),
+        })
     };
-    let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
-    let mut rows = Vec::new();
     let older = bundle.iter().filter(|certificate| !signer.contains(certificate));
     let certificates = leaf.iter().map(|leaf| ("serving pair", leaf));
     let certificates = certificates.chain(signer.iter().map(|signer| ("authority", signer)));
-    for (what, certificate) in certificates.chain(older.map(|older| ("older authority", older))) {
-        rows.push(row(what, certificate)?);
-    }
-    terminal::print(&table(&names, &rows, terminal::look()));
+    let certificates = certificates.chain(older.map(|older| ("older authority", older)));
+    let certificates: Result<_, _> =
+        certificates.map(|(what, certificate)| shown(what, certificate)).collect();
 
-    for (name, text) in pointers {
-        if let Some(reason) = seen.stranger(text) {
-            print_line(&format!("{name}: left alone: {reason}"));
-            continue;
-        }
+    let pointers = pointers.iter().map(|(name, text)| {
         let trusted = user_data::authorities(text);
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
-        print_line(&match (trusts_signer, valid, trusted.is_empty()) {
-            (true, ..) => format!("{name}: trusts the authority"),
-            (_, _, true) => format!("{name}: names no authority that is understood"),
-            (_, true, _) => format!("{name}: trusts older authorities only"),
-            (_, false, _) => format!("{name}: trusts no authority that is valid"),
-        });
-    }
-    Ok(())
+        let says = match (seen.stranger(text), trusts_signer, valid, trusted.is_empty()) {
+            (Some(reason), ..) => format!("left alone: {reason}"),
+            (_, true, ..) => "trusts the authority".to_owned(),
+            (_, _, _, true) => "names no authority that is understood".to_owned(),
+            (_, _, true, _) => "trusts older authorities only".to_owned(),
+            (_, _, false, _) => "trusts no authority that is valid".to_owned(),
+        };
+        ShownPointer { name: name.clone(), says }
+    });
+    let shown = Shown { certificates: certificates?, pointer_configs: pointers.collect() };
+    print(&shown, is_json)
 }
 
 /// Tells until when everything is in order, or what is not, one line each; and what strangers can read in
@@ -140,23 +75,36 @@ pub fn show(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
 pub fn check(
     place: &Place,
     manifests: Option<&Path>,
+    is_json: bool,
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     let seen = see(place)?;
+    let mut checked = judged(&seen, policy, now)?;
     // Worth knowing, and no fault of the certificates.
-    exposed(place, manifests)?.iter().for_each(|line| print_line(line));
-    warn(&pki::large_user_data(&seen.observed));
+    let Worth { exposed, ignored } = worth(place, manifests)?;
+    checked.exposed = exposed;
+    checked.warnings.extend(ignored);
+    print(&checked, is_json)?;
+    match checked.verdict {
+        Some(verdict) => bail!("{}: {verdict}", seen.place),
+        None => Ok(()),
+    }
+}
+
+/// What needs an administrator.
+fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Checked> {
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
     let mut told: Vec<String> =
         open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
     told.extend(seen.unreadable.iter().cloned());
+    let mut in_order_until = None;
     let verdict = match next {
         Next::Step { step, .. } => {
             // What is due first is told alone: the rest may come of it.
             told.extend(told_lockouts(&seen.observed, now).iter().map(ToString::to_string));
-            told.extend(faults(&seen, policy, now)?);
+            told.extend(faults(seen, policy, now)?);
             Some(match step {
                 Step::Authority(reason) | Step::Store(reason) => {
                     format!("the certificate authority: {reason}")
@@ -183,39 +131,43 @@ pub fn check(
         }
         Next::Settled { .. } if !told.is_empty() => Some("keys can be read by others".to_owned()),
         Next::Settled { until, .. } => {
-            print_line(&format!("in order, until {}", date(until)?));
+            in_order_until = Some(date(until)?);
             None
         }
     };
-    for (name, text) in &seen.pointers {
-        if let Some(reason @ LeftAlone::NameOnly) = seen.stranger(text) {
-            print_line(&format!("{name}: left alone: {reason}"));
-        }
-    }
-    for line in &told {
-        print_line(line);
-    }
-    match verdict {
-        Some(verdict) => bail!("{}: {verdict}", seen.place),
-        None => Ok(()),
-    }
+    let large = pki::large_user_data(&seen.observed);
+    let left_alone = seen.pointers.iter().filter_map(|(name, text)| {
+        let reason = seen.stranger(text).filter(|reason| *reason == LeftAlone::NameOnly)?;
+        Some(format!("{name}: left alone: {reason}"))
+    });
+    Ok(Checked {
+        exposed: Vec::new(),
+        warnings: large.iter().filter(|it| it.is_warning()).map(ToString::to_string).collect(),
+        in_order_until,
+        left_alone: left_alone.collect(),
+        faults: told,
+        verdict,
+    })
 }
 
-/// What strangers can read in the configs of pools that are not enforced.
-fn exposed(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Vec<String>> {
+/// What strangers can read in the configs of pools that are not enforced, and what has no effect in configs.
+fn worth(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Worth> {
     match (place, manifests) {
-        (Place::Folder(_), None) => Ok(Vec::new()),
+        (Place::Folder(_), None) => Ok(Worth::default()),
         (Place::Folder(folder), Some(manifests)) => {
             exposure::of_manifests(manifests, &open(folder)?.records()?.enforced)
         }
         (Place::Cluster { kubeconfig, .. }, _) => {
-            let lines = in_cluster(kubeconfig.as_deref(), async |client| {
+            let worth = in_cluster(kubeconfig.as_deref(), async |client| {
                 let enforced = access::records(&client).await?.enforced;
                 exposure::of_cluster(client, &enforced).await
             });
             // Whoever looks at certificates need not have a right to configs.
-            let unknown = |error| vec![format!("what strangers can read is not known: {error:#}")];
-            Ok(lines.unwrap_or_else(unknown))
+            let unknown = |error| Worth {
+                exposed: vec![format!("what strangers can read is not known: {error:#}")],
+                ..Worth::default()
+            };
+            Ok(worth.unwrap_or_else(unknown))
         }
     }
 }
@@ -376,104 +328,6 @@ pub fn log_step(step: &Step) {
         Step::Pointers => tracing::info!("wrote the pointer configs"),
         Step::Serving(reason, _) => tracing::info!(%reason, "issued a serving pair"),
     }
-}
-
-/// What is to be served from a place.
-pub(super) struct Served {
-    /// What the place is called.
-    pub(super) place: String,
-    /// Leaf first; empty without a serving pair.
-    pub(super) chain: Vec<Certificate>,
-    /// The pools that have a config, empty where they are not known.
-    pub(super) pools: BTreeSet<String>,
-}
-
-pub(super) fn served(place: &Place) -> anyhow::Result<Served> {
-    let seen = see(place)?;
-    Ok(Served { place: seen.place, chain: seen.observed.chain(), pools: seen.pools })
-}
-
-pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
-    match place {
-        Place::Folder(folder) => see_folder(folder),
-        Place::Cluster { kubeconfig, user_data_namespace } => {
-            in_cluster(kubeconfig.as_deref(), async |client| {
-                Ok(see_cluster(&client, user_data_namespace).await?.0)
-            })
-        }
-    }
-}
-
-pub(super) fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
-    let state = open(folder)?;
-    let hosts = present_hosts(&state)?;
-    let pointers = state.pointers()?.into_iter();
-    Ok(Seen {
-        pools: state.pools()?,
-        place: folder.display().to_string(),
-        observed: state.observe(&hosts, &Asked::default())?,
-        open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
-        unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
-        files: state.key_files(),
-        pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
-        unused: BTreeSet::new(),
-    })
-}
-
-/// What a cluster holds, and its objects as they were read.
-pub(super) async fn see_cluster(
-    client: &Client,
-    namespace: &str,
-) -> anyhow::Result<(Seen, ClusterState)> {
-    let controller = Observer::new(client.clone(), namespace.to_owned(), Vec::new());
-    let state = controller.observe_as_kept().await?;
-    let observed = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
-    let title = |name: &String| format!("Secret {namespace}/{name}");
-    let pointers = state.user_data.iter().filter_map(|(name, secret)| {
-        let data = secret.data.as_ref()?.get("userData")?;
-        Some((title(name), data.0.clone()))
-    });
-    let unused = state.user_data.iter().filter(|(_, secret)| access::is_unused(secret));
-    let seen = Seen {
-        pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
-        place: "the cluster".to_owned(),
-        pointers: pointers.collect(),
-        unused: unused.map(|(name, _)| title(name)).collect(),
-        open_files: Vec::new(),
-        unreadable: Vec::new(),
-        files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
-        observed,
-    };
-    Ok((seen, state))
-}
-
-pub(super) fn in_cluster<T>(
-    kubeconfig: Option<&Path>,
-    work: impl AsyncFnOnce(Client) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let client = kube_client::connect(kubeconfig.map(Path::to_owned)).await?;
-        work(client).await
-    })
-}
-
-/// The folder, which has to be there: a slip in its name must not make a new one.
-pub(super) fn open(folder: &Path) -> anyhow::Result<StateFolder> {
-    if !folder.is_dir() {
-        bail!("--state-dir {}: there is no such directory", folder.display());
-    }
-    Ok(StateFolder::open(folder)?)
-}
-
-/// The names of the serving certificate that is there, for one that replaces it.
-pub(super) fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
-    let leaf = state.observe(&[], &Asked::default())?.served();
-    let Some(leaf) = leaf else { return Ok(Vec::new()) };
-    let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();
-    // The main one is the common name.
-    hosts.sort_by_key(|host| host.to_string() != leaf.common_name);
-    Ok(hosts)
 }
 
 fn date(time: OffsetDateTime) -> anyhow::Result<String> {

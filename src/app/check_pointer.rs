@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow, bail};
 use time::OffsetDateTime;
 
-use super::certs::{self, Place, Served};
+use super::kept::{self, Place, Served};
 use super::print_line;
 use super::probe::{self, Address};
 use super::tokens;
@@ -59,7 +59,7 @@ fn by_place(name: &str, text: &[u8], place: &Place, now: OffsetDateTime) -> anyh
         return Ok(tell_faults(name, &in_itself));
     }
     let Served { place: kept, chain, pools } =
-        certs::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+        kept::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
     if chain.is_empty() {
         bail!("{kept}: there is no serving pair; {ELSE}");
     }

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::bail;
 use time::OffsetDateTime;
 
-use super::certs::{
-    Place, Seen, ask_again, in_cluster, open, present_hosts, print_steps, refuse, see_cluster,
-    see_folder,
-};
+use super::certs::{ask_again, print_steps, refuse};
+use super::kept::{Place, Seen, in_cluster, open, present_hosts, see_cluster, see_folder};
 use super::print_line;
 use crate::controllers::certificates::{AUTHORITY, Ask, ask};
 use crate::controllers::{Applied, NAMESPACE};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use time::OffsetDateTime;
 
-use super::certs::{self, Place};
+use super::kept::{self, Place};
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
 use super::tokens;
@@ -93,7 +93,7 @@ fn make_pointer(
     if pool.is_empty() || !pool.chars().all(is_part) {
         bail!("{pool:?} is no pool's name");
     }
-    let seen = certs::see(authorities)?;
+    let seen = kept::see(authorities)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();
     if bundle.is_empty() {

@@ -4,7 +4,7 @@ use anyhow::{anyhow, bail, ensure};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::certs::{Place, in_cluster, open};
+use super::kept::{Place, in_cluster, open};
 use super::{print_line, terminal};
 use crate::access::rotation::{Issued, IssuedToken, ahead};
 use crate::access::{Record, Records, generate};

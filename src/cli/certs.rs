@@ -7,9 +7,10 @@ use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;
 
 use super::examples;
-use crate::app::certs::{self, Place};
+use crate::app::certs;
 use crate::app::check_pointer::{Against, check_pointer};
 use crate::app::distrust::distrust;
+use crate::app::kept::Place;
 use crate::app::probe::Address;
 use crate::pki::{KeyAlgorithm, Policy};
 
@@ -23,7 +24,13 @@ pub(super) struct Args {
 enum Command {
     /// Print what there is.
     #[command(after_help = examples::CERTS_SHOW)]
-    Show(PlaceFlags),
+    Show {
+        #[command(flatten)]
+        place: PlaceFlags,
+        /// Print JSON, for scripts
+        #[arg(long)]
+        json: bool,
+    },
     /// Tell whether something needs to be done; exit with 1 if so. With --pointer, tell whether a
     /// machine would boot from this file.
     #[command(after_help = examples::CERTS_CHECK)]
@@ -72,6 +79,9 @@ struct CheckFlags {
     /// Judge this pointer config instead: trust, names, size and spec
     #[arg(long, value_name = "FILE")]
     pointer: Option<PathBuf>,
+    /// Print JSON, for scripts
+    #[arg(long, conflicts_with = "pointer")]
+    json: bool,
     /// Judge it by the server that listens there, not by what is kept to be served
     #[arg(long, value_name = "HOST:PORT", requires = "pointer",
         conflicts_with_all = ["state_dir", "kubeconfig", "in_cluster"])]
@@ -82,7 +92,13 @@ impl CheckFlags {
     fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         let Some(file) = &self.pointer else {
             let manifests = self.manifests.as_deref();
-            return certs::check(&self.place.place(), manifests, &Policy::default(), now);
+            return certs::check(
+                &self.place.place(),
+                manifests,
+                self.json,
+                &Policy::default(),
+                now,
+            );
         };
         let against = match &self.connect {
             Some(address) => Against::Server(address.clone()),
@@ -146,7 +162,7 @@ pub(super) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     match &args.command {
-        Command::Show(place) => certs::show(&place.place(), now),
+        Command::Show { place, json } => certs::show(&place.place(), *json, now),
         Command::Check(flags) => flags.run(now),
         Command::Rotate { place, ca, force, certificates } => {
             certs::rotate(&place.place(), *ca, *force, &certificates.policy(), now)

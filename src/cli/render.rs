@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use clap::Args as ClapArgs;
 
 use super::flags::spec;
-use crate::app::certs::Place;
+use crate::app::kept::Place;
 use crate::app::probe::Address;
 use crate::app::render::{self, From, Rendered};
 use crate::ignition::SpecVersion;

@@ -212,6 +212,27 @@ fn what_is_there_is_shown_and_judged() {
     assert!(said.contains("the serving pair: there is none"), "{said}");
     assert_eq!(said.lines().count(), 1);
 
+    // Scripts get the same, and the same exit code.
+    let json = |arguments: &[&str]| {
+        let output = certs(&state, &[arguments, &["--json"]].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (output.status.code(), report, text(&output.stderr))
+    };
+    let (code, report, error) = json(&["check"]);
+    assert_eq!((code, &*error), (Some(1), &*said));
+    assert_eq!(report["inOrderUntil"], Value::Null, "{report}");
+    let verdict = report["verdict"].as_str().expect("a verdict");
+    assert!(said.trim_end().ends_with(verdict), "{verdict} in {said}");
+    let (code, report, _) = json(&["show"]);
+    assert_eq!(code, Some(0));
+    let kinds = report["certificates"].as_array().expect("certificates").iter();
+    let kinds: Vec<_> = kinds.map(|it| it["what"].clone()).collect();
+    assert_eq!(kinds, ["authority"], "{report}");
+    assert!(shown.contains(report["certificates"][0]["notAfter"].as_str().expect("a time")));
+    let pointers = report["pointerConfigs"].as_array().expect("pointer configs");
+    assert!(pointers.iter().all(|it| it["says"] == "trusts the authority"), "{report}");
+    assert_eq!(pointers.len(), shown.lines().filter(|it| it.contains("user-data/")).count());
+
     let output = certs(&state.join("elsewhere"), &["show"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("there is no such directory"));

@@ -163,6 +163,18 @@ fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
     let (code, text, error) = run(&["render", "worker", root, "--strict"]);
     assert_eq!((code, &text[..]), (Some(1), ""), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
+    let server = Server::serve(folder.path(), &[]);
+    let state = server.state().to_str().expect("a path in UTF-8").to_owned();
+    let check = ["certs", "check", "--state-dir", &state, "--manifests", root];
+    let (code, text, error) = run(&check);
+    assert_eq!(code, Some(0), "{text}{error}");
+    for reason in REASONS {
+        let line = format!("warning: {file}: MachineConfig rendered: {reason}\n");
+        assert!(text.contains(&line), "{text}");
+    }
+    let (_, text, _) = run(&[&check[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["warnings"].as_array().map(Vec::len), Some(REASONS.len() + 1), "{report}");
     let (code, _, error) = run(&["bootstrap", "--server-basedir", root, "--strict"]);
     assert!(code != Some(0) && !error.contains("unexpected argument"), "{error}");
 }

@@ -132,12 +132,13 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
 }
 
 #[test]
-fn what_strangers_can_read_is_told_by_the_check_of_a_cluster() {
+fn what_strangers_can_read_and_what_has_no_effect_is_told_by_the_check_of_a_cluster() {
     let site = Site::new();
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
     let source = format!("data:;base64,{}", BASE64.encode(key));
     let files = json!([{"path": "/etc/key.pem", "contents": {"source": source}}]);
-    let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}});
+    let mut config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": files}});
+    config["systemd"] = json!({"unit": []});
     site.cluster.patch(&format!("{CONFIGS}/rendered"), &json!({"spec": {"config": config}}));
     let _controller = site.start(&["--access", "enforce"]);
     let told = || String::from_utf8(site.certs(&["check"]).stdout).expect("text");
@@ -146,6 +147,8 @@ fn what_strangers_can_read_is_told_by_the_check_of_a_cluster() {
         (site.known()["enforced"] == json!(["worker"])).then_some(())
     });
     assert!(!told().contains("/etc/key.pem"), "{}", told());
+    let ignored = "warning: MachineConfig rendered: systemd.unit: unknown field, ignored\n";
+    assert!(told().contains(ignored), "{}", told());
     let open = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &open);
     let line = "pool worker: whoever reaches the server can read /etc/key.pem (private key)";
