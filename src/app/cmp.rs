@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail};
 use pem::Pem;
 use rcgen::KeyPair;
 use rustls::crypto::aws_lc_rs;
@@ -239,9 +239,8 @@ fn named(flag: &str, path: &Path) -> String {
 }
 
 fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
-    let found = Certificate::read_all(&bounded_file::read(path)?);
-    ensure!(!found.is_empty(), "there is no certificate in it");
-    Ok(found)
+    let found = Certificate::read_trusted(&bounded_file::read(path)?)?;
+    found.context("there is no certificate in it")
 }
 
 fn read_key(path: &Path) -> anyhow::Result<KeyPair> {

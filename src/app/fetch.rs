@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
@@ -391,6 +391,5 @@ fn user_agent(spec: SpecVersion) -> &'static str {
 /// The certificates of a file with CAs.
 pub(super) fn read_authorities(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let text = crate::bounded_file::read(path)?;
-    let found = Certificate::read_all(&text);
-    if found.is_empty() { Err(anyhow!("there is no certificate in it")) } else { Ok(found) }
+    Certificate::read_trusted(&text)?.context("there is no certificate in it")
 }

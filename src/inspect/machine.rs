@@ -30,6 +30,9 @@ pub struct Machine {
     pub certificates: Vec<CertificateEntry>,
     /// Where something secret is, never what it is.
     pub secrets: Vec<SecretEntry>,
+    /// What was passed over, a line each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed_over: Vec<String>,
 }
 
 /// Something with a name, and what it is.

@@ -15,7 +15,7 @@ use super::machine::{
 };
 use crate::ignition::Config;
 use crate::ignition::contents::{Contents, Room};
-use crate::ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
+use crate::ignition::secrets::{MAX_BYTES, SecretKind, SecretPlace, in_arguments, secrets};
 use crate::ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use crate::objects::MachineConfig;
 use crate::pki::Certificate;
@@ -36,7 +36,13 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     for file in &body.storage.files {
         let secret = found.kinds(&SecretPlace::File(file.path.clone()));
         let contents = contents(file, &mut room);
-        let certificates = contents.as_deref().map(certificates).unwrap_or_default();
+        let read = contents.as_deref().map(certificates).unwrap_or_default();
+        let (certificates, mut passed_over) = read;
+        if contents.as_ref().is_some_and(|contents| contents.len() > MAX_BYTES) {
+            passed_over.push("searched for secrets in its first 4 MiB alone".to_owned());
+        }
+        let passed_over = passed_over.iter().map(|reason| format!("{}: {reason}", file.path));
+        made.passed_over.extend(passed_over);
         made.certificates.extend(certificates.iter().map(|it| certificate(&file.path, it)));
         made.files.push(file_entry(file, contents, &secret, &certificates, room));
     }
@@ -157,20 +163,37 @@ fn owner(user: &Owner, group: &Owner) -> String {
     }
 }
 
-/// Those of a file in PEM, and those that a kubeconfig has in base64.
-fn certificates(bytes: &[u8]) -> Vec<Certificate> {
+/// Those of a file in PEM, and those that a kubeconfig has in base64; and why others are not among them.
+fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
     const ENCODED: &str = "LS0tLS1CRUdJTi";
-    let mut found = Certificate::read_all(bytes);
+    let mut read: Vec<_> = Certificate::read_each(bytes).collect();
     if let Ok(text) = std::str::from_utf8(bytes) {
         for (at, _) in text.match_indices(ENCODED) {
             let is_end = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '/' | '=');
             let run = text[at..].split(is_end).next().unwrap_or_default();
             let pem = STANDARD.decode(run).unwrap_or_default();
-            found.extend(Certificate::read_all(&pem));
+            read.extend(Certificate::read_each(&pem));
         }
     }
-    found.truncate(MOST_CERTIFICATES);
-    found
+    let mut passed_over = Vec::new();
+    if let Some(more) = read.len().checked_sub(MOST_CERTIFICATES).filter(|more| *more > 0) {
+        passed_over.push(format!(
+            "certificates after the first {MOST_CERTIFICATES} are not listed, {more} of them"
+        ));
+    }
+    read.truncate(MOST_CERTIFICATES);
+    let mut found = Vec::new();
+    for (place, certificate) in (1..).zip(read) {
+        match certificate {
+            Ok(certificate) => found.push(certificate),
+            Err(reason) => {
+                let line =
+                    format!("certificate {place} in it cannot be read by machines: {reason}");
+                passed_over.push(line);
+            }
+        }
+    }
+    (found, passed_over)
 }
 
 fn certificate(path: &str, certificate: &Certificate) -> CertificateEntry {

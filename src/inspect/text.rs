@@ -75,6 +75,8 @@ pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Ve
     let secrets = machine.secrets.iter();
     let secrets = secrets.map(|it| vec![it.place.to_string(), it.kind.to_string()]);
     page.table("Secrets, which are never shown", &["WHERE", "WHAT"], &secrets.collect::<Vec<_>>());
+    let passed_over = machine.passed_over.iter().map(|it| vec![it.clone()]);
+    page.table("Passed over", &["WHERE AND WHY"], &passed_over.collect::<Vec<_>>());
     page.lines
 }
 

@@ -71,6 +71,16 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
+/// A certificate of a text that machines cannot read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("certificate {place} in it cannot be used: {reason}")]
+pub struct NotRead {
+    /// Its place, from 1.
+    pub place: usize,
+    /// What is wrong with it.
+    pub reason: Malformed,
+}
+
 impl Certificate {
     /// Reads DER, `None` if it is no certificate that machines can read.
     #[must_use]
@@ -113,8 +123,23 @@ impl Certificate {
     /// Reads all certificates of a PEM text, in their order. What is none is passed over.
     #[must_use]
     pub fn read_all(pem: &[u8]) -> Vec<Self> {
+        Self::read_each(pem).filter_map(Result::ok).collect()
+    }
+
+    /// Each certificate of a PEM text, in their order, or why machines cannot read it. A block that is broken itself is
+    /// passed over.
+    pub fn read_each(pem: &[u8]) -> impl Iterator<Item = Result<Self, Malformed>> + '_ {
         let blocks = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
-        blocks.filter_map(|der| Self::from_der(&der)).collect()
+        blocks.map(|der| Self::parse(&der))
+    }
+
+    /// The certificates of a file that says whom to trust, `None` where it has none. An error names the first that
+    /// machines cannot read.
+    pub fn read_trusted(pem: &[u8]) -> Result<Option<Vec<Self>>, NotRead> {
+        let numbered = (1..).zip(Self::read_each(pem));
+        let read = numbered.map(|(place, read)| read.map_err(|reason| NotRead { place, reason }));
+        let found: Vec<_> = read.collect::<Result<_, _>>()?;
+        Ok((!found.is_empty()).then_some(found))
     }
 
     /// The certificate as PEM, with a newline at its end.

@@ -4,10 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
 };
+use serde_json::{Value, json};
 
 use crate::faults::bootstrap_folder;
 use crate::support::http::Client;
@@ -123,4 +126,54 @@ fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
         server.log().contains("its extension subjectAltName is malformed").then_some(())
     });
     assert_eq!(client.shown_certificate().expect("a handshake"), shown);
+}
+
+#[test]
+fn inspect_tells_what_it_passed_over_and_a_file_of_authorities_is_not_taken_in_part() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    bring(state.path(), SHORT_ADDRESS);
+    let read = |name: &str| fs::read_to_string(state.path().join(name)).expect("a file");
+    let (good, bad) = (read("ca.crt"), read("tls.crt"));
+    let inspect = |contents: &str| {
+        let source = format!("data:;base64,{}", STANDARD.encode(contents));
+        let file = json!({"path": "/etc/bundle", "contents": {"source": source}});
+        let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}});
+        let path = state.path().join("config.ign");
+        fs::write(&path, config.to_string()).expect("a file");
+        let inspect = |more: &[&str]| {
+            let output =
+                binary().arg("inspect").arg(&path).args(more).output().expect("the binary");
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).expect("text")
+        };
+        let page: Value = serde_json::from_str(&inspect(&["--json"])).expect("JSON");
+        let passed_over = page["machine"]["passedOver"].clone();
+        let lines = passed_over.as_array().into_iter().flatten();
+        let text = inspect(&[]);
+        for line in lines {
+            assert!(text.contains(line.as_str().expect("text")), "{text}");
+        }
+        passed_over
+    };
+    assert_eq!(inspect(&good), Value::Null);
+    let unread = "/etc/bundle: certificate 2 in it cannot be read by machines: its extension \
+                  subjectAltName is malformed";
+    assert_eq!(inspect(&format!("{good}{bad}{good}")), json!([unread]));
+    let many = "/etc/bundle: certificates after the first 1000 are not listed, 1 of them";
+    assert_eq!(inspect(&good.repeat(1_001)), json!([many]));
+    let large = "/etc/bundle: searched for secrets in its first 4 MiB alone";
+    assert_eq!(inspect(&"a\n".repeat(2 << 20)), Value::Null);
+    assert_eq!(inspect(&"a\n".repeat((2 << 20) + 1)), json!([large]));
+
+    let bundle = state.path().join("bundle.crt");
+    fs::write(&bundle, format!("{good}{bad}")).expect("a file");
+    let output = binary()
+        .args(["inspect", "https://127.0.0.1:1/config/worker", "--ca"])
+        .arg(&bundle)
+        .output()
+        .expect("the binary");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert!(!output.status.success() && error.lines().count() == 1, "{error}");
+    let reason = "certificate 2 in it cannot be used: its extension subjectAltName is malformed";
+    assert!(error.contains("bundle.crt") && error.contains(reason), "{error}");
 }

@@ -35,6 +35,7 @@ use super::spec3::{File, Resource, Unit};
 
 pub use kind::SecretKind;
 pub use redact::redacted;
+pub use search::MAX_BYTES;
 
 use redact::in_argument;
 

@@ -13,8 +13,8 @@ use super::names::{Sign, by_name};
 use super::private_keys::is_binary_key;
 use crate::ignition::contents::{Contents, Room};
 
-/// Of a larger file, this much is searched.
-const MAX_BYTES: usize = 4 << 20;
+/// Of a larger file, so many bytes are searched.
+pub const MAX_BYTES: usize = 4 << 20;
 /// Texts within texts: a machine config within a file, with files of its own.
 const DEPTH: usize = 4;
 /// What may be unpacked within one text, in bytes.
