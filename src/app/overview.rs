@@ -196,6 +196,7 @@ impl Sources {
             .into_iter()
             .flatten()
             .map(|(host, pools)| RegistryInUse { host, pools: pools.into_iter().collect() });
+        let (changes, older_changes) = self.history.changes();
         Overview {
             at: now,
             server: Server { version: super::version(), since: self.since },
@@ -208,7 +209,8 @@ impl Sources {
             pointers: self.pointers.as_ref().map(judge).unwrap_or_default(),
             registries,
             registries_without_ca: registries_without_ca.collect(),
-            changes: self.history.changes(),
+            changes,
+            older_changes,
         }
     }
 

@@ -178,7 +178,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     for Beside { what, task } in settings.beside {
         tasks.spawn(what, task(reporting.clone(), Arc::clone(&gate)));
     }
-    let pages = pages(&answers, &metrics, &status).merge(overview::router(Sources {
+    let pages = pages(&answers, &metrics, &status, &ledger).merge(overview::router(Sources {
         answers: Arc::clone(&answers),
         status: status.clone(),
         guard: Arc::clone(&guard),
@@ -311,9 +311,18 @@ fn name() -> String {
 }
 
 /// What administrators are told.
-fn pages(answers: &Arc<Answers>, metrics: &Arc<Metrics>, status: &Status) -> Router {
+fn pages(
+    answers: &Arc<Answers>,
+    metrics: &Arc<Metrics>,
+    status: &Status,
+    ledger: &Ledger,
+) -> Router {
     let (answers, metrics, status) = (Arc::clone(answers), Arc::clone(metrics), status.clone());
-    let encode = move || metrics.encode(SystemTime::now());
+    let ledger = ledger.clone();
+    let encode = move || {
+        metrics.machines_forgotten(ledger.forgotten());
+        metrics.encode(SystemTime::now())
+    };
     let readiness = move || {
         let mut not_ready = status.out_of_service.lines();
         not_ready.extend(status.not_ready.lines());

@@ -30,12 +30,19 @@ pub(super) struct Entries {
     /// Those that got a config since they are remembered.
     served: LruCache<IpAddr, Machine>,
     others: Others,
+    /// Machines that had to go for others.
+    pub(super) forgotten: u64,
 }
 
 impl Entries {
     /// None, with room for so many.
     pub(super) fn new(most: NonZeroUsize) -> Self {
-        Self { most: most.get(), served: LruCache::unbounded(), others: Others::default() }
+        Self {
+            most: most.get(),
+            served: LruCache::unbounded(),
+            others: Others::default(),
+            forgotten: 0,
+        }
     }
 
     /// Notes something of the machine at an address, which is new at `now` if it is not known.
@@ -49,7 +56,8 @@ impl Entries {
             note(machine);
             return;
         }
-        let machine = self.others.at(address, now);
+        let (machine, had_to_go) = self.others.at(address, now);
+        self.forgotten += u64::from(had_to_go);
         note(machine);
         if machine.is_served()
             && let Some(machine) = self.others.remove(address)
@@ -62,6 +70,7 @@ impl Entries {
             } else {
                 self.served.pop_lru();
             }
+            self.forgotten += 1;
         }
     }
 
@@ -86,18 +95,20 @@ impl Default for Others {
 }
 
 impl Others {
-    /// The machine at this address, now the latest.
-    fn at(&mut self, address: IpAddr, now: OffsetDateTime) -> &mut Machine {
+    /// The machine at this address, now the latest, and whether another had to go for it.
+    fn at(&mut self, address: IpAddr, now: OffsetDateTime) -> (&mut Machine, bool) {
+        let mut had_to_go = false;
         if let Some((network, host)) = halves(address) {
             let hosts = self.networks.entry(network).or_default();
             if let Some(place) = hosts.iter().rposition(|other| *other == host) {
                 hosts.remove(place);
             } else if hosts.len() == MOST_OF_A_NETWORK {
                 self.machines.pop(&whole(network, hosts.remove(0)));
+                had_to_go = true;
             }
             hosts.push(host);
         }
-        self.machines.get_or_insert_mut(address, || Machine::new(address, now))
+        (self.machines.get_or_insert_mut(address, || Machine::new(address, now)), had_to_go)
     }
 
     fn remove(&mut self, address: IpAddr) -> Option<Machine> {

@@ -84,6 +84,13 @@ impl Ledger {
         self.noted().changes
     }
 
+    /// How many machines had to go for others since this ledger is there: it is full, or has as many of
+    /// one network as it may.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.noted().machines.forgotten
+    }
+
     fn entry(&self, address: IpAddr, now: OffsetDateTime, note: impl FnOnce(&mut Machine)) {
         // An IPv4 address that came in by a socket for both is itself.
         let address = address.to_canonical();
@@ -131,7 +138,7 @@ mod tests {
         }
         let known: Vec<_> = ledger.machines().iter().map(|machine| machine.address).collect();
         assert_eq!(known, [address(4), address(1), address(3)]);
-        assert_eq!(ledger.changes(), 5);
+        assert_eq!((ledger.changes(), ledger.forgotten()), (5, 1));
     }
 
     #[test]

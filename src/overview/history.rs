@@ -22,20 +22,31 @@ pub struct Change {
 
 /// The last changes. Shared by those who notice and those who tell.
 #[derive(Debug, Clone, Default)]
-pub struct History(Arc<Mutex<VecDeque<Change>>>);
+pub struct History(Arc<Mutex<Noted>>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    changes: VecDeque<Change>,
+    /// Earlier ones.
+    older: u64,
+}
 
 impl History {
     /// Notes a change.
     pub fn note(&self, what: String, at: OffsetDateTime) {
-        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        changes.truncate(MOST - 1);
-        changes.push_front(Change { at, what });
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.changes.len() == MOST {
+            noted.changes.pop_back();
+            noted.older += 1;
+        }
+        noted.changes.push_front(Change { at, what });
     }
 
-    /// All that is remembered, the latest first.
+    /// All that is remembered, the latest first, and how many came before.
     #[must_use]
-    pub fn changes(&self) -> Vec<Change> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    pub fn changes(&self) -> (Vec<Change>, u64) {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (noted.changes.iter().cloned().collect(), noted.older)
     }
 }
 
@@ -49,7 +60,9 @@ mod tests {
         for number in 0..1_000 {
             history.note(number.to_string(), OffsetDateTime::UNIX_EPOCH);
         }
-        let whats: Vec<_> = history.changes().into_iter().map(|change| change.what).collect();
+        let (changes, older) = history.changes();
+        let whats: Vec<_> = changes.into_iter().map(|change| change.what).collect();
         assert_eq!((whats.len(), &*whats[0], &*whats[MOST - 1]), (MOST, "999", "800"));
+        assert_eq!(older, 800);
     }
 }

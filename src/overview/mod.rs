@@ -48,6 +48,8 @@ pub struct Overview {
     pub registries_without_ca: Vec<RegistryInUse>,
     /// What has changed, the latest first.
     pub changes: Vec<Change>,
+    /// How many came before these. The log has them.
+    pub older_changes: u64,
 }
 
 fn lines<S: Serializer>(lines: &[MachineLine], serializer: S) -> Result<S::Ok, S::Error> {

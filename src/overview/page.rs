@@ -192,6 +192,7 @@ mod tests {
                 pools: vec!["infra".to_owned(), "worker".to_owned()],
             }],
             changes: vec![Change { at: NOON, what: "pool worker: a -> b".to_owned() }],
+            older_changes: 3,
         }
     }
 
@@ -218,6 +219,7 @@ mod tests {
             "registry.example.com:5000",
             "os.example.com, for the image of infra, worker",
             "192.0.2.1:8797: no answer in time",
+            "3 before these: the log has them.",
             "2026-11-21 12:00:00Z",
         ] {
             assert!(page.contains(text), "{text} in {page}");

@@ -1,7 +1,7 @@
 //! What the server counts, in the OpenMetrics format that Prometheus reads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -100,6 +100,7 @@ pub struct Metrics {
     pub input_problems: Gauge<i64, AtomicI64>,
     /// Times that a file or object could not be read.
     pub input_failures: Counter,
+    machines_forgotten: Counter,
     watch_failures: Family<KindLabels, Counter>,
     stale_since: Gauge,
     /// Times that the cache of a cluster's inputs could not be read or written.
@@ -130,6 +131,7 @@ impl Metrics {
             inputs_age: Gauge::default(),
             input_problems: Gauge::default(),
             input_failures: Counter::default(),
+            machines_forgotten: Counter::default(),
             watch_failures: Family::default(),
             stale_since: Gauge::default(),
             cache_failures: Counter::default(),
@@ -214,6 +216,11 @@ impl Metrics {
             self.input_failures.clone(),
         );
         registry.register(
+            "machines_forgotten",
+            "Machines that the boot ledger has forgotten because it is full",
+            self.machines_forgotten.clone(),
+        );
+        registry.register(
             "watch_failures",
             "Lists, watches and fetches from the API server that failed, by kind of object",
             self.watch_failures.clone(),
@@ -287,6 +294,11 @@ impl Metrics {
     pub fn stale_since(&self, since: Option<SystemTime>) {
         let seconds = since.map_or(0, unix_seconds);
         self.stale_since.set(seconds.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Notes how many machines the boot ledger has forgotten for others so far.
+    pub fn machines_forgotten(&self, so_far: u64) {
+        self.machines_forgotten.inner().store(so_far, Ordering::Relaxed);
     }
 
     /// Notes that the inputs changed.

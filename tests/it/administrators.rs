@@ -234,17 +234,20 @@ fn answers_that_nobody_reads_are_in_memory_once() {
         begun +=
             usize::from(stream.read_exact(&mut start).is_ok_and(|()| &start == b"HTTP/1.1 200"));
     }
-    assert!(begun > 64, "{begun} answers");
+    assert!(begun > 40, "{begun} answers");
     // One who reads gets all of it.
     let asks = server.plain().from([127, 0, 0, 9].into());
     assert_eq!(contract::config(&asks, "master", "3.4.0").status, 200);
     let all = metrics.get("/api/v1/machines").json();
     assert_eq!(all.as_array().map(Vec::len), Some(10_000));
-    assert_eq!(metrics.get("/metrics").status, 200);
+    // It is one of ten thousand, and another has gone for it.
+    wait_for("it to be counted", || {
+        (server.metric("mcs_machines_forgotten_total") >= 1.0).then_some(())
+    });
     let peak = most_resident_bytes(&server);
     println!("{} MiB at most", peak >> 20);
-    // A rendering for each would be more than a gigabyte.
-    assert!(peak < 320 << 20, "{peak} bytes");
+    // A rendering for each would be more than half a gigabyte.
+    assert!(peak < 384 << 20, "{peak} bytes");
     for manifest in ["kubernetes/deployment.yaml", "openshift/daemonset.yaml"] {
         assert!(peak < limit_of(manifest) / 2, "{manifest}");
     }
