@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
+use super::segments::Segments;
 use crate::ignition::SpecVersion;
 use crate::render::Unselected;
 
@@ -16,7 +16,7 @@ use crate::render::Unselected;
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The config, JSON.
-    pub body: Bytes,
+    pub body: Segments,
     /// `Content-Length`
     pub length: HeaderValue,
     /// A strong `ETag`: the body's SHA-256.

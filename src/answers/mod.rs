@@ -4,19 +4,23 @@
 //! for, once for all who ask at the same time, and kept. When the inputs change, what has been asked
 //! for before is rendered again ahead of the swap, so that no request waits for it; and where that
 //! fails, the last good bytes stay. Versions that nobody asked for before are then rendered from the last
-//! inputs that were good, so that an answer never depends on who asked when.
+//! inputs that were good, so that an answer never depends on who asked when. A pool's answers share the
+//! memory of what they have in common.
 
 mod answer;
+mod segments;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use http::HeaderValue;
 use tokio::sync::OnceCell;
 
 pub use self::answer::{Answer, PENDING, Refusal};
+pub use self::segments::Segments;
 
 use self::answer::etag;
 use crate::ignition::secrets::Secret;
@@ -56,6 +60,8 @@ struct Pool {
     was_failing: bool,
     /// By [`Variant::index`].
     outcomes: [OnceCell<Outcome>; Variant::COUNT],
+    /// The first body in each form, by [`Form::index`], which later ones share what they can with.
+    bases: [OnceLock<Bytes>; Form::ALL.len()],
     /// Whether the pool's present inputs render, and what is secret in what they come to, once that is
     /// known.
     check: OnceLock<Result<Vec<Secret>, String>>,
@@ -310,8 +316,8 @@ impl Pool {
             _ => old.last_good.clone(),
         });
         let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
-        let (outcomes, check) = (Default::default(), OnceLock::new());
-        let pool = Self { name, inputs, last_good, was_failing, outcomes, check };
+        let (outcomes, bases, check) = Default::default();
+        let pool = Self { name, inputs, last_good, was_failing, outcomes, bases, check };
         for variant in Variant::all() {
             if let Some(last_good) = old.and_then(|old| old.good(variant)) {
                 pool.replace(variant, last_good, compressed, metrics);
@@ -455,9 +461,8 @@ impl Pool {
         let result = match &self.inputs {
             Ok(inputs) => {
                 let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
-                let compressed = CompressedContents::default();
-                let rendered = self.render(inputs, newest, &compressed, metrics);
-                rendered.and_then(|it| render::exposed(&it.body).map_err(|error| error.to_string()))
+                let rendered = self.body(inputs, newest, &CompressedContents::default(), metrics);
+                rendered.and_then(|it| render::exposed(&it).map_err(|error| error.to_string()))
             }
             Err(reason) => Err(reason.to_string()),
         };
@@ -472,22 +477,35 @@ impl Pool {
         let _ = self.check.set(result);
     }
 
-    fn render(
+    fn body(
         &self,
         inputs: &PoolInputs,
         Variant { version, form }: Variant,
         compressed: &CompressedContents,
         metrics: &Metrics,
-    ) -> Result<Arc<Answer>, String> {
+    ) -> Result<Bytes, String> {
         let started = Instant::now();
         let body = render::render(inputs, version, form, compressed).map_err(|error| {
             metrics.render_failed(&self.name, version);
             error.to_string()
         })?;
         metrics.rendered(started.elapsed());
+        Ok(body)
+    }
+
+    fn render(
+        &self,
+        inputs: &PoolInputs,
+        variant: Variant,
+        compressed: &CompressedContents,
+        metrics: &Metrics,
+    ) -> Result<Arc<Answer>, String> {
+        let body = self.body(inputs, variant, compressed, metrics)?;
         let etag = etag(&body).map_err(|error| error.to_string())?;
+        let base = self.bases[variant.form.index()].get_or_init(|| body.clone());
+        let body = Segments::sharing(body, base);
         let label = PoolLabel::Known(Arc::clone(&self.name));
-        let requests = metrics.requests(label, Some(version), 200);
+        let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();
         let (length, is_restricted) = (body.len().into(), inputs.logins.is_some());
         let pending = None;

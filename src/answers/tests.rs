@@ -46,7 +46,7 @@ fn publish(answers: &Answers, inputs: &Inputs) -> bool {
 /// Which marker the pool's machines get, or why they get nothing.
 async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
     let answer = answers.answer(pool, SpecVersion::V3_4, Form::Plain).await?;
-    let config: Value = serde_json::from_slice(&answer.body).unwrap();
+    let config: Value = serde_json::from_slice(&answer.body.to_bytes()).unwrap();
     let unit = config["systemd"]["units"][0]["name"].as_str().unwrap();
     Ok(unit.trim_end_matches(".service").to_owned())
 }
@@ -136,7 +136,7 @@ async fn what_was_good_before_is_good_for_ignition_too() {
     let compact = ask(Form::Compact).await.unwrap();
     assert!(compact.body.len() < ask(Form::Plain).await.unwrap().body.len());
     publish(&answers, &manifests(&bad()));
-    assert_eq!(ask(Form::Compact).await.unwrap().body, compact.body);
+    assert_eq!(ask(Form::Compact).await.unwrap().etag, compact.etag);
 }
 
 #[tokio::test]

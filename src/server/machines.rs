@@ -114,7 +114,7 @@ fn unless_restricted(
 }
 
 fn ready(answer: &Answer) -> Response {
-    let mut response = Response::new(Body::from(answer.body.clone()));
+    let mut response = Response::new(Body::new(answer.body.body()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(CONTENT_LENGTH, answer.length.clone());

@@ -20,7 +20,7 @@ use crate::support::wait_for;
 /// The contract's limit for a change to be served.
 const SOON: Duration = Duration::from_secs(1);
 
-fn pool(name: &str, configuration: &str) -> String {
+pub(crate) fn pool(name: &str, configuration: &str) -> String {
     json!({
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfigPool",
@@ -295,7 +295,7 @@ fn a_hundred_pools_change_at_once(user_agent: &str) {
 }
 
 /// A machine config CONFIG of 170 KB, as large as a rendered one of a real cluster, in YAML as `oc get` prints it.
-fn large_machine_config(marker: &str) -> String {
+pub(crate) fn large_machine_config(marker: &str) -> String {
     let mut text = format!(
         "apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig

@@ -42,6 +42,7 @@ mod image;
 mod inspect;
 mod layers;
 mod lockout_cases;
+mod memory;
 mod monitoring;
 mod node;
 mod node_ca;

@@ -1,0 +1,48 @@
+//! What the answers of many pools hold in memory: a pool's config in several specs is nearly the same.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::changes::{large_machine_config, pool};
+use crate::support::contract::{VERSIONS, config, config_for_ignition};
+use crate::support::server::Server;
+
+/// All pools in all specs, plain and as Ignition gets them.
+#[test]
+fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_in_one() {
+    const POOLS: usize = 33;
+    const LIMIT: u64 = 60 << 20;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let names: Vec<String> = (0..POOLS).map(|number| format!("pool-{number}")).collect();
+    for name in &names {
+        let text = large_machine_config(name).replace("CONFIG", name);
+        fs::write(folder.path().join(format!("{name}.yaml")), text).expect("a writable folder");
+        let path = folder.path().join(format!("{name}.json"));
+        fs::write(path, pool(name, name)).expect("a writable folder");
+    }
+    let server = Server::serve(folder.path(), &[]);
+    let client = server.plain();
+    let before = server.resident_bytes();
+    let (mut bytes, mut different) = (0, BTreeSet::new());
+    for version in VERSIONS {
+        for name in &names {
+            for answer in
+                [config(&client, name, version), config_for_ignition(&client, name, version)]
+            {
+                assert_eq!(answer.status, 200, "{answer:?}");
+                let digest = format!("\"{:x}\"", Sha256::digest(&answer.body));
+                assert_eq!(answer.header("etag"), Some(&digest[..]), "{name} {version}");
+                assert_eq!(answer.json()["ignition"], json!({"version": version}), "{name}");
+                if different.insert(digest) {
+                    bytes += answer.body.len();
+                }
+            }
+        }
+    }
+    let used = server.resident_bytes();
+    println!("{bytes} bytes of answers in {} KiB, of {} before", used >> 10, before >> 10);
+    assert!(used <= LIMIT, "{} MiB are resident", used >> 20);
+}
