@@ -43,10 +43,10 @@ package:
 image:
     .ci/run image
 
-# virtual machines that boot by the server: minutes
+# all that takes too long for every change: hours; by name one step of it
 [group('checks')]
-machine:
-    .ci/run machine
+full *STEPS:
+    .ci/full {{ STEPS }}
 
 # every test
 [group('checks')]
@@ -61,7 +61,7 @@ build:
 # the tests whose names contain NAME: node_ca::, cluster::server::, rotation
 [group('loop')]
 one NAME:
-    tests/run --lib --test it -- {{ NAME }}
+    tests/run {{ NAME }}
 
 # boot storm against nginx and others; options as in benches/boot_storm/options.rs
 [group('loop')]
