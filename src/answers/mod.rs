@@ -2,9 +2,8 @@
 //!
 //! A config is rendered when it is asked for first, in the version and the form that were asked
 //! for, once for all who ask at the same time, and kept. When the inputs change, what has been asked
-//! for before is rendered again ahead of the swap, so that no request waits for it; and where that
-//! fails, the last good bytes stay. Versions that nobody asked for before are then rendered from the last
-//! inputs that were good, so that an answer never depends on who asked when. A pool's answers share the
+//! for before is rendered again ahead of the swap, so that no request waits for it. What cannot be rendered in
+//! a version is answered from the last inputs that could be, whether or not somebody asked for it then. A pool's answers share the
 //! memory of what they have in common.
 
 mod answer;
@@ -23,6 +22,7 @@ pub use self::answer::{Answer, PENDING, Refusal};
 pub use self::segments::Segments;
 
 use self::answer::etag;
+use self::segments::SharedPieces;
 use crate::ignition::secrets::Secret;
 use crate::ignition::{Form, SpecVersion};
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
@@ -54,17 +54,33 @@ type Outcome = Result<Arc<Answer>, Refusal>;
 struct Pool {
     name: Arc<str>,
     inputs: Result<PoolInputs, Unselected>,
-    /// The newest inputs before these that rendered, for as long as these do not.
-    last_good: Option<PoolInputs>,
+    /// Inputs before these that rendered, the newest first: each in older versions than those ahead of it.
+    good_before: Vec<Good>,
     /// Whether the pool could not be rendered before this change.
     was_failing: bool,
     /// By [`Variant::index`].
     outcomes: [OnceCell<Outcome>; Variant::COUNT],
-    /// The first body in each form, by [`Form::index`], which later ones share what they can with.
-    bases: [OnceLock<Bytes>; Form::ALL.len()],
-    /// Whether the pool's present inputs render, and what is secret in what they come to, once that is
-    /// known.
-    check: OnceLock<Result<Vec<Secret>, String>>,
+    /// What the bodies are pieces of.
+    pieces: SharedPieces,
+    /// Whether the pool's present inputs render in the newest version, once that is known.
+    check: OnceLock<Result<Checked, String>>,
+}
+
+/// What is known of inputs that render.
+#[derive(Debug)]
+struct Checked {
+    /// What is secret in what they come to.
+    secrets: Vec<Secret>,
+    /// The oldest version that they render in. They do in all that are newer.
+    oldest: SpecVersion,
+}
+
+/// Inputs that rendered.
+#[derive(Debug, Clone)]
+struct Good {
+    inputs: PoolInputs,
+    /// The oldest version that they render in.
+    oldest: SpecVersion,
 }
 
 /// What a pool's machines get.
@@ -210,8 +226,8 @@ impl Answers {
         let pools = table.pools.values().filter(|pool| !table.enforced.contains(&*pool.name));
         let mut lines: Vec<String> = pools
             .filter_map(|pool| {
-                let secrets = pool.check.get()?.as_ref().ok()?;
-                render::exposed_line(&pool.name, secrets)
+                let checked = pool.check.get()?.as_ref().ok()?;
+                render::exposed_line(&pool.name, &checked.secrets)
             })
             .collect();
         lines.sort();
@@ -310,20 +326,31 @@ impl Pool {
             }
         }
         let was_failing = old.is_some_and(|old| !old.is_good(metrics));
-        let last_good = old.filter(|_| !matches!(&inputs, Err(reason) if reason.is_meant()));
-        let last_good = last_good.and_then(|old| match &old.inputs {
-            Ok(inputs) if !was_failing => Some(inputs.clone()),
-            _ => old.last_good.clone(),
-        });
-        let name = old.map_or_else(|| Arc::from(name), |old| Arc::clone(&old.name));
-        let (outcomes, bases, check) = Default::default();
-        let pool = Self { name, inputs, last_good, was_failing, outcomes, bases, check };
-        for variant in Variant::all() {
-            if let Some(last_good) = old.and_then(|old| old.good(variant)) {
-                pool.replace(variant, last_good, compressed, metrics);
-            }
+        let is_meant = matches!(&inputs, Err(reason) if reason.is_meant());
+        let old = old.filter(|_| !is_meant);
+        let good_before = old.map(|old| old.good_inputs()).unwrap_or_default();
+        let name = Arc::from(name);
+        let (outcomes, pieces, check) = Default::default();
+        let pool = Self { name, inputs, good_before, was_failing, outcomes, pieces, check };
+        for variant in Variant::all().filter(|it| old.is_some_and(|old| old.good(*it).is_some())) {
+            let outcome = pool.outcome(variant, compressed, metrics);
+            // The cell is empty: this pool is not shared yet, and each variant comes once.
+            let _ = pool.outcomes[variant.index()].set(outcome);
         }
         Arc::new(pool)
+    }
+
+    /// What is good of all that this pool has had, for a change after it.
+    fn good_inputs(&self) -> Vec<Good> {
+        let mut all = Vec::new();
+        if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
+            all.push(Good { inputs: inputs.clone(), oldest: checked.oldest });
+        }
+        let oldest = all.first().map(|it| it.oldest);
+        let older =
+            self.good_before.iter().filter(|it| oldest.is_none_or(|oldest| it.oldest < oldest));
+        all.extend(older.cloned());
+        all
     }
 
     fn state(&self) -> PoolState {
@@ -332,15 +359,19 @@ impl Pool {
                 .iter()
                 .any(|form| self.good(Variant { version: *version, form: *form }).is_some())
         };
-        let problem = self.failure();
-        let served = match &problem {
-            Some(_) => self.last_good.as_ref(),
+        let failure = self.failure();
+        let served = match &failure {
+            Some(_) => self.good_before.first().map(|it| &it.inputs),
             None => self.inputs.as_ref().ok(),
+        };
+        let problem = match failure {
+            Some(reason) => Some(self.with_served(reason)),
+            None => self.older_versions(),
         };
         PoolState {
             name: Arc::clone(&self.name),
             configuration: served.map(|inputs| inputs.configuration.clone()),
-            problem: problem.map(|reason| self.with_served(reason)),
+            problem,
             versions: SpecVersion::ALL.into_iter().filter(is_ready).collect(),
         }
     }
@@ -356,10 +387,26 @@ impl Pool {
 
     /// `reason`, and which config machines get meanwhile.
     fn with_served(&self, reason: String) -> String {
-        match &self.last_good {
-            Some(inputs) => format!("{reason}; {} is served meanwhile", inputs.configuration),
+        match self.good_before.first() {
+            Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
             None => reason,
         }
+    }
+
+    /// Which machines have asked for versions that the present inputs cannot be rendered in, and get an
+    /// older config.
+    fn older_versions(&self) -> Option<String> {
+        let older = SpecVersion::ALL.into_iter().filter_map(|version| {
+            let mut answers = Form::ALL.iter().filter_map(|form| {
+                self.good(Variant { version, form: *form }).filter(|it| it.pending.is_some())
+            });
+            let configuration = &answers.next()?.configuration;
+            Some(format!(
+                "{configuration} is served in Ignition spec {version}, which cannot express it"
+            ))
+        });
+        let lines: Vec<_> = older.collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
     }
 
     /// Whether the present inputs render; it is found out where that is not known yet.
@@ -372,9 +419,13 @@ impl Pool {
 
     /// An answer from before, which names what cannot be rendered.
     fn pending(&self, last_good: &Answer) -> Arc<Answer> {
-        let present = self.inputs.as_ref().ok().map(|inputs| inputs.configuration.as_str());
-        let pending = present.and_then(|name| HeaderValue::from_str(name).ok());
-        Arc::new(Answer { pending, ..last_good.clone() })
+        let present = match &self.inputs {
+            Ok(inputs) => &inputs.configuration,
+            Err(Unselected::NoMachineConfig(name)) => name,
+            Err(_) => "-",
+        };
+        let pending = HeaderValue::from_str(present).unwrap_or(HeaderValue::from_static("-"));
+        Arc::new(Answer { pending: Some(pending), ..last_good.clone() })
     }
 
     /// What is ready to send.
@@ -387,83 +438,51 @@ impl Pool {
         Variant::all().any(|variant| self.good(variant).is_some())
     }
 
-    /// Renders what was served before, and keeps the last good answer where that fails.
-    fn replace(
-        &self,
-        variant: Variant,
-        last_good: &Arc<Answer>,
-        compressed: &CompressedContents,
-        metrics: &Metrics,
-    ) {
-        let version = variant.version;
-        let outcome = match &self.inputs {
-            Ok(inputs) => match self.render(inputs, variant, compressed, metrics) {
-                Ok(answer) => Ok(answer),
-                Err(reason) => {
-                    tracing::error!(
-                        pool = %self.name, spec = %version, reason,
-                        "cannot render the new config; the one before stays"
-                    );
-                    // The check is made here: the error is known.
-                    let _ = self.check.set(Err(reason));
-                    Ok(self.pending(last_good))
-                }
-            },
-            Err(reason) if reason.is_meant() => return,
-            Err(reason) => {
-                tracing::error!(
-                    pool = %self.name, spec = %version, %reason,
-                    "nothing to render; the config before stays"
-                );
-                Ok(self.pending(last_good))
-            }
-        };
-        // The cell is empty: this pool is not shared yet, and each variant comes once.
-        let _ = self.outcomes[variant.index()].set(outcome);
-    }
-
     /// Renders what nobody has asked for before.
     async fn first_answer(self: Arc<Self>, variant: Variant, metrics: &Arc<Metrics>) -> Outcome {
         let pool = Arc::clone(&self);
         let metrics = Arc::clone(metrics);
         let render = || async move {
-            let work = tokio::task::spawn_blocking(move || pool.outcome(variant, &metrics));
+            let work = tokio::task::spawn_blocking(move || {
+                pool.outcome(variant, &CompressedContents::default(), &metrics)
+            });
             // The task is not cancelled, and a panic has ended the process.
             work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
         };
         self.outcomes[variant.index()].get_or_init(render).await.clone()
     }
 
-    fn outcome(&self, variant: Variant, metrics: &Metrics) -> Outcome {
+    /// Rendered from the present inputs, or else from the newest before them that render in this version.
+    fn outcome(
+        &self,
+        variant: Variant,
+        compressed: &CompressedContents,
+        metrics: &Metrics,
+    ) -> Outcome {
         let version = variant.version;
         let rendered = self.inputs.as_ref().map_err(|reason| reason.clone().into());
         let rendered = rendered.and_then(|inputs| {
-            let compressed = CompressedContents::default();
-            self.render(inputs, variant, &compressed, metrics).map_err(|reason| {
+            self.render(inputs, variant, compressed, metrics).map_err(|reason| {
                 tracing::error!(pool = %self.name, spec = %version, reason, "cannot render");
                 Refusal::Unrenderable(version)
             })
         });
-        // Whether a machine asked before the change makes no difference to what it gets after it.
         rendered.or_else(|refusal| {
-            let plain = || self.good(Variant { form: Form::Plain, ..variant }).cloned();
-            let before = || {
-                let compressed = CompressedContents::default();
-                let inputs = self.last_good.as_ref()?;
-                let answer = self.render(inputs, variant, &compressed, metrics).ok()?;
-                Some(self.pending(&answer))
-            };
-            before().or_else(plain).ok_or(refusal)
+            let good = self.good_before.iter().find(|it| it.oldest <= version);
+            let good = good.ok_or_else(|| refusal.clone())?;
+            let before = self.render(&good.inputs, variant, compressed, metrics);
+            let before = before.map_err(|_| refusal.clone())?;
+            tracing::error!(
+                pool = %self.name, spec = %version, reason = %refusal, served = %before.configuration,
+                "the config before stays"
+            );
+            Ok(self.pending(&before))
         })
     }
 
     fn check(&self, metrics: &Metrics) {
         let result = match &self.inputs {
-            Ok(inputs) => {
-                let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
-                let rendered = self.body(inputs, newest, &CompressedContents::default(), metrics);
-                rendered.and_then(|it| render::exposed(&it).map_err(|error| error.to_string()))
-            }
+            Ok(inputs) => self.checked(inputs, metrics),
             Err(reason) => Err(reason.to_string()),
         };
         match &result {
@@ -475,6 +494,18 @@ impl Pool {
         }
         // Another thread may have checked meanwhile, and found the same.
         let _ = self.check.set(result);
+    }
+
+    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<Checked, String> {
+        let compressed = CompressedContents::default();
+        let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
+        let body = self.body(inputs, newest, &compressed, metrics)?;
+        let secrets = render::exposed(&body).map_err(|error| error.to_string())?;
+        let renders = |version: &SpecVersion| {
+            render::render(inputs, *version, Form::Plain, &compressed).is_ok()
+        };
+        let oldest = SpecVersion::ALL.into_iter().find(renders).unwrap_or(SpecVersion::NEWEST);
+        Ok(Checked { secrets, oldest })
     }
 
     fn body(
@@ -502,8 +533,7 @@ impl Pool {
     ) -> Result<Arc<Answer>, String> {
         let body = self.body(inputs, variant, compressed, metrics)?;
         let etag = etag(&body).map_err(|error| error.to_string())?;
-        let base = self.bases[variant.form.index()].get_or_init(|| body.clone());
-        let body = Segments::sharing(body, base);
+        let body = self.pieces.segments(body);
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();

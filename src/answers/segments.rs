@@ -7,15 +7,49 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// Bytes that a text in a body has at least for it to be shared. Each piece costs as much again as some
-/// hundred bytes, and a little time in every answer.
+/// Bytes of a text at least for others like it to be looked for,
+const MIN_TEXT: usize = 512;
+/// and of what is the same around it for it to be shared. Each piece costs a little time in every answer.
 const MIN_SHARED: usize = 4 << 10;
+
+/// What a pool's bodies are pieces of.
+#[derive(Debug, Default)]
+pub(super) struct SharedPieces(Mutex<Vec<Bytes>>);
+
+impl SharedPieces {
+    /// `body`, with what it has in common with earlier ones from there.
+    pub(super) fn segments(&self, body: Bytes) -> Segments {
+        let mut pieces = Vec::new();
+        let mut bases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = bases.clone();
+        let mut own = |range: Range<usize>| {
+            if range.is_empty() {
+                return None;
+            }
+            // A slice of `body` would keep all of it in memory.
+            let all = range.len() == body.len();
+            let piece = if all { body.clone() } else { Bytes::copy_from_slice(&body[range]) };
+            if piece.len() >= MIN_SHARED {
+                bases.push(piece.clone());
+            }
+            Some(piece)
+        };
+        let mut end = 0;
+        for Stretch { at, base, from } in stretches(&body, &known) {
+            pieces.extend(own(end..at.start));
+            pieces.push(known[base].slice(from..from + at.len()));
+            end = at.end;
+        }
+        pieces.extend(own(end..body.len()));
+        Segments { pieces: pieces.into(), len: body.len() }
+    }
+}
 
 /// The bytes of a body, in one piece or in several.
 #[derive(Debug, Clone, Default)]
@@ -25,38 +59,6 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// `body` in one piece, which others may share.
-    pub(super) fn whole(body: Bytes) -> Self {
-        Self { len: body.len(), pieces: Arc::from([body]) }
-    }
-
-    /// `body`, with what it has in common with `base` from there. In one piece where that is next to
-    /// nothing, or all of it.
-    pub(super) fn sharing(body: Bytes, base: &Bytes) -> Self {
-        if body == base {
-            return Self::whole(base.clone());
-        }
-        let shared = shared(&body, base);
-        if shared.iter().map(|it| it.body.len()).sum::<usize>() < MIN_SHARED {
-            return Self::whole(body);
-        }
-        // A slice of `body` would keep all of it in memory.
-        let own = |range: Range<usize>| Bytes::copy_from_slice(&body[range]);
-        let mut pieces = Vec::with_capacity(2 * shared.len() + 1);
-        let mut end = 0;
-        for Shared { body, base: from } in shared {
-            if end < body.start {
-                pieces.push(own(end..body.start));
-            }
-            end = body.end;
-            pieces.push(base.slice(from..from + body.len()));
-        }
-        if end < body.len() {
-            pieces.push(own(end..body.len()));
-        }
-        Self { pieces: pieces.into(), len: body.len() }
-    }
-
     /// Bytes in all.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -85,32 +87,44 @@ impl Segments {
     }
 }
 
-/// Where a stretch of one body is in the base.
-struct Shared {
-    body: Range<usize>,
+/// Where a stretch of a body is in one of the bases.
+struct Stretch {
+    at: Range<usize>,
     base: usize,
+    from: usize,
 }
 
-/// The stretches of `body` that are in `base` too: around each long text that both have, as far as they
-/// are the same.
-fn shared(body: &[u8], base: &[u8]) -> Vec<Shared> {
-    let known: HashMap<&[u8], usize> =
-        long_texts(base).map(|range| (&base[range.clone()], range.start)).collect();
-    let mut stretches: Vec<Shared> = Vec::new();
+/// The stretches of `body` that are in the bases too: the longest around each text that both have.
+fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
+    let mut known: HashMap<&[u8], Vec<(usize, usize)>> = HashMap::new();
+    for (number, base) in bases.iter().enumerate() {
+        for text in texts(base) {
+            known.entry(&base[text.clone()]).or_default().push((number, text.start));
+        }
+    }
+    let mut found: Vec<Stretch> = Vec::new();
     let mut end = 0;
-    for text in long_texts(body) {
+    for text in texts(body) {
         // The stretch before may have brought it along.
         if text.start < end {
             continue;
         }
-        let Some(&from) = known.get(&body[text.clone()]) else { continue };
-        let (before, after) = ((&body[end..text.start], &base[..from]), from + text.len());
-        let earlier = same(before.0.iter().rev(), before.1.iter().rev());
-        let later = same(body[text.end..].iter(), base[after..].iter());
-        end = text.end + later;
-        stretches.push(Shared { body: text.start - earlier..end, base: from - earlier });
+        let places = known.get(&body[text.clone()]).into_iter().flatten();
+        let around = places.map(|&(number, from)| {
+            let base = &bases[number];
+            let (before, after) = (&body[end..text.start], &body[text.end..]);
+            let earlier = same(before.iter().rev(), base[..from].iter().rev());
+            let later = same(after.iter(), base[from + text.len()..].iter());
+            let at = text.start - earlier..text.end + later;
+            Stretch { at, base: number, from: from - earlier }
+        });
+        let longest = around.max_by_key(|it| it.at.len());
+        if let Some(stretch) = longest.filter(|it| it.at.len() >= MIN_SHARED) {
+            end = stretch.at.end;
+            found.push(stretch);
+        }
     }
-    stretches
+    found
 }
 
 /// How many of the first items are the same.
@@ -120,12 +134,12 @@ fn same<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) ->
 
 /// What is between two quotes that follow each other, where it is long. In JSON these are texts, or pieces
 /// of them; what else it may be does no harm.
-fn long_texts(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
+fn texts(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     json.split(|byte| *byte == b'"').filter_map(move |text| {
         let range = start..start + text.len();
         start = range.end + 1;
-        (range.len() >= MIN_SHARED).then_some(range)
+        (range.len() >= MIN_TEXT).then_some(range)
     })
 }
 
@@ -175,55 +189,70 @@ mod tests {
         letter.to_string().repeat(MIN_SHARED)
     }
 
-    fn own(segments: &Segments, base: &Bytes) -> usize {
-        let memory = base.as_ptr_range();
-        let own = segments.pieces.iter().filter(|piece| !memory.contains(&piece.as_ptr()));
-        own.map(Bytes::len).sum()
+    /// Bytes that are in memory for bodies that are shared in this order.
+    fn held(bodies: &[Bytes]) -> (Vec<Segments>, usize) {
+        let shared = SharedPieces::default();
+        let segments: Vec<_> = bodies.iter().map(|it| shared.segments(it.clone())).collect();
+        for (segments, body) in segments.iter().zip(bodies) {
+            assert_eq!((&segments.to_bytes(), segments.len()), (body, body.len()));
+        }
+        let bases = shared.0.into_inner().unwrap();
+        let is_own = |piece: &&Bytes| {
+            !bases.iter().any(|base| base.as_ptr_range().contains(&piece.as_ptr()))
+        };
+        let small = segments.iter().flat_map(|it| it.pieces.iter()).filter(is_own).map(Bytes::len);
+        let held = bases.iter().map(Bytes::len).sum::<usize>() + small.sum::<usize>();
+        (segments, held)
     }
 
     #[test]
     fn bodies_that_differ_in_a_version_differ_in_a_few_bytes_of_memory() {
         let texts: Vec<String> = ('a'..='f').map(text).collect();
-        let (base, other) = (body("3.1.0", &texts), body("3.2.0", &texts));
-        let segments = Segments::sharing(other.clone(), &base);
-        assert_eq!(segments.to_bytes(), other);
-        assert_eq!(segments.pieces.len(), 2);
-        assert_eq!(own(&segments, &base), "{\"version\":\"3.2".len());
+        let bodies = ["3.1.0", "3.2.0", "3.10.0"].map(|version| body(version, &texts));
+        let (segments, held) = held(&bodies);
+        let pieces: Vec<_> = segments.iter().map(|it| it.pieces.len()).collect();
+        assert_eq!(pieces, [1, 2, 2]);
+        assert!(held < bodies[0].len() + 60, "{held}");
+    }
+
+    #[test]
+    fn small_files_that_an_older_spec_says_otherwise_are_shared_among_the_newer_ones() {
+        let small = |letter: char| letter.to_string().repeat(MIN_TEXT);
+        let in_spec_2 = ('a'..='z').map(|letter| small(letter) + "\",\"filesystem\":\"root");
+        let in_spec_3: Vec<String> = ('a'..='z').map(small).collect();
+        let mut bodies = vec![body("2.2.0", &in_spec_2.collect::<Vec<_>>())];
+        bodies.extend(["3.0.0", "3.1.0", "3.2.0"].map(|version| body(version, &in_spec_3)));
+        let (_, held) = held(&bodies);
+        assert!(held < bodies[0].len() + bodies[1].len() + 100, "{held}");
     }
 
     #[test]
     fn what_comes_in_another_order_is_shared_text_by_text() {
         let texts: Vec<String> = ('a'..='f').map(text).collect();
-        let mut turned = texts.clone();
-        turned.reverse();
-        let base = body("3.1.0", &texts);
-        let segments = Segments::sharing(body("3.1.0", &turned), &base);
-        assert_eq!(segments.to_bytes(), body("3.1.0", &turned));
-        assert!(own(&segments, &base) < 200, "{}", own(&segments, &base));
+        let turned: Vec<String> = texts.iter().rev().cloned().collect();
+        let bodies = [texts, turned].map(|texts| body("3.1.0", &texts));
+        let (_, held) = held(&bodies);
+        assert!(held < bodies[0].len() + 200, "{held}");
     }
 
     #[test]
     fn what_has_nothing_in_common_stays_in_one_piece() {
-        let base = body("3.1.0", &[text('a')]);
-        for other in [body("3.1.0", &[text('b')]), Bytes::new(), Bytes::from_static(b"\"")] {
-            let segments = Segments::sharing(other.clone(), &base);
-            assert_eq!((segments.pieces.len(), segments.to_bytes()), (1, other));
-        }
+        let others = [body("3.1.0", &[text('b')]), Bytes::from_static(b"\"")];
+        let (segments, _) = held(&[&[body("3.1.0", &[text('a')])], &others[..]].concat());
+        assert!(segments.iter().all(|it| it.pieces.len() == 1));
     }
 
     proptest! {
         #[test]
         fn no_byte_is_lost(
-            base in prop::collection::vec((prop::char::range('a', 'c'), 0..3_usize), 0..6),
-            other in prop::collection::vec((prop::char::range('a', 'c'), 0..3_usize), 0..6),
+            bodies in prop::collection::vec(
+                prop::collection::vec((prop::char::range('a', 'c'), 0..3_usize), 0..6), 1..5),
         ) {
             let texts = |texts: &[(char, usize)]| -> Vec<String> {
                 texts.iter().map(|(letter, times)| text(*letter).repeat(*times)).collect()
             };
-            let (base, other) = (body("2.2.0", &texts(&base)), body("3.0.0", &texts(&other)));
-            let segments = Segments::sharing(other.clone(), &base);
-            prop_assert_eq!(segments.len(), other.len());
-            prop_assert_eq!(segments.to_bytes(), other);
+            let bodies: Vec<_> = bodies.iter().map(|it| body("3.0.0", &texts(it))).collect();
+            held(&bodies);
         }
     }
 }

@@ -227,3 +227,49 @@ async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() 
         assert_eq!(marker(&answers, "worker").await, Ok("two".to_owned()));
     }
 }
+
+/// A config that specs before 3.2 cannot express.
+fn with_luks(marker: &str) -> Value {
+    let mut config = good(marker);
+    config["storage"] = json!({"luks": [{"name": "data", "device": "/dev/vdb"}]});
+    config
+}
+
+#[tokio::test]
+async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when() {
+    let versions = [SpecVersion::V2_2, SpecVersion::V3_1, SpecVersion::V3_2, SpecVersion::V3_4];
+    let changes = [
+        ("a", good("one"), ["a", "a", "a", "a"]),
+        ("b", with_luks("two"), ["a", "a", "b", "b"]),
+        ("c", with_luks("three"), ["a", "a", "c", "c"]),
+        ("d", bad(), ["a", "a", "c", "c"]),
+        ("e", good("four"), ["e", "e", "e", "e"]),
+    ];
+    // Versions that are asked for after each change; all are at the end.
+    for asked in [&versions[..], &versions[..1], &versions[2..], &[]] {
+        let answers = Answers::new(true, Arc::default());
+        for (number, (name, ignition, served)) in changes.iter().enumerate() {
+            let mut inputs = inputs(Mode::Manifests, name, ignition);
+            let config = inputs.machine_configs["rendered"].clone();
+            inputs.machine_configs.insert((*name).to_owned(), config);
+            publish(&answers, &inputs);
+            let is_last = number == 3;
+            for version in if is_last { &versions[..] } else { asked } {
+                let at = versions.iter().position(|it| it == version).unwrap();
+                let answer = answers.answer("worker", *version, Form::Plain).await.unwrap();
+                assert_eq!(&*answer.configuration, served[at], "{name} {version} {asked:?}");
+                let pending = answer.pending.as_ref().map(|it| it.to_str().unwrap());
+                assert_eq!(pending, (served[at] != *name).then_some(*name), "{version}");
+            }
+            let [state] = &answers.pools()[..] else { panic!("one pool") };
+            assert_eq!(state.configuration.as_deref(), Some(served[3]), "{name} {asked:?}");
+            assert_eq!(answers.unready().is_empty(), *name != "d", "{:?}", answers.unready());
+            let has_asked_old = asked.contains(&SpecVersion::V2_2);
+            if ["b", "c"].contains(name) {
+                let problem = state.problem.as_deref().unwrap_or_default();
+                let line = "a is served in Ignition spec 2.2.0, which cannot express";
+                assert_eq!(problem.starts_with(line), has_asked_old, "{problem}");
+            }
+        }
+    }
+}

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::changes::{large_machine_config, pool};
 use crate::support::contract::{VERSIONS, config, config_for_ignition};
 use crate::support::server::Server;
+use crate::support::wait_for;
 
 /// All pools in all specs, plain and as Ignition gets them.
 #[test]
@@ -42,7 +43,8 @@ fn pools_that_are_asked_for_in_all_specs_hold_little_more_than_those_asked_for_i
             }
         }
     }
-    let used = server.resident_bytes();
+    // What rendering took for a moment goes back to the system within seconds.
+    let used =
+        wait_for("memory to be freed", || Some(server.resident_bytes()).filter(|it| *it <= LIMIT));
     println!("{bytes} bytes of answers in {} KiB, of {} before", used >> 10, before >> 10);
-    assert!(used <= LIMIT, "{} MiB are resident", used >> 20);
 }
