@@ -31,10 +31,13 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(approver: Approver) -> Self {
-        let cluster = Cluster::openshift();
-        let mine = overlay("deploy/controller", &["deploy/components/issuer"]);
-        cluster.apply(&["-k", mine.path().to_str().expect("text")]);
-        let cert_manager = CertManager::new(&cluster, approver);
+        let cluster = Cluster::prepared("cert-manager", |cluster| {
+            cluster.become_openshift();
+            let mine = overlay("deploy/controller", &["deploy/components/issuer"]);
+            cluster.apply(&["-k", mine.path().to_str().expect("text")]);
+            CertManager::define(cluster);
+        });
+        let cert_manager = CertManager::start(&cluster, approver);
         let kubeconfig = cluster.kubeconfig_of(ISSUER, NAMESPACE, cluster.address());
         let issuer = started("issuer", &kubeconfig, &[]);
         Self { cluster, cert_manager, issuer }

@@ -83,8 +83,7 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let cluster = Cluster::openshift();
-        cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
+        let cluster = Cluster::openshift_with_controller();
         let config = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": "rendered"},

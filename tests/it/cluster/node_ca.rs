@@ -29,11 +29,12 @@ fn pem(name: &str) -> String {
 }
 
 fn deployed(folder: &str) -> Cluster {
-    let cluster = Cluster::empty();
-    for folder in ["deploy/kubernetes", folder] {
-        cluster.apply(&["-k", in_repository(folder).to_str().expect("text")]);
-    }
-    cluster
+    Cluster::prepared(&folder.replace('/', "-"), |cluster| {
+        for folder in ["deploy/kubernetes", folder] {
+            cluster.apply(&["-k", in_repository(folder).to_str().expect("text")]);
+        }
+        cluster.serves_all_kinds();
+    })
 }
 
 fn maps() -> String {

@@ -42,7 +42,7 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let cluster = Cluster::openshift();
+        let cluster = Cluster::openshift_with_controller();
         cluster.create(
             IMAGES,
             &json!({
@@ -50,7 +50,6 @@ impl Site {
                 "metadata": {"name": "cluster"}, "spec": {},
             }),
         );
-        cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
         let rendered = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": "rendered"},

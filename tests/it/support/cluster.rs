@@ -7,9 +7,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::cluster_template;
 use super::http::{Client, Response};
 use super::manifests::yaml_documents;
 use super::pair::Pair;
@@ -36,7 +38,30 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// One without any objects but those of Kubernetes itself.
     pub(crate) fn empty() -> Self {
+        Self::started(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// One with what `prepare` makes in one that is empty. By this name it is the same wherever it is asked
+    /// for, and it is made once.
+    pub(crate) fn prepared(name: &str, prepare: impl FnOnce(&Self)) -> Self {
+        let store = cluster_template::store(name, |store| {
+            let mut cluster = Self::empty();
+            prepare(&cluster);
+            cluster.kill_api_server();
+            let etcd = Pid::from_child(&cluster.etcd);
+            kill_process(etcd, Signal::TERM).expect("a process of this test");
+            cluster.etcd.wait().expect("a child of this process");
+            cluster_template::copy(&cluster.folder.path().join("etcd"), store);
+        });
         let folder = tempfile::tempdir().expect("a temporary folder");
+        cluster_template::copy(&store, &folder.path().join("etcd"));
+        let cluster = Self::started(folder);
+        cluster.serves_all_kinds();
+        cluster
+    }
+
+    /// One of what is in a folder.
+    fn started(folder: TempDir) -> Self {
         let [client, peer, address] = free_ports();
         let peer = format!("http://{peer}");
         let etcd = start(
@@ -71,33 +96,44 @@ impl Cluster {
 
     /// One with the objects of `deploy/kubernetes`, and no other kinds.
     pub(crate) fn kubernetes() -> Self {
-        let cluster = Self::empty();
-        cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
-        cluster.serves_all_kinds();
-        let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
-        cluster.create(configs, &controller_config("kubelet CA"));
-        cluster
+        Self::prepared("kubernetes", |cluster| {
+            cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
+            cluster.serves_all_kinds();
+            let configs = "/apis/machineconfiguration.openshift.io/v1/controllerconfigs";
+            cluster.create(configs, &controller_config("kubelet CA"));
+        })
     }
 
     /// One with the kinds that the server reads, OpenShift's own definitions of them where those
     /// are at hand, and the objects of `deploy/openshift`.
     pub(crate) fn openshift() -> Self {
-        let cluster = Self::empty();
+        Self::prepared("openshift", Self::become_openshift)
+    }
+
+    /// The same, with the objects of `deploy/controller`.
+    pub(crate) fn openshift_with_controller() -> Self {
+        Self::prepared("openshift-with-controller", |cluster| {
+            cluster.become_openshift();
+            cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
+        })
+    }
+
+    /// Makes what [`Self::openshift`] has.
+    pub(crate) fn become_openshift(&self) {
         let theirs = in_repository("../shared/conformance/crds");
         let definitions =
             if theirs.exists() { theirs } else { in_repository("deploy/kubernetes/crds") };
-        cluster.apply(&["-f", definitions.to_str().expect("text")]);
-        cluster.serves_all_kinds();
+        self.apply(&["-f", definitions.to_str().expect("text")]);
+        self.serves_all_kinds();
         let others = ["openshift-image-registry", "openshift-config", "openshift-machine-api"];
         for namespace in others.into_iter().chain([NAMESPACE, MANAGED]) {
-            cluster.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
+            self.create("/api/v1/namespaces", &json!({"metadata": {"name": namespace}}));
         }
-        cluster.apply(&["-k", in_repository("deploy/openshift").to_str().expect("text")]);
-        cluster.create(
+        self.apply(&["-k", in_repository("deploy/openshift").to_str().expect("text")]);
+        self.create(
             "/apis/machineconfiguration.openshift.io/v1/controllerconfigs",
             &controller_config("kubelet CA"),
         );
-        cluster
     }
 
     /// `kubectl apply`, by the server's rules.
@@ -107,7 +143,25 @@ impl Cluster {
 
     /// Waits until the API server serves every kind that has been defined.
     pub(crate) fn serves_all_kinds(&self) {
-        serves_all_kinds(|arguments| self.try_kubectl(arguments));
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let definitions = self.get(path).expect("all definitions");
+        for definition in definitions["items"].as_array().expect("a list") {
+            let spec = &definition["spec"];
+            let [group, kinds] = [&spec["group"], &spec["names"]["plural"]];
+            let [group, kinds] = [group, kinds].map(|name| name.as_str().expect("text"));
+            let served = |version: &Value| {
+                let version = version["name"].as_str().expect("text");
+                let path = format!("/apis/{group}/{version}");
+                let listed =
+                    self.get(&path)?["resources"].as_array()?.iter().any(|it| it["name"] == kinds);
+                (listed && self.get(&format!("{path}/{kinds}")).is_some()).then_some(())
+            };
+            for version in spec["versions"].as_array().expect("a list") {
+                if version["served"] == true {
+                    wait_for(&format!("{kinds}.{group}"), || served(version));
+                }
+            }
+        }
     }
 
     /// What kubectl prints. It has to succeed.

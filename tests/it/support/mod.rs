@@ -6,6 +6,7 @@ pub(crate) mod browser;
 pub(crate) mod cert_manager;
 pub(crate) mod clock;
 pub(crate) mod cluster;
+mod cluster_template;
 pub(crate) mod cmp_ca;
 pub(crate) mod contract;
 pub(crate) mod disk;

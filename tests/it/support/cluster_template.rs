@@ -1,0 +1,57 @@
+//! What etcd holds of a cluster that many tests begin with, made once and copied for each.
+//!
+//! Definitions and manifests that kubectl applies take longer than all that most of the tests do.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use super::in_repository;
+use super::manifests::files;
+
+/// The folder with a template's store. The first test that asks for it after the program or a manifest has changed makes
+/// it, by `make`, which writes a store into the folder that it is given; others wait.
+pub(super) fn store(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters");
+    fs::create_dir_all(&folder).expect("a folder");
+    let lock = File::create(folder.join(format!("{name}.lock"))).expect("a file");
+    lock.lock().expect("a lock");
+    let store = folder.join(name);
+    if modified(&store).is_none_or(|made| made < newest_source()) {
+        let new = folder.join(format!("{name}.new"));
+        for old in [&new, &store] {
+            if old.exists() {
+                fs::remove_dir_all(old).expect("a folder of an earlier run");
+            }
+        }
+        fs::create_dir(&new).expect("a new folder");
+        make(&new);
+        fs::rename(new, &store).expect("a rename within a folder");
+    }
+    store
+}
+
+/// Copies a store. Etcd's files are mostly holes.
+pub(super) fn copy(from: &Path, to: &Path) {
+    let mut command = Command::new("cp");
+    command.args(["--recursive", "--sparse=always", "--no-target-directory"]);
+    let status = command.args([from, to]).status().expect("cp");
+    assert!(status.success(), "cp {} {}", from.display(), to.display());
+}
+
+/// When the newest of what a template is made of was changed.
+fn newest_source() -> SystemTime {
+    let program = std::env::current_exe().expect("the program of the tests");
+    let folders = ["deploy", "../shared/conformance/crds"].map(in_repository);
+    let assets = ["KUBEBUILDER_ASSETS", "CERT_MANAGER"].into_iter().filter_map(std::env::var_os);
+    let folders = folders.into_iter().chain(assets.map(PathBuf::from)).filter(|it| it.is_dir());
+    let sources =
+        folders.flat_map(|folder| files(&folder).into_iter().map(move |it| folder.join(it)));
+    let sources = sources.chain([program]).filter_map(|path| modified(&path));
+    sources.max().expect("the program's own")
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|file| file.modified()).ok()
+}
