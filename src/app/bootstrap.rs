@@ -80,7 +80,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         networks,
         balancers,
         compact,
-        on_change: Box::new(|_, _| {}),
+        on_change: Box::new(|_, _| true),
         access: AccessSettings::default(),
         beside: Vec::new(),
         ledger_folder: None,

@@ -1,9 +1,10 @@
 //! From a source's inputs to answers: what is done for each change, wherever it comes from.
 
 use std::collections::BTreeMap;
+use std::future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -13,8 +14,12 @@ use crate::inputs::{Inputs, Problem};
 use crate::overview::History;
 use crate::telemetry::Metrics;
 
-/// Told of the inputs that are served now, and on which ports. It may block.
-pub type OnChange = Box<dyn FnMut(Ports, &Inputs) + Send>;
+/// Told of the inputs that are served now, and on which ports. It may block. Tells whether all is done;
+/// else it is called again after a while.
+pub type OnChange = Box<dyn FnMut(Ports, &Inputs) -> bool + Send>;
+
+/// How soon it is tried again what was not done.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The ports that were bound.
 #[derive(Debug, Clone, Copy)]
@@ -58,12 +63,24 @@ impl Publisher {
         let mut published = self.published.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
         let mut known = BTreeMap::new();
+        let mut is_done = true;
         async move {
-            // Of several changes, the last is the one that counts.
-            while published.changed().await.is_ok() {
+            loop {
+                let again = async {
+                    if is_done {
+                        future::pending::<()>().await;
+                    } else {
+                        tokio::time::sleep(RETRY).await;
+                    }
+                };
+                tokio::select! {
+                    changed = published.changed() => if changed.is_err() { return },
+                    () = again => {}
+                }
+                // Of several changes, the last is the one that counts.
                 let Some(inputs) = published.borrow_and_update().clone() else { continue };
                 tokio::task::block_in_place(|| {
-                    on_change(ports, &inputs);
+                    is_done = on_change(ports, &inputs);
                     answers.check();
                     // What is served is known once it was rendered.
                     let pools = answers.pools().into_iter();

@@ -1,6 +1,7 @@
 //! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -24,7 +25,7 @@ use crate::server::tls_policy::TlsPolicy;
 use crate::server::{Balancers, Limits};
 use crate::source::directory::Layout;
 use crate::source::{self, Reporting};
-use crate::store::state_folder::StateFolder;
+use crate::store::state_folder::{StateError, StateFolder};
 
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
@@ -88,17 +89,12 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let keeper = TokenKeeper::new(state.clone(), settings.tokens);
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
     let mut is_announced = false;
+    let mut pointers = Pointers { state, host: pointer_host, failed: BTreeMap::new() };
     let manifests = settings.manifests.clone();
     let on_change = move |ports: Ports, inputs: &Inputs| {
-        let mut written = Vec::new();
-        for pool in inputs.pools.keys() {
-            match state.write_pointer(pool, &pointer_host, ports.secure) {
-                Ok(path) => written.push((pool.clone(), path)),
-                Err(error) => tracing::error!(pool, %error, "cannot write the pointer config"),
-            }
-        }
+        let (written, is_done) = pointers.write(inputs.pools.keys(), ports.secure);
         if !std::mem::replace(&mut is_announced, true) {
-            announce(&state, &pointer_host, ports, &written);
+            announce(&pointers.state, &pointers.host, ports, &written);
         }
         if inputs.pools.is_empty() {
             tracing::warn!(
@@ -106,6 +102,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
                 "no MachineConfigPool found: nothing is served until a manifest of one is there"
             );
         }
+        is_done
     };
     serve_source(ServerSettings {
         follows_profile: false,
@@ -149,6 +146,48 @@ fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
     let faults: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
     judged(&seen.chain(), &holders, &faults, now)
+}
+
+/// Has a pointer config for each pool.
+struct Pointers {
+    state: StateFolder,
+    /// Where machines are sent.
+    host: Host,
+    /// Why there is none, by pool.
+    failed: BTreeMap<String, String>,
+}
+
+impl Pointers {
+    /// The pools that have one, with their files; and whether it would help to try again later.
+    fn write<'a>(
+        &mut self,
+        pools: impl Iterator<Item = &'a String>,
+        port: u16,
+    ) -> (Vec<(String, PathBuf)>, bool) {
+        let before = std::mem::take(&mut self.failed);
+        let mut written = Vec::new();
+        let mut is_done = true;
+        for pool in pools {
+            let error = match self.state.write_pointer(pool, &self.host, port) {
+                Ok(path) => {
+                    written.push((pool.clone(), path));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let text = error.to_string();
+            if before.get(pool) != Some(&text) {
+                tracing::error!(pool, error = text, "cannot write the pointer config");
+            }
+            self.failed.insert(pool.clone(), text);
+            is_done &= matches!(error, StateError::Occupied { .. });
+            if let StateError::Lock(_) = error {
+                // Each of the others would wait as long.
+                break;
+            }
+        }
+        (written, is_done)
+    }
 }
 
 /// Keeps the certificates and pointer configs in order while the server runs. It may end at any

@@ -82,7 +82,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             cache,
             ..AccessSettings::default()
         },
-        on_change: Box::new(|_, _| {}),
+        on_change: Box::new(|_, _| true),
         beside: Vec::new(),
         ledger_folder,
         peers: args.peers,

@@ -60,6 +60,21 @@ pub(super) fn replace_for(
         .map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
+/// Makes an empty file for `reader`, where there is nothing yet.
+pub(super) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), WriteError> {
+    let process = Process::current();
+    let wanted = wanted(None, reader.user(folder_of(path), process), process, mode);
+    match write_new(path, b"", wanted) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => {
+            // It could be given to nobody. What cannot be removed is reported as what the server cannot read.
+            let _ = std::fs::remove_file(path);
+            Err(WriteError { path: path.to_owned(), error })
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Makes a folder and those above it, for their owner alone: where root makes it, that is the
 /// owner of the folder above.
 pub fn create_folder(path: &Path) -> Result<(), WriteError> {

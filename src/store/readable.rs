@@ -37,6 +37,7 @@ impl StateFolder {
             look(folder, &|found| user.enters(found, &groups));
         }
         let files = [
+            self.lock_path(),
             self.serving_path(),
             self.chain_path(),
             self.authority_path(),

@@ -14,7 +14,6 @@
 //! never falls apart, whenever the process dies. Files that hold a key are their owner's alone.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,6 +21,7 @@ use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
+use super::folder_lock::{LOCK, LockError, Patience};
 use super::owners::Reader;
 use super::unreadable::Unreadable;
 use crate::bounded_file;
@@ -33,6 +33,8 @@ use crate::pki::{
 };
 use crate::pointer_check::{faults_of, pools_of};
 use crate::user_data::{self, Assessment, Brings, Fetch, fetches_of_pools, with_bearer};
+
+pub use super::folder_lock::FolderLock;
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -48,12 +50,7 @@ pub struct StateFolder {
     path: PathBuf,
     /// For whom its files are.
     reader: Reader,
-}
-
-/// A folder that no other process changes meanwhile.
-#[derive(Debug)]
-pub struct FolderLock {
-    _folder: File,
+    patience: Patience,
 }
 
 /// Why the folder could not be brought in order.
@@ -67,6 +64,9 @@ pub enum StateError {
         /// What the operating system says.
         error: io::Error,
     },
+    /// Another process is changing the folder, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -148,18 +148,20 @@ fn pools_of_files(files: &[PointerFile]) -> BTreeSet<String> {
 }
 
 impl StateFolder {
-    /// The folder of a server that runs as another user perhaps: what is written is for that user.
-    pub fn open(path: &Path) -> Result<Self, WriteError> {
-        Self::open_for(path, Self::serving_user(path).map_or(Reader::Itself, Reader::User))
+    /// The folder of a server that runs as another user perhaps: what is written is for that user. `tell`
+    /// is given the folder when another process that changes it is waited for.
+    pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
+        let reader = Self::serving_user(path).map_or(Reader::Itself, Reader::User);
+        Self::open_for(path, reader, Patience::of_command(tell))
     }
 
     /// The folder of the server that this process is, made if it is not there.
     pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
-        Self::open_for(path, Reader::Itself)
+        Self::open_for(path, Reader::Itself, Patience::SERVER)
     }
 
-    fn open_for(path: &Path, reader: Reader) -> Result<Self, WriteError> {
-        let folder = Self { path: path.to_owned(), reader };
+    fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
+        let folder = Self { path: path.to_owned(), reader, patience };
         files::create_folder_for(&folder.pointers_path(), reader)?;
         Ok(folder)
     }
@@ -204,12 +206,16 @@ impl StateFolder {
         self.path.join("user-data")
     }
 
+    pub(super) fn lock_path(&self) -> PathBuf {
+        self.path.join(LOCK)
+    }
+
     pub(super) fn chain_path(&self) -> PathBuf {
         self.path.join("tls.crt")
     }
 
     /// Does what is due, and what is asked for, and makes what is missing. `generate` makes a new
-    /// key. Another process that is at it is waited for.
+    /// key. Another process that is at it is waited for, for a while.
     pub fn reconcile(
         &self,
         hosts: &[Host],
@@ -383,11 +389,19 @@ impl StateFolder {
     /// that does is left as it is, and so is what somebody else has put in its place. Tells where it
     /// is.
     pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
-        let _lock = self.lock()?;
         let url = format!("https://{host}:{port}/config/{pool}");
         let path = self.pointers_path().join(format!("{pool}.ign"));
-        let present = read_if_there(&path)?.unwrap_or_default();
-        if user_data::fetches(&present, &url) {
+        let is_there = || -> Result<_, StateError> {
+            let present = read_if_there(&path)?.unwrap_or_default();
+            Ok((user_data::fetches(&present, &url), present))
+        };
+        if is_there()?.0 {
+            return Ok(path);
+        }
+        let _lock = self.lock()?;
+        // Somebody else may have written it meanwhile.
+        let (is_written, present) = is_there()?;
+        if is_written {
             return Ok(path);
         }
         let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
@@ -467,13 +481,9 @@ impl StateFolder {
         read().unwrap_or_else(|error: StateError| Some(StoredPair::unreadable(error.to_string())))
     }
 
-    /// Held while the folder is changed; a process that dies lets it go. It is on the folder itself: a
-    /// file would be somebody's, and others could not open it.
+    /// Held while the folder is changed.
     pub fn lock(&self) -> Result<FolderLock, StateError> {
-        let failed = |error| StateError::Read { path: self.path.clone(), error };
-        let folder = File::open(&self.path).map_err(failed)?;
-        folder.lock().map_err(failed)?;
-        Ok(FolderLock { _folder: folder })
+        Ok(FolderLock::take(&self.path, self.reader, self.patience)?)
     }
 }
 

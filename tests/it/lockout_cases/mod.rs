@@ -6,6 +6,7 @@ mod disk;
 mod distrust;
 mod faults;
 mod limits;
+mod lock;
 mod many;
 mod own;
 mod own_authority;
