@@ -13,8 +13,8 @@ use nix::unistd::{getegid, geteuid};
 const ROOT: u32 = 0;
 /// A folder in which everybody makes files, such as `/tmp`: its owner says nothing about them.
 const STICKY: u32 = 0o1000;
-const OWNER_READS: u32 = 0o400;
-const GROUP_READS: u32 = 0o040;
+pub(super) const OWNER_READS: u32 = 0o400;
+pub(super) const GROUP_READS: u32 = 0o040;
 /// Of one of the three digits of a mode.
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
@@ -121,6 +121,14 @@ impl User {
 }
 
 impl Reader {
+    /// The bits beyond the owner's by which it reads a file.
+    pub(super) fn needed(self, file: Status) -> u32 {
+        match self {
+            Self::User(user) if user.is_by_group && user.gid == file.gid => GROUP_READS,
+            _ => 0,
+        }
+    }
+
     /// The user, if it matters who that is.
     pub(super) fn user(self, folder: &Path, process: Process) -> Option<User> {
         match self {

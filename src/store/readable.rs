@@ -54,8 +54,11 @@ impl StateFolder {
 
     /// Refuses to write for another user that could not read what is there already.
     pub(super) fn expect_readable(&self) -> Result<(), StateError> {
-        let is_other =
-            matches!(self.reader(), Reader::User(user) if user.uid != Process::current().uid);
+        let process = Process::current();
+        // Where the group alone is known, the owner is root and not who serves.
+        let is_other = matches!(
+            self.reader(), Reader::User(user) if user.is_by_group || user.uid != process.uid
+        );
         match self.unreadable().into_iter().next().filter(|_| is_other) {
             Some(unreadable) => Err(unreadable.into()),
             None => Ok(()),

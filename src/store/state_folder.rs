@@ -15,14 +15,13 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use time::OffsetDateTime;
 
 use super::files::{self, PRIVATE, PUBLIC, WriteError};
 use super::folder_lock::{LOCK, LockError, Patience};
-use super::owners::Reader;
+use super::owners::{Reader, Status};
 use super::unreadable::Unreadable;
 use crate::bounded_file;
 use crate::ignition::{SpecVersion, pointer};
@@ -376,11 +375,12 @@ impl StateFolder {
         [self.authority_path(), self.serving_path()].map(|path| path.display().to_string())
     }
 
-    /// The files with keys that others than their owner can read.
+    /// The files with keys that others than their owner can read, but for the group that serves from them.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
         let is_open = |path: &PathBuf| {
-            std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+            let found = std::fs::metadata(path).map(|found| Status::of(&found));
+            found.is_ok_and(|found| found.mode & 0o077 & !self.reader.needed(found) != 0)
         };
         [self.authority_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }

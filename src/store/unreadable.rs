@@ -2,18 +2,41 @@
 
 use std::path::PathBuf;
 
-use super::owners::{Status, User};
+use super::owners::{OWNER_READS, Status, User};
 
 /// A file that the server could not read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{}: uid {}, gid {}, mode {:o}: the server runs as uid {}, gid {}, and cannot read it when it is \
-     started again: chown {}:{} {}",
-    path.display(), found.uid, found.gid, found.mode, user.uid, user.gid,
-    user.uid, user.gid, path.display()
+    "{}: uid {}, gid {}, mode {:o}: the server runs as {}, and cannot read it when it is started \
+     again: {}",
+    path.display(), found.uid, found.gid, found.mode, runs_as(user), self.remedy()
 )]
 pub struct Unreadable {
     pub(super) path: PathBuf,
     pub(super) found: Status,
     pub(super) user: User,
+}
+
+impl Unreadable {
+    /// What makes it readable.
+    fn remedy(&self) -> String {
+        let Self { path, found, user } = self;
+        let path = path.display();
+        if user.is_by_group {
+            return format!("chgrp {} {path} && chmod g+rX {path}", user.gid);
+        }
+        let owned = format!("chown {}:{} {path}", user.uid, user.gid);
+        // The owner's bits are 0 where somebody took them away.
+        if found.mode & OWNER_READS == 0 {
+            return format!("{owned} && chmod u+rX {path}");
+        }
+        owned
+    }
+}
+
+fn runs_as(user: &User) -> String {
+    if user.is_by_group {
+        return format!("a user in group {}", user.gid);
+    }
+    format!("uid {}, gid {}", user.uid, user.gid)
 }

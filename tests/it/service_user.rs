@@ -298,6 +298,35 @@ fn files_that_the_service_cannot_read_are_reported_and_nothing_is_written_beside
 }
 
 #[test]
+fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
+    let service = Service::made(&[]);
+    for (name, ..) in service.files() {
+        let is_folder = service.state().join(&name).is_dir();
+        service.give(&name, 0, GROUP, if is_folder { 0o750 } else { 0o640 });
+    }
+    service.give("", 0, 0, 0o755);
+    // Keys that this group reads, and nobody else, are as they should be.
+    service.done(&["certs", "check"]);
+    for (name, mode) in [("user-data/worker.ign", 0o600), ("user-data", 0o700)] {
+        service.give(name, 0, 0, mode);
+        let line = format!(
+            "/{name}: uid 0, gid 0, mode {mode:o}: the server runs as a user in group {GROUP}, and \
+             cannot read it"
+        );
+        service.refused(&service.root(&["certs", "check"]), &[&line]);
+        let rotate = service.root(&["certs", "rotate"]);
+        service.refused(&rotate, &[&line]);
+        let text = said(&rotate);
+        let (_, remedy) = text.rsplit_once(": ").expect("what mends it");
+        let mend = Command::new("sh").arg("-c").arg(remedy).status();
+        assert!(mend.expect("a shell").success(), "{remedy}");
+        service.done(&["certs", "check"]);
+        service.done(&["certs", "rotate"]);
+    }
+    service.boots_again(&[], &[]);
+}
+
+#[test]
 fn where_a_file_cannot_be_given_to_its_owner_the_command_refuses_and_changes_nothing() {
     let service = Service::made(&[]);
     for (name, ..) in service.files() {
