@@ -42,7 +42,7 @@ impl LedgerFile {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join("ledger.json")
+        self.folder.join(Ledger::FILE)
     }
 
     /// Writes what is new, again and again, for ever.

@@ -42,6 +42,9 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// The file of a state or cache folder.
+    pub const FILE: &str = "ledger.json";
+
     /// An empty one with room for so many machines.
     #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {

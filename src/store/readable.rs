@@ -10,6 +10,7 @@ use nix::unistd::{Uid, User as Account, getgrouplist};
 use super::owners::{Process, Reader, Status, User};
 use super::state_folder::{AUTHORITY, SERVING, StateError, StateFolder};
 use super::unreadable::Unreadable;
+use crate::ledger::Ledger;
 
 impl StateFolder {
     /// The user that serves from a folder. `None` if that is root, or the folder is not there.
@@ -44,6 +45,7 @@ impl StateFolder {
             self.bundle_path(),
             self.issued_path(),
             self.records_path(),
+            self.path().join(Ledger::FILE),
         ];
         let pointers = self.pointer_paths().unwrap_or_default();
         for file in files.into_iter().chain(pointers).filter(|path| path.is_file()) {
