@@ -10,14 +10,14 @@ use time::format_description::well_known::Rfc3339;
 
 use super::certs_report::{Checked, Shown, ShownCertificate, ShownPointer, print};
 use super::exposure::Worth;
-use super::kept::{Place, Seen, in_cluster, open, present_hosts, see, see_cluster};
-use super::{exposure, print_line};
+use super::kept::{Place, Seen, in_cluster, open, present_hosts, see, see_cluster, see_folder};
+use super::{exposure, print_line, tell};
 use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
 use crate::controllers::{Applied, ControlError, MAX_TRIES, NAMESPACE, ObjectName, access};
 use crate::pki::plan::renewal;
 use crate::pki::{
-    self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Next, Policy, Step,
-    StoredPair, next, told_lockouts,
+    self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Lockout, LockoutReason,
+    Next, Policy, Step, StoredPair, next, told_lockouts,
 };
 use crate::store::state_folder::{Reconciled, StateFolder};
 use crate::user_data::{self, LeftAlone};
@@ -206,13 +206,13 @@ pub fn rotate(
         // What is there and cannot be used is a better reason than that there is none.
         let observed = state.observe(&hosts, &Asked::default())?;
         let generate = &mut |_| policy.algorithm.generate();
-        refuse(&state, pki::foresee(&observed, policy, now, generate)?.1)?;
+        refuse(&state, pki::foresee(&observed, policy, now, generate)?.1, force)?;
         bail!("{}: there is no serving certificate yet: run `serve` first", folder.display());
     }
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
     let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
     print_steps(&state, &done);
-    refuse(&state, done.attention)
+    refuse(&state, done.attention, force)
 }
 
 /// Asks a cluster's controller for a new serving pair, with `ca` for a new authority first.
@@ -223,6 +223,7 @@ async fn ask_rotation(
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
+    let mut foreseen = Vec::new();
     for secret in [ca.then_some(AUTHORITY), Some(SERVING)].into_iter().flatten() {
         let request = Ask::Rotation { secret, value: date(now)?, is_forced };
         let is_first = secret == AUTHORITY || !ca;
@@ -238,11 +239,13 @@ async fn ask_rotation(
             if let Some(refused) = refused.filter(|_| is_first) {
                 bail!("{}: {refused}", seen.place);
             }
+            foreseen = attention;
             Ok(ask(client, &cluster, &request).await?)
         })
         .await?;
         print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{secret}"));
     }
+    warn_locked_out(foreseen);
     Ok(())
 }
 
@@ -283,13 +286,38 @@ fn warn(attention: &[Attention]) {
     }
 }
 
-/// What was asked for and is not done is a failure.
-pub(super) fn refuse(state: &StateFolder, attention: Vec<Attention>) -> anyhow::Result<()> {
+/// What was asked for and is not done is a failure, and so is a pointer config of this folder that does not
+/// boot by the certificates that are there now, unless the caller `accepts_lockouts`. Others who cannot boot
+/// are named in warnings: a pointer config that could not whatever is served, one that trusts other CAs than
+/// were ever here, and machines elsewhere.
+pub(super) fn refuse(
+    state: &StateFolder,
+    attention: Vec<Attention>,
+    accepts_lockouts: bool,
+) -> anyhow::Result<()> {
     warn(&attention);
-    let is_met = |it: &Attention| matches!(it, Attention::LockedOut(_)) || it.is_warning();
-    match attention.into_iter().find(|attention| !is_met(attention)) {
+    let seen = see_folder(state.path())?;
+    let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
+    let is_kept =
+        |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));
+    let is_met = |it: &Attention| match it {
+        Attention::LockedOut(Lockout { reason: LockoutReason::Pointer(_), .. }) => true,
+        Attention::LockedOut(Lockout { holder, .. }) => accepts_lockouts || !is_kept(holder),
+        it => it.is_warning(),
+    };
+    let (met, unmet): (Vec<_>, Vec<_>) = attention.into_iter().partition(is_met);
+    let mut unmet = unmet.into_iter();
+    let first = unmet.next();
+    warn_locked_out(met.into_iter().chain(unmet));
+    match first {
         Some(attention) => bail!("{}", located(&attention, &state.key_files())),
         None => Ok(()),
+    }
+}
+
+fn warn_locked_out(attention: impl IntoIterator<Item = Attention>) {
+    for it in attention.into_iter().filter(|it| matches!(it, Attention::LockedOut(_))) {
+        tell(&format!("warning: {it}"));
     }
 }
 

@@ -33,13 +33,15 @@ pub fn distrust(
             // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
             let lock = state.lock()?;
             let foreseen = Foreseen::of(see_folder(folder)?, named, policy, now)?;
-            foreseen.tell(yes, now, &mut BTreeSet::new())?;
+            let mut told = BTreeSet::new();
+            foreseen.tell(yes, now, &mut told)?;
             let hosts = present_hosts(&state)?;
             let generate = &mut |_| policy.algorithm.generate();
             let asked = foreseen.asked;
-            let done = state.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
+            let mut done = state.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
             print_steps(&state, &done);
-            refuse(&state, done.attention)
+            done.attention.retain(|it| !told.contains(&it.to_string()));
+            refuse(&state, done.attention, yes)
         }
         Place::Cluster { kubeconfig, user_data_namespace } => {
             in_cluster(kubeconfig.as_deref(), async |client| {

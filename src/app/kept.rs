@@ -1,16 +1,15 @@
 //! What a state directory or a cluster keeps: certificates, keys and pointer configs.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use kube::Client;
 
+use super::tell;
 use crate::access::rotation::Pointer;
 use crate::controllers::certificates::{AUTHORITY, ClusterState, Observer, SERVING};
 use crate::controllers::{NAMESPACE, access};
-use crate::escape::escaped;
 use crate::kube_client;
 use crate::pki::{Asked, Certificate, CertificateState, Host, StoredPair};
 use crate::store::state_folder::StateFolder;
@@ -163,10 +162,8 @@ pub(super) fn open(folder: &Path) -> anyhow::Result<StateFolder> {
     Ok(StateFolder::open(folder, tell_wait)?)
 }
 
-/// Says on standard error what is waited for. Nobody may be reading it, which is no reason to stop.
 fn tell_wait(folder: &Path) {
-    let line = format!("waiting for another process that changes {}", folder.display());
-    let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(&line));
+    tell(&format!("waiting for another process that changes {}", folder.display()));
 }
 
 /// The names of the serving certificate that is there, for one that replaces it.

@@ -66,3 +66,8 @@ pub fn keep_memory_private() {
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", escaped(line));
 }
+
+/// Says a line on standard error.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
+}

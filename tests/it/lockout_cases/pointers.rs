@@ -85,3 +85,32 @@ fn a_pointer_config_that_serve_has_made_follows_where_it_serves() {
     let server = place.serve(None, &[]);
     boot(&place.pointer(), &server);
 }
+
+#[test]
+fn a_rotation_that_leaves_a_pointer_config_without_a_boot_says_so() {
+    let place = Place::made(None);
+    let other = Place::made(None);
+    let rotate = |place: &Place, flags: &[&str]| place.certs(&[&["rotate"][..], flags].concat());
+    // One that could not boot whatever is served is named, and held against nobody.
+    let good = place.pointer();
+    let mut config = json(&good);
+    config["ignition"]["config"]["merge"][0]["compression"] = "gzip".into();
+    place.write(WORKER, config.to_string());
+    for flags in [&[][..], &["--ca"]] {
+        let said = rotate(&place, flags).done();
+        let is_warning = |line: &str| line.contains("warning: ") && line.contains(WORKER);
+        assert!(said.lines().any(is_warning), "{said}");
+    }
+    // One that trusts a CA called like this server's, of which nothing is known, is not in order by its
+    // certificates. What was asked for is done all the same, and --force takes it.
+    place.write(WORKER, other.pointer());
+    let before = place.chain();
+    let refused = rotate(&place, &[]);
+    refused.refused(&["issued a serving pair", "worker.ign could not boot a machine"]);
+    assert_ne!(place.chain(), before);
+    let said = rotate(&place, &["--force"]).done();
+    assert!(said.contains("warning: ") && said.contains(WORKER), "{said}");
+    place.write(WORKER, &good);
+    let said = rotate(&place, &[]).done();
+    assert!(!said.contains("warning"), "{said}");
+}
