@@ -15,7 +15,7 @@ use super::machine::{
 };
 use crate::ignition::Config;
 use crate::ignition::contents::{Contents, Room};
-use crate::ignition::secrets::{MAX_BYTES, SecretKind, SecretPlace, in_arguments, secrets};
+use crate::ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
 use crate::ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use crate::objects::MachineConfig;
 use crate::pki::Certificate;
@@ -37,10 +37,7 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
         let secret = found.kinds(&SecretPlace::File(file.path.clone()));
         let contents = contents(file, &mut room);
         let read = contents.as_deref().map(certificates).unwrap_or_default();
-        let (certificates, mut passed_over) = read;
-        if contents.as_ref().is_some_and(|contents| contents.len() > MAX_BYTES) {
-            passed_over.push("searched for secrets in its first 4 MiB alone".to_owned());
-        }
+        let (certificates, passed_over) = read;
         let passed_over = passed_over.iter().map(|reason| format!("{}: {reason}", file.path));
         made.passed_over.extend(passed_over);
         made.certificates.extend(certificates.iter().map(|it| certificate(&file.path, it)));
@@ -56,6 +53,7 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     made.disks = disks(&body.storage);
     let registries = made.files.iter().filter_map(|file| registry(&file.path));
     made.registries = registries.collect::<BTreeSet<_>>().into_iter().collect();
+    made.passed_over.extend(found.passed_over);
     made.secrets = found.secrets;
     made.facts = facts(config, machine_config, &made.files);
     made
@@ -65,22 +63,28 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
 struct Found {
     secrets: Vec<SecretEntry>,
     kinds: BTreeMap<SecretPlace, BTreeSet<SecretKind>>,
+    /// What was not searched, one line each.
+    passed_over: Vec<String>,
 }
 
 impl Found {
     fn of(config: &Config, machine_config: Option<&MachineConfig>) -> Self {
         let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        let mut entries = Vec::new();
+        let (mut entries, mut passed_over) = (Vec::new(), Vec::new());
         let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
         let found: BTreeSet<_> = secrets(config, &mut Room::default())
             .into_iter()
             .chain(in_arguments(arguments.unwrap_or_default()))
             .collect();
         for secret in found {
+            if let SecretKind::Unsearched(what) = secret.kind {
+                passed_over.push(format!("{}: {what}", secret.place));
+                continue;
+            }
             kinds.entry(secret.place.clone()).or_default().insert(secret.kind);
             entries.push(SecretEntry { place: secret.place, kind: secret.kind });
         }
-        Self { secrets: entries, kinds }
+        Self { secrets: entries, kinds, passed_over }
     }
 
     fn kinds(&self, place: &SecretPlace) -> BTreeSet<SecretKind> {

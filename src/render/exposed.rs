@@ -89,6 +89,16 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_not_searched_as_a_whole_is_named() {
+        let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
+            file("/large", &"a\n".repeat((2 << 20) + 1)),
+            file("/small", "a\n"),
+        ]}});
+        let line = line(&config).unwrap();
+        assert_eq!(line, "/large (searched for secrets in its first 4 MiB alone)");
+    }
+
+    #[test]
     fn a_config_without_secrets_has_no_line() {
         assert_eq!(line(&json!({"ignition": {"version": "3.4.0"}})), None);
         let copy = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::passed_over::PassedOver;
+
 /// What is secret about a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretKind {
@@ -31,6 +33,8 @@ pub enum SecretKind {
     Header,
     /// A key that opens a disk.
     DiskKey,
+    /// Nobody knows: some of it was passed over.
+    Unsearched(PassedOver),
 }
 
 impl SecretKind {
@@ -51,6 +55,7 @@ impl SecretKind {
             Self::SignedUrl => "signed-url",
             Self::Header => "header",
             Self::DiskKey => "disk-key",
+            Self::Unsearched(_) => "unsearched",
         }
     }
 }
@@ -71,6 +76,7 @@ impl fmt::Display for SecretKind {
             Self::SignedUrl => "signed URL",
             Self::Header => "header that proves who asks",
             Self::DiskKey => "key of a disk",
+            Self::Unsearched(passed_over) => return passed_over.fmt(f),
         })
     }
 }

@@ -6,9 +6,7 @@ use super::found::{Found, span, start};
 use super::hashes;
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, may_be_secret};
-
-/// A line of more bytes is no configuration: of such a one, this much is looked at.
-const LONGEST_LINE: usize = 64 << 10;
+use super::passed_over::{MAX_LINE_BYTES, PassedOver};
 
 /// Finds what is secret in the lines of `text`, a file of this kind; in a text of no file, two words are no
 /// directive.
@@ -17,7 +15,12 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
     let mut named = None;
     let mut lines = text.lines().peekable();
     while let Some(whole) = lines.next() {
-        let line = start(whole, LONGEST_LINE).trim_start();
+        let line = start(whole, MAX_LINE_BYTES);
+        // What is no text has no lines.
+        if line.len() < whole.len() && !whole.contains('\0') {
+            found.add_within([SecretKind::Unsearched(PassedOver::Line)]);
+        }
+        let line = line.trim_start();
         if line.is_empty() || is_comment(line) {
             continue;
         }

@@ -21,6 +21,7 @@ mod kind;
 mod lines;
 mod marks;
 mod names;
+mod passed_over;
 mod private_keys;
 mod redact;
 mod search;
@@ -30,12 +31,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::config::Config;
-use super::contents::{Contents, Room};
+use super::contents::{Contents, Room, Unreadable};
 use super::spec3::{File, Resource, Unit};
 
 pub use kind::SecretKind;
+pub use passed_over::PassedOver;
 pub use redact::redacted;
-pub use search::MAX_BYTES;
 
 use redact::in_argument;
 
@@ -86,8 +87,8 @@ pub struct Secret {
     pub kind: SecretKind,
 }
 
-/// Everything in a config that is found to be secret, each place and kind once, in the order of
-/// [`SecretPlace`]. What is unpacked is taken from `room`.
+/// Everything in a config that is found to be secret, and what is too large to be searched, each place and
+/// kind once, in the order of [`SecretPlace`]. What is unpacked is taken from `room`.
 #[must_use]
 pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
     let mut found = Found::default();
@@ -158,8 +159,12 @@ impl Found {
         let place = || SecretPlace::File(file.path.clone());
         for resource in std::iter::once(&file.contents).chain(&file.append) {
             self.resource(place, resource);
-            if let Contents::Bytes(bytes) = Contents::read(resource, room) {
-                self.search(place, Some(&file.path), &bytes);
+            match Contents::read(resource, room) {
+                Contents::Bytes(bytes) => self.search(place, Some(&file.path), &bytes),
+                Contents::Unreadable(Unreadable::TooLarge) => {
+                    self.add(place(), SecretKind::Unsearched(PassedOver::Packed));
+                }
+                _ => {}
             }
         }
     }

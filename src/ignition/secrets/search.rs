@@ -10,28 +10,25 @@ use super::kind::SecretKind;
 use super::lines;
 use super::marks;
 use super::names::{Sign, by_name};
+use super::passed_over::{MAX_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES, PassedOver};
 use super::private_keys::is_binary_key;
-use crate::ignition::contents::{Contents, Room};
-
-/// Of a larger file, so many bytes are searched.
-pub const MAX_BYTES: usize = 4 << 20;
-/// Texts within texts: a machine config within a file, with files of its own.
-const DEPTH: usize = 4;
-/// What may be unpacked within one text, in bytes.
-const WITHIN: u64 = 16 << 20;
+use crate::ignition::contents::{Contents, Room, Unreadable};
 
 /// What is secret in a text that is of no file, or in a file of that path.
 pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
     let mut found = Found::default();
-    let mut room = Room::of(WITHIN);
-    search(path, &bytes[..bytes.len().min(MAX_BYTES)], DEPTH, &mut room, &mut found);
+    let mut room = Room::of(MAX_UNPACKED_BYTES);
+    search(path, &bytes[..bytes.len().min(MAX_BYTES)], MAX_NESTED, &mut room, &mut found);
+    if bytes.len() > MAX_BYTES {
+        found.add_within([SecretKind::Unsearched(PassedOver::Bytes)]);
+    }
     found.kinds
 }
 
 /// What is secret in a text of no file, and where.
 pub(super) fn search_text(text: &str) -> Found {
     let mut found = Found::default();
-    search(None, text.as_bytes(), DEPTH, &mut Room::of(WITHIN), &mut found);
+    search(None, text.as_bytes(), MAX_NESTED, &mut Room::of(MAX_UNPACKED_BYTES), &mut found);
     found
 }
 
@@ -105,10 +102,18 @@ fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secre
                     if name == "source" && text.starts_with("data:") {
                         let compression = members.get("compression").and_then(Value::as_str);
                         let path = value.get("path").and_then(Value::as_str);
-                        if let Contents::Bytes(bytes) = Contents::of(text, compression, room)
-                            && depth > 0
-                        {
-                            kinds.extend(within(path, &bytes, depth, room));
+                        if depth == 0 {
+                            kinds.insert(SecretKind::Unsearched(PassedOver::Nested));
+                            continue;
+                        }
+                        match Contents::of(text, compression, room) {
+                            Contents::Bytes(bytes) => {
+                                kinds.extend(within(path, &bytes, depth, room));
+                            }
+                            Contents::Unreadable(Unreadable::TooLarge) => {
+                                kinds.insert(SecretKind::Unsearched(PassedOver::Packed));
+                            }
+                            _ => {}
                         }
                         continue;
                     }
@@ -119,6 +124,10 @@ fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secre
         }
         Value::String(text) if depth > 0 => {
             kinds.extend(within(None, text.as_bytes(), depth, room));
+        }
+        // A word is judged by its name.
+        Value::String(text) if text.contains(['\n', '{']) => {
+            kinds.insert(SecretKind::Unsearched(PassedOver::Nested));
         }
         _ => {}
     }

@@ -138,3 +138,40 @@ fn texts_within_texts_end() {
     }
     assert_eq!(kinds(&text), []);
 }
+
+#[test]
+fn what_is_too_large_to_be_searched_is_named() {
+    use super::passed_over::{MAX_BYTES, MAX_LINE_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES};
+    use std::io::Write as _;
+    let unsearched = |text: &str| {
+        let kinds = kinds(text).into_iter();
+        kinds.filter(|kind| matches!(kind, SecretKind::Unsearched(_))).collect::<Vec<_>>()
+    };
+    let [bytes, line, nested, packed] =
+        [PassedOver::Bytes, PassedOver::Line, PassedOver::Nested, PassedOver::Packed]
+            .map(SecretKind::Unsearched);
+
+    let file = |bytes: usize| "a\n".repeat(bytes / 2);
+    assert_eq!(unsearched(&file(MAX_BYTES)), []);
+    assert_eq!(unsearched(&file(MAX_BYTES + 2)), [bytes]);
+
+    let long = |bytes: usize| format!("{}\nb\n", "a".repeat(bytes));
+    assert_eq!(unsearched(&long(MAX_LINE_BYTES)), []);
+    assert_eq!(unsearched(&long(MAX_LINE_BYTES + 1)), [line]);
+    assert_eq!(unsearched(&format!("\0{}", long(MAX_LINE_BYTES))), [], "it is no text");
+
+    // The innermost text is so many within others.
+    let within = |depth: usize, inner: &str| {
+        (0..depth).fold(inner.to_owned(), |text, _| json!({"text": text}).to_string())
+    };
+    assert!(kinds(&within(MAX_NESTED, KEY)).contains(&SecretKind::PrivateKey));
+    assert_eq!(unsearched(&within(MAX_NESTED, KEY)), []);
+    assert_eq!(unsearched(&within(MAX_NESTED + 1, KEY)), [nested]);
+    assert_eq!(unsearched(&within(MAX_NESTED + 1, "word")), []);
+
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&vec![0; usize::try_from(MAX_UNPACKED_BYTES).unwrap() + 1]).unwrap();
+    let source = data_url::encode_base64(&encoder.finish().unwrap());
+    let files = json!({"files": [{"path": "/a", "source": source, "compression": "gzip"}]});
+    assert_eq!(unsearched(&files.to_string()), [packed]);
+}
