@@ -27,11 +27,11 @@ use crate::bounded_file;
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::{is_whole_pem, key_of};
 use crate::pki::{
-    Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, MOST_STEPS, Next,
-    Policy, Step, StoredPair, Unusable, Write, next, read_chain,
+    Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, Lockout,
+    LockoutReason, MOST_STEPS, Next, Policy, Step, StoredPair, Unusable, Write, next, read_chain,
 };
 use crate::pointer_check::{faults_of, pools_of};
-use crate::user_data::{self, Assessment, Brings, Fetch, fetches_of_pools, with_bearer};
+use crate::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
 
 pub use super::folder_lock::FolderLock;
 
@@ -316,7 +316,12 @@ impl StateFolder {
         let pointers = files.iter().map(|PointerFile { path, text }| {
             let title = path.display().to_string();
             let mut pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
-            pointer.faults = faults_of(&title, text, &pools);
+            // Of that one, the start alone was read.
+            pointer.faults = if text.len() > user_data::MOST_BYTES {
+                vec![too_large(&title)]
+            } else {
+                faults_of(&title, text, &pools)
+            };
             Ok(pointer.titled(&title))
         });
         let pointers = pointers.collect::<Result<_, StateError>>()?;
@@ -485,6 +490,11 @@ impl StateFolder {
     pub fn lock(&self) -> Result<FolderLock, StateError> {
         Ok(FolderLock::take(&self.path, self.reader, self.patience)?)
     }
+}
+
+fn too_large(title: &str) -> Lockout {
+    let reason = LockoutReason::Pointer(LeftAlone::TooLarge.to_string());
+    Lockout { holder: title.to_owned(), reason }
 }
 
 /// What is written is found by its name again.

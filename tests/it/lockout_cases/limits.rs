@@ -43,6 +43,20 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
 }
 
 #[test]
+fn user_data_that_no_platform_takes_is_named_with_the_bound() {
+    let place = Place::made(None);
+    let mut config: Value = serde_json::from_str(&place.pointer()).expect("JSON");
+    config["passwd"] = json!({"users": [{"name": "core", "gecos": "x".repeat(1 << 20)}]});
+    place.write(WORKER, config.to_string());
+    let told = "worker.ign could not boot a machine: it has more than 1048576 bytes, which no platform \
+                takes as user data";
+    place.certs(&["check"]).refused(&[told]);
+    let server = place.serve_anyhow(None, &[]);
+    wait_until_logged(&server, told);
+    boot(&place.text("user-data/edge.ign"), &server);
+}
+
+#[test]
 fn names_past_the_bound_are_refused_and_those_before_stay() {
     let names = |round: u32| (0..240).map(move |name| format!("host-{round}-{name}.example.com"));
     let flags = |round: u32| -> Vec<String> {
