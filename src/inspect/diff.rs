@@ -320,6 +320,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_too_large_is_told_by_its_size_alone() {
+        let text = |bytes: usize| "1234567\n".repeat(bytes / 8);
+        let (most, more) = (text(LARGEST_TEXT), text(LARGEST_TEXT + 8));
+        let compared = told(&with_file("/a", &most[8..]), &with_file("/a", &most));
+        assert!(compared.iter().any(|line| line.contains("@@")), "{compared:?}");
+        let lines = told(&with_file("/a", &most), &with_file("/a", &more));
+        let sizes = format!("contents: {LARGEST_TEXT} bytes -> {} bytes", LARGEST_TEXT + 8);
+        assert!(lines.iter().any(|line| line.contains(&sizes)), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.contains("@@")), "{lines:?}");
+    }
+
+    #[test]
     fn the_same_machine_has_no_changes() {
         let one = with_file("/a", "x\n");
         assert_eq!(told(&one, &one.clone()), ["a and b make the same machine."]);

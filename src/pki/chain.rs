@@ -177,3 +177,56 @@ const CLOCKS_BEHIND: Duration = Duration::days(30);
 
 /// Intermediates that one CA hangs on.
 const MAX_INTERMEDIATES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use rcgen::KeyPair;
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::pki::StoredPair;
+    use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
+
+    const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
+
+    #[test]
+    fn so_many_intermediates_are_sent_and_no_more() {
+        let ca = |_| {
+            let key = KeyPair::generate().unwrap();
+            (issue_authority(&key, Duration::days(3_650), NOW).unwrap(), key)
+        };
+        let cas: Vec<_> = (0..MAX_INTERMEDIATES + 3).map(ca).collect();
+        // Each signed by the next one.
+        let below = |pair: &[(Certificate, KeyPair)]| {
+            let [(certificate, _), (above, key)] = pair else { panic!("two") };
+            cross_sign(certificate, Signer { certificate: above, key }, NOW).unwrap()
+        };
+        let between: Vec<_> = cas.windows(2).map(below).collect();
+        let (signer, key) = &cas[0];
+        let stored = StoredPair {
+            certificates: signer.to_pem().into(),
+            key: key.serialize_pem().into(),
+            ..StoredPair::default()
+        };
+        let (kept, _) = Kept::read(&stored);
+        let validity = Validity { begin: NOW, end: NOW + Duration::days(30) };
+        let own = KeyPair::generate().unwrap();
+        let by = Signer { certificate: signer, key };
+        let leaf = issue_serving(&own, &["a.example.com".parse().unwrap()], by, validity).unwrap();
+        for (known, sent) in [
+            (MAX_INTERMEDIATES - 1, MAX_INTERMEDIATES - 1),
+            (MAX_INTERMEDIATES, MAX_INTERMEDIATES),
+            (MAX_INTERMEDIATES + 2, MAX_INTERMEDIATES),
+        ] {
+            let links = Links {
+                kept: &kept,
+                known: [&between[..known], &[], &[]],
+                now: NOW,
+                signatures: &RefCell::default(),
+                irreplaceable_until: None,
+            };
+            let chain = links.chain(&leaf, signer).unwrap();
+            assert_eq!(chain[1..], between[..sent], "{known}");
+        }
+    }
+}

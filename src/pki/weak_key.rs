@@ -23,9 +23,9 @@ pub enum Weakness {
 }
 
 /// Primes up to here are looked for in a modulus, as Boulder does.
-const LARGEST_SMALL_PRIME: u32 = 751;
+const LAST_SMALL_PRIME: u32 = 751;
 /// The largest prime by which ROCA's moduli are told from others.
-const LARGEST_ROCA_PRIME: u32 = 167;
+const LAST_ROCA_PRIME: u32 = 167;
 /// Rounds of Fermat's method: a hundred find all that were seen in the field (CVE-2022-26320).
 const FERMAT_ROUNDS: u32 = 110;
 
@@ -41,11 +41,10 @@ pub fn weakness(key_info: &[u8]) -> Option<Weakness> {
 }
 
 fn of_modulus(modulus: &BigUint) -> Option<Weakness> {
-    if let Some(factor) = primes(LARGEST_SMALL_PRIME).find(|prime| remainder(modulus, *prime) == 0)
-    {
+    if let Some(factor) = primes(LAST_SMALL_PRIME).find(|prime| remainder(modulus, *prime) == 0) {
         return Some(Weakness::SmallFactor(factor));
     }
-    if primes(LARGEST_ROCA_PRIME).skip(1).all(|prime| is_power(remainder(modulus, prime), prime)) {
+    if primes(LAST_ROCA_PRIME).skip(1).all(|prime| is_power(remainder(modulus, prime), prime)) {
         return Some(Weakness::Roca);
     }
     has_close_factors(modulus).then_some(Weakness::CloseFactors)
@@ -116,7 +115,7 @@ mod tests {
     /// A factor without small primes: the first from `begin` on.
     fn rough(begin: &BigUint) -> BigUint {
         let mut number = begin | BigUint::from(1_u32);
-        while primes(LARGEST_SMALL_PRIME).any(|prime| remainder(&number, prime) == 0) {
+        while primes(LAST_SMALL_PRIME).any(|prime| remainder(&number, prime) == 0) {
             number += 2_u32;
         }
         number
@@ -147,8 +146,7 @@ mod tests {
     #[test]
     fn the_form_of_roca_is_recognised() {
         // Its primes are k·M + 65537^a mod M, where M is the product of the first primes.
-        let product =
-            primes(LARGEST_ROCA_PRIME).fold(BigUint::from(1_u32), |all, prime| all * prime);
+        let product = primes(LAST_ROCA_PRIME).fold(BigUint::from(1_u32), |all, prime| all * prime);
         let of = |exponent: u32, k: u32| {
             let power = BigUint::from(65_537_u32).modpow(&BigUint::from(exponent), &product);
             (&product * (factor(k) >> 300_u32)) + power

@@ -265,3 +265,28 @@ fn shortened(source: &str) -> String {
         None => source.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ignition::data_url;
+
+    #[test]
+    fn configs_within_each_other_are_followed_so_far_and_no_further() {
+        let nested = |depth: usize| {
+            let mut config = json!({"ignition": {"version": "3.1.0"}});
+            for _ in 0..depth {
+                let source = data_url::encode(config.to_string().as_bytes());
+                let config_of = json!({"merge": [{"source": source}]});
+                config = json!({"ignition": {"version": "3.1.0", "config": config_of}});
+            }
+            Walk::through(SpecVersion::V3_1, &config).faults
+        };
+        let is_too_deep =
+            |faults: Vec<Fault>| faults.iter().any(|fault| matches!(fault, Fault::TooDeep));
+        assert!(!is_too_deep(nested(4)));
+        assert!(is_too_deep(nested(MAX_NESTED + 1)));
+    }
+}

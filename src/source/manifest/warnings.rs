@@ -58,3 +58,33 @@ fn of_ignition(config: &Value) -> Vec<String> {
     let ignored = ignored(config).unwrap_or_default();
     ignored.iter().map(ToString::to_string).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn so_many_fields_are_named_and_the_others_counted() {
+        let fields = |many: usize| {
+            let fields = (0..many).map(|it| (format!("x{it:02}"), Value::from(1)));
+            fields.collect::<Map<_, _>>()
+        };
+        for (many, more) in [(MAX_NAMED, None), (MAX_NAMED + 3, Some("and 3 more such fields"))] {
+            let mut config = fields(many);
+            config.insert("ignition".to_owned(), json!({"version": "3.4.0"}));
+            let lines = of_config(&Value::Object(config).to_string());
+            assert_eq!(lines.len(), MAX_NAMED + usize::from(more.is_some()), "{lines:?}");
+            assert_eq!(lines.get(MAX_NAMED).map(String::as_str), more);
+            let object = json!({
+                "kind": "MachineConfig", "metadata": {"name": "a"}, "spec": fields(many),
+                "apiVersion": "machineconfiguration.openshift.io/v1",
+            });
+            let lines = warnings(object.as_object().unwrap());
+            assert_eq!(lines.len(), MAX_NAMED + usize::from(more.is_some()), "{lines:?}");
+            let last = more.map(|more| format!("MachineConfig a: {more}"));
+            assert_eq!(lines.get(MAX_NAMED), last.as_ref());
+        }
+    }
+}
