@@ -173,6 +173,14 @@ pub enum Attention {
         /// As much as is taken without a second look.
         most: usize,
     },
+    /// One of a list of CAs cannot be read.
+    #[error("not all that machines are to trust for the pair of {name} is taken: {fault}")]
+    TrustUnread {
+        /// Whose pair it is.
+        name: String,
+        /// What is wrong with the list.
+        fault: Unusable,
+    },
     /// A pointer config is larger than a platform takes as user data.
     #[error("{name}: the user data has {bytes} bytes: {}", too_large_for(*.bytes))]
     UserData {
@@ -208,7 +216,7 @@ impl Attention {
             Self::Refused(_) => "refused",
             Self::Issuer { .. } => "issuer",
             Self::LockedOut(_) => "locked-out",
-            Self::Trust { .. } => "trust",
+            Self::Trust { .. } | Self::TrustUnread { .. } => "trust",
             Self::UserData { .. } => "user-data",
         }
     }

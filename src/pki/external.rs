@@ -6,7 +6,7 @@
 
 use super::chain::Links;
 use super::view::View;
-use super::{Certificate, External, IssueError, Unusable, read_chain};
+use super::{Attention, Certificate, External, IssueError, Unusable, read_chain};
 
 impl External {
     /// Its certificates, the leaf first.
@@ -31,6 +31,12 @@ impl External {
     }
 
     /// What would be sent: all that comes with the leaf but for roots, and what leads from there to the CAs that are
+    /// What machines cannot read of what they are to trust, if there is any. They pass over it.
+    pub(super) fn unread(&self) -> Option<Attention> {
+        let fault = read_chain(&self.trust).err()?;
+        Some(Attention::TrustUnread { name: self.name.clone(), fault })
+    }
+
     /// kept.
     pub(super) fn chain(&self, view: &View<'_>) -> Result<Vec<Certificate>, IssueError> {
         let given = self.certificates();
@@ -49,5 +55,34 @@ impl External {
             between.iter().filter(|it| is_sent(it) && !chain.contains(it)).cloned().collect();
         chain.splice(1..1, missing);
         Ok(chain)
+    }
+}
+
+/// Whether what comes with a leaf is sent with it: all but roots. The leaf may be its own.
+fn is_sent(place: usize, certificate: &Certificate) -> bool {
+    place == 0 || !certificate.is_issued_by(certificate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_that_cannot_be_read_is_reported_beside_one_that_can() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let now = time::OffsetDateTime::UNIX_EPOCH;
+        let root = crate::pki::issue::issue_authority(&key, time::Duration::WEEK, now).unwrap();
+        let broken = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+        let external = |trust: &[&str]| {
+            let (name, trust) = ("theirs".to_owned(), trust.concat().into_bytes());
+            External { name, pair: None, trust }
+        };
+        let good = external(&[&root.to_pem()]);
+        assert_eq!(good.unread(), None);
+        let mixed = external(&[&root.to_pem(), broken]);
+        assert_eq!(mixed.trusted(), good.trusted());
+        let told = mixed.unread().unwrap();
+        assert_eq!(told.label(), "trust");
+        assert!(told.to_string().contains("certificate 2"), "{told}");
     }
 }

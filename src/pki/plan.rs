@@ -216,6 +216,7 @@ impl RotationPlan {
         if !leaf.is_valid_at(view.now) {
             let fault = Unusable::NotValid;
             self.attention.push(Attention::External { name: external.name.clone(), fault });
+        self.attention.extend(external.unread());
         } else if view.chain.first() != Some(leaf) || view.state.asked.serving {
             let reason = Reason::External(external.name.clone());
             self.steps.push(Step::Serving(reason, Vec::new()));
