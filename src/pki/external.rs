@@ -23,27 +23,27 @@ impl External {
         let unread = read_chain(&self.trust).err().filter(|_| trusts_nothing);
         match pair.served_chain() {
             Ok(chain) => {
-                let weakness = chain.first().and_then(Certificate::weakness);
+                let mut sent = chain.iter().enumerate().filter(|(place, it)| is_sent(*place, it));
+                let weakness = sent.find_map(|(_, it)| it.weakness());
                 unread.or(weakness.map(Unusable::Weak))
             }
             Err(fault) => Some(fault),
         }
     }
 
-    /// What would be sent: all that comes with the leaf but for roots, and what leads from there to the CAs that are
     /// What machines cannot read of what they are to trust, if there is any. They pass over it.
     pub(super) fn unread(&self) -> Option<Attention> {
         let fault = read_chain(&self.trust).err()?;
         Some(Attention::TrustUnread { name: self.name.clone(), fault })
     }
 
+    /// What would be sent: all that comes with the leaf but for roots, and what leads from there to the CAs that are
     /// kept.
     pub(super) fn chain(&self, view: &View<'_>) -> Result<Vec<Certificate>, IssueError> {
         let given = self.certificates();
         let Some((leaf, between)) = given.split_first() else { return Ok(Vec::new()) };
         let trusted = self.trusted();
         let issuer = between.iter().chain(&trusted).find(|ca| leaf.is_issued_by(ca));
-        let is_sent = |it: &Certificate| !it.is_issued_by(it);
         let mut chain = match issuer {
             Some(issuer) => {
                 let links = Links { known: [&view.chain, &view.bundle, &given], ..view.links() };
@@ -51,8 +51,9 @@ impl External {
             }
             None => vec![leaf.clone()],
         };
+        let between = (1..).zip(between).filter(|(place, it)| is_sent(*place, it));
         let missing: Vec<_> =
-            between.iter().filter(|it| is_sent(it) && !chain.contains(it)).cloned().collect();
+            between.map(|(_, it)| it).filter(|it| !chain.contains(it)).cloned().collect();
         chain.splice(1..1, missing);
         Ok(chain)
     }

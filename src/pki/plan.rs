@@ -178,8 +178,12 @@ impl RotationPlan {
     /// Weak keys that sign or serve. An administrator has brought them: none is made here.
     fn weak_keys(&mut self, view: &View<'_>) {
         let signer = view.kept.signer_at(view.now).map(|ca| &ca.certificate);
-        for certificate in signer.into_iter().chain(view.chain.first()) {
-            if let Some(weakness) = certificate.weakness() {
+        let mut named: Vec<&Certificate> = Vec::new();
+        for certificate in signer.into_iter().chain(&view.chain) {
+            // One key may have several certificates.
+            let is_named = named.iter().any(|it| it.has_key_of(certificate));
+            if let Some(weakness) = certificate.weakness().filter(|_| !is_named) {
+                named.push(certificate);
                 let name = certificate.title();
                 self.attention.push(Attention::WeakKey { name, weakness });
             }
@@ -212,11 +216,11 @@ impl RotationPlan {
         let certificates = external.certificates();
         let Some(leaf) = certificates.first() else { return };
         self.attention.extend(external.left_out(&view.external));
+        self.attention.extend(external.unread());
         self.times.extend([leaf.not_before, after(leaf)]);
         if !leaf.is_valid_at(view.now) {
             let fault = Unusable::NotValid;
             self.attention.push(Attention::External { name: external.name.clone(), fault });
-        self.attention.extend(external.unread());
         } else if view.chain.first() != Some(leaf) || view.state.asked.serving {
             let reason = Reason::External(external.name.clone());
             self.steps.push(Step::Serving(reason, Vec::new()));

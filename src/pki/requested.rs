@@ -74,13 +74,14 @@ impl OwnCa {
         }
         let given = read_chain(&pair.certificates)?;
         let own = given.first().ok_or(Unusable::NoCertificate)?;
-        if let Some(weakness) = own.weakness() {
+        let (tops, above): (Vec<_>, Vec<_>) = given.iter().cloned().partition(is_root);
+        // What is above it goes out with each certificate.
+        if let Some(weakness) = std::iter::once(own).chain(&above).find_map(Certificate::weakness) {
             return Err(Unusable::Weak(weakness).into());
         }
         if !own.is_valid_at(now) {
             return Err(OwnCaFault::Expired);
         }
-        let (tops, above): (Vec<_>, Vec<_>) = given.iter().cloned().partition(is_root);
         let mut roots = read_chain(roots)?;
         if roots.is_empty() {
             roots = tops;

@@ -104,6 +104,8 @@ fn is_square(number: &BigUint) -> bool {
 }
 
 #[cfg(test)]
+mod in_use;
+#[cfg(test)]
 mod tests {
     use super::*;
 
