@@ -533,7 +533,7 @@ impl Pool {
     ) -> Result<Arc<Answer>, String> {
         let body = self.body(inputs, variant, compressed, metrics)?;
         let etag = etag(&body).map_err(|error| error.to_string())?;
-        let body = self.pieces.segments(body);
+        let body = self.pieces.segments(&body);
         let label = PoolLabel::Known(Arc::clone(&self.name));
         let requests = metrics.requests(label, Some(variant.version), 200);
         let configuration = inputs.configuration.as_str().into();

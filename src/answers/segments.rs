@@ -24,7 +24,7 @@ pub(super) struct SharedPieces(Mutex<Vec<Bytes>>);
 
 impl SharedPieces {
     /// `body`, with what it has in common with earlier ones from there.
-    pub(super) fn segments(&self, body: Bytes) -> Segments {
+    pub(super) fn segments(&self, body: &Bytes) -> Segments {
         let mut pieces = Vec::new();
         let mut bases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = bases.clone();
@@ -41,7 +41,7 @@ impl SharedPieces {
             Some(piece)
         };
         let mut end = 0;
-        for Stretch { at, base, from } in stretches(&body, &known) {
+        for Stretch { at, base, from } in stretches(body, &known) {
             pieces.extend(own(end..at.start));
             pieces.push(known[base].slice(from..from + at.len()));
             end = at.end;
@@ -192,7 +192,7 @@ mod tests {
     /// Bytes that are in memory for bodies that are shared in this order.
     fn held(bodies: &[Bytes]) -> (Vec<Segments>, usize) {
         let shared = SharedPieces::default();
-        let segments: Vec<_> = bodies.iter().map(|it| shared.segments(it.clone())).collect();
+        let segments: Vec<_> = bodies.iter().map(|it| shared.segments(it)).collect();
         for (segments, body) in segments.iter().zip(bodies) {
             assert_eq!((&segments.to_bytes(), segments.len()), (body, body.len()));
         }
