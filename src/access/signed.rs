@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use time::{Duration, OffsetDateTime};
 
 use super::proof::{Proof, Refusal, Verifier};
-use crate::escape::{NAME, cut};
+use crate::escape::{NAME, cut_escaped};
 
 /// The largest set of keys that is read, in bytes.
 const LARGEST_SET: usize = 1 << 20;
@@ -234,7 +234,7 @@ impl Verifier for SignedTokens {
     ) -> Option<Result<Proof, Refusal>> {
         let verified = Self::verify(self, credential, pool, now)?;
         Some(match verified {
-            Ok(Subject(subject)) => Ok(Proof::Signed(cut(&subject, NAME).into())),
+            Ok(Subject(subject)) => Ok(Proof::Signed(cut_escaped(&subject, NAME).into())),
             Err(refusal) => Err(match refusal {
                 SignedRefusal::Malformed => Refusal::Malformed,
                 SignedRefusal::Unknown => Refusal::Unknown,

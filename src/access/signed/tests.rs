@@ -390,3 +390,14 @@ fn a_set_has_public_keys_to_check_by() {
     let larger = SignedTokens::new(padded(LARGEST_SET + 1).as_bytes(), settings());
     assert_eq!(larger.unwrap_err(), JwksError::TooLarge);
 }
+
+#[test]
+fn a_subject_of_any_characters_is_as_short_in_a_line_of_the_log() {
+    for subject in ["\u{10ffff}".repeat(300), "\"\\\n".repeat(300)] {
+        let token = EC.sign(&claims_with("sub", json!(subject)));
+        let verified = Verifier::verify(&tokens(), &token, "worker", NOW);
+        let Some(Ok(proof)) = verified else { panic!("{verified:?}") };
+        let line = format!("{:?}", proof.to_string());
+        assert!(line.len() < 600, "{}: {line}", line.len());
+    }
+}
