@@ -21,8 +21,8 @@ impl Modes {
     ///
     /// A pool that is to be enforced is open only while `records` name a pointer config of it without a
     /// token, because the machines that have it would be locked out. Without such evidence it is
-    /// enforced, as far as that is known: see [`Waiting`]. A pool that does not exist is as `default`
-    /// says: it has no config.
+    /// enforced, as far as that is known: see [`Waiting`]. A pool of which nothing was read is as `default`
+    /// says, and refuses nobody for good: it has no config, and may be read in a moment.
     #[must_use]
     pub fn new(
         default: Mode,
@@ -72,7 +72,7 @@ impl Modes {
 
     /// Whether enough is known of a pool to refuse somebody for good.
     pub(super) fn are_known(&self, pool: &str) -> bool {
-        self.is_read && !self.waiting.contains_key(pool)
+        self.is_read && self.pools.contains_key(pool) && !self.waiting.contains_key(pool)
     }
 
     /// The pools that are neither open nor enforced, although the records were read.

@@ -71,12 +71,15 @@ fn a_pointer_config_carries_a_token_that_opens_its_pool_alone() {
         (&tls, "worker", Some("Basic c2VjcmV0")),
         (&tls, "worker", Some(&good[7..])),
         (&tls, "master", Some(&*good)),
-        (&tls, "nowhere", None),
-        (&tls, "nowhere", Some(&*good)),
         (&plain, "worker", Some(&*good)),
         (&plain, "worker", None),
     ] {
         assert_refused(&get(client, pool, credential));
+    }
+    // A pool that is not known may be in a moment, and open to all.
+    for (client, credential) in [(&tls, None), (&tls, Some(&*good)), (&plain, None)] {
+        let later = get(client, "nowhere", credential);
+        assert_eq!((later.status, later.header("retry-after")), (503, Some("5")));
     }
     // Another server may have issued it a moment ago.
     let later = get(&tls, "worker", Some(&unknown()));

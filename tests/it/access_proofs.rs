@@ -344,7 +344,7 @@ fn a_signed_token_opens_what_it_says_and_nothing_else() {
     assert_eq!(status(server.tls(), "worker", &own), 200, "our own go on");
     assert_eq!(status(server.plain(), "worker", &good), 401);
     assert_eq!(status(server.tls(), "master", &good), 401);
-    assert_eq!(status(server.tls(), "nowhere", &good), 401);
+    assert_eq!(status(server.tls(), "nowhere", &good), 503);
     for claims in [
         with("exp", json!(now - 61)),
         with("exp", json!("later")),

@@ -60,7 +60,8 @@ fn a_request_is_let_in_or_refused_for_a_reason() {
         (request("worker", Credential::Bearer("secret")), Err(Refusal::Malformed)),
         (request("worker", Credential::Bearer(other.as_str())), Err(Refusal::Unknown)),
         (request("master", good), Err(Refusal::OtherPool)),
-        (request("nowhere", good), Err(Refusal::OtherPool)),
+        (request("nowhere", good), Err(Refusal::NotRead)),
+        (request("nowhere", Credential::Missing), Err(Refusal::NotRead)),
         (Request { is_private: false, ..request("worker", good) }, Err(Refusal::PlainPort)),
     ];
     for (request, expected) in cases {

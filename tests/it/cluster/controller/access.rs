@@ -77,7 +77,7 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     for server in &servers {
         site.enforced(server);
         assert_eq!(site.status(server, "worker", Some(&first)), 200);
-        assert_eq!(site.status(server, "nowhere", Some(&first)), 401);
+        assert_eq!(site.status(server, "nowhere", Some(&first)), 503);
         let unknown = format!("Bearer mcs-{}", "A".repeat(43));
         assert_eq!(site.status(server, "worker", Some(&unknown)), 503);
         let plain = server.plain().request("GET", "/config/worker", &[("Authorization", &first)]);
