@@ -12,6 +12,7 @@ use super::kept::{self, Place, Served};
 use super::print_line;
 use super::probe::{self, Address};
 use super::tokens;
+use crate::ignition::secrets::redacted;
 use crate::pki::Lockout;
 use crate::pointer_check::{self, Admission, Fetch, Known, Problem, Reading};
 use crate::user_data::MOST_BYTES;
@@ -81,7 +82,7 @@ fn by_place(name: &str, text: &[u8], place: &Place, now: OffsetDateTime) -> anyh
         print_line(&told(name, &kept, problem));
     }
     for (fetch, admission) in &verdict.fetches {
-        let url = &fetch.url;
+        let url = &redacted(&fetch.url.to_string()).into_owned();
         let by = match admission {
             Admission::Open => "certificates",
             Admission::Proven => "certificates and tokens",
@@ -109,6 +110,7 @@ fn told(name: &str, place: &str, problem: &Problem) -> String {
         Problem::Refused { url, refusal } => {
             let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
             let by = format!("by the tokens of {place}");
+            let url = redacted(&url.to_string()).into_owned();
             format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
         }
         _ => format!("{name}: {problem}"),
@@ -165,7 +167,7 @@ fn tell(refusals: &[Lockout]) {
 
 /// What a machine makes of a status.
 fn answer(fetch: &Fetch, address: &Address, status: http::StatusCode) -> String {
-    let (url, code) = (&fetch.url, status.as_u16());
+    let (url, code) = (redacted(&fetch.url.to_string()).into_owned(), status.as_u16());
     if status == http::StatusCode::OK {
         format!("boots from {url}, as {address} answers")
     } else if status.is_server_error() {

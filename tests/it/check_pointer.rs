@@ -494,3 +494,18 @@ fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
 fn merge(config: &mut Value) -> &mut Value {
     &mut config["ignition"]["config"]["merge"][0]
 }
+
+#[test]
+fn what_is_secret_in_a_url_is_not_printed() {
+    let served = Served::start();
+    let file = served.with(|config| {
+        let source = &mut config["ignition"]["config"]["merge"][0]["source"];
+        let url = source.as_str().expect("a URL").replace("https://", "https://me:hunter2@");
+        *source = json!(format!("{url}?token=s3cr3t-t0ken"));
+    });
+    for said in [served.by_state(&file), served.by_server(&file)] {
+        let text = said.lines.concat();
+        assert!(text.contains("https://") && text.contains("/config/worker"), "{text}");
+        assert!(!text.contains("hunter2") && !text.contains("s3cr3t"), "{text}");
+    }
+}
