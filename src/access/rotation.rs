@@ -22,7 +22,7 @@ use time::{Duration, OffsetDateTime};
 
 pub use super::issued::{Issued, IssuedToken};
 use super::mode::Mode;
-use super::records::{Record, Records};
+use super::records::{Record, Records, Standing};
 use super::token::{Token, TokenHash};
 
 /// By how much clocks differ without being wrong.
@@ -58,8 +58,8 @@ pub struct Pointer {
     pub pool: String,
     /// What it brings along.
     pub carries: Carried,
-    /// Whether it is not to be written now: it could not be a moment ago. Until then, one without a token
-    /// is about to carry one, and holds nothing up.
+    /// Whether it is not to be written now: it could not be a moment ago. That says nothing of whether it
+    /// can be: one that never can [cannot carry a token](Carried::Cannot).
     pub waits: bool,
 }
 
@@ -206,7 +206,7 @@ impl<'a> View<'a> {
     /// Records of these tokens, with what is known of pointer configs now: servers are never told of
     /// tokens and not of who is to have one.
     fn records(&self, tokens: Vec<Record>) -> Records {
-        let (lacking, about_to_carry) = (lacking(self), about_to_carry(self));
+        let (lacking, without) = (lacking(self), without_token(self));
         let present = &self.state.records.enforced;
         let pools = &self.state.pools;
         // A pool that is away for a moment comes back as it was, as long as something of it is left.
@@ -219,7 +219,7 @@ impl<'a> View<'a> {
             .kept()
             .filter(|pool| pools.get(*pool) == Some(&Mode::Enforce))
             .filter(|pool| {
-                let all_carry = !lacking.contains_key(*pool) && !about_to_carry.contains(*pool);
+                let all_carry = !lacking.contains_key(*pool) && !without.contains(*pool);
                 present.contains(*pool) || all_carry
             })
             .map(str::to_owned)
@@ -383,10 +383,7 @@ fn forget(view: &View<'_>) -> Option<Next> {
 /// configs.
 #[must_use]
 pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
-    let mut state = state.clone();
-    state.pointers.iter_mut().for_each(|pointer| pointer.waits = true);
-    let tokens = state.records.tokens.clone();
-    View::new(&state, now).records(tokens)
+    View::new(state, now).records(state.records.tokens.clone())
 }
 
 /// Servers are told which pools may be enforced, and which pointer configs would be refused.
@@ -396,11 +393,16 @@ fn stand(view: &View<'_>) -> Option<Next> {
         .then_some(Next::Write(Because::Standing, Write::Records(records)))
 }
 
+/// The pointer configs on which a pool is open: those that cannot carry a token. One that does not carry
+/// any yet opens nothing, as a pool that appears has one that was just made; but a pool that is open already
+/// stays so until it does, since machines have been given that one.
 fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
+    let present = &view.state.records;
+    let is_open = |pool: &str| matches!(present.standing(pool), Standing::Open(_));
     let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
         let reason = match &pointer.carries {
-            Carried::Nothing if pointer.waits => "it carries no token",
+            Carried::Nothing if is_open(&pointer.pool) => "it carries no token",
             Carried::Cannot(reason) => reason,
             Carried::Nothing | Carried::Token(_) | Carried::Other => continue,
         };
@@ -410,12 +412,11 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     lacking
 }
 
-/// The pools with a pointer config that gets its first token by one of the next writes: until then
-/// servers are told neither that machines of it have none, nor that all have one. So a pool that appears
-/// is not opened by the pointer config that is made for it.
-fn about_to_carry<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
-    let is_about_to = |pointer: &&Pointer| pointer.carries == Carried::Nothing && !pointer.waits;
-    view.pointers().filter(is_about_to).map(|pointer| &*pointer.pool).collect()
+/// The pools with a pointer config that is to get its first token: until then servers are told neither
+/// that machines of it can have none, nor that all have one.
+fn without_token<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
+    let is_without = |pointer: &&Pointer| pointer.carries == Carried::Nothing;
+    view.pointers().filter(is_without).map(|pointer| &*pointer.pool).collect()
 }
 
 fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
@@ -444,6 +445,13 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
         let is_enforced = view.state.records.enforced.contains(pool);
         let what = if is_enforced { "its machines are refused" } else { "not to be enforced" };
         attention.extend(lines.iter().map(|line| format!("pool {pool}: {what}: {line}")));
+    }
+    let is_told = |pool: &String| view.state.records.lacking.contains_key(pool);
+    let waiting = view.pointers().filter(|it| it.waits && it.carries == Carried::Nothing);
+    for Pointer { name, pool, .. } in waiting.filter(|it| wanted(&it.pool) && !is_told(&it.pool)) {
+        attention.push(format!(
+            "pool {pool}: {name}: it carries no token, and could not be written a moment ago"
+        ));
     }
     Next::Settled { until, attention }
 }

@@ -45,6 +45,15 @@ pub enum ControlError {
     },
 }
 
+impl ControlError {
+    /// Whether the API server has judged the write and refuses it for as long as nobody changes what it
+    /// judges by: not where it was not reached, is in trouble, or does not know who asks.
+    pub(super) fn is_for_good(&self) -> bool {
+        let Self::Api { error: kube::Error::Api(status), .. } = self else { return false };
+        (400..500).contains(&status.code) && !matches!(status.code, 401 | 408 | 409 | 429)
+    }
+}
+
 /// For `map_err`: an answer of the API server about `object`.
 pub(super) fn api_error(object: &ObjectName) -> impl FnOnce(kube::Error) -> ControlError {
     move |error| ControlError::Api { object: object.clone(), error }
@@ -55,5 +64,28 @@ pub(super) fn api_reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         error => reason(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_the_api_server_has_judged_is_refused_for_good_and_what_failed_is_not() {
+        let object = ObjectName::secret("a", "b");
+        let of = |code| {
+            let status = Status { code, ..Status::default() };
+            api_error(&object)(kube::Error::Api(status.boxed())).is_for_good()
+        };
+        for code in [400, 403, 413, 422] {
+            assert!(of(code), "{code}");
+        }
+        for code in [0, 200, 401, 408, 409, 429, 500, 502, 503, 504] {
+            assert!(!of(code), "{code}");
+        }
+        assert!(!ControlError::Endless.is_for_good());
     }
 }

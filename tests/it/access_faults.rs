@@ -194,6 +194,59 @@ fn a_clock_that_was_ahead_holds_rotation_up_until_somebody_says_that_it_is_right
     }
 }
 
+/// What comes later and has no headers is refused, and opens nothing. Only a plain one is lifted.
+fn give_one_without_headers(server: &Server, state: &Path) {
+    let text = fs::read_to_string(state.join("user-data/worker.ign")).expect("a pointer config");
+    let mut pointer: Value = serde_json::from_str(&text).expect("JSON");
+    pointer["ignition"]["version"] = "3.0.0".into();
+    let fetch = pointer["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
+    fetch.remove("httpHeaders").expect("headers");
+    pointer["storage"] = serde_json::json!({"files": [{"path": "/etc/rack"}]});
+    fs::write(state.join("user-data/old.ign"), pointer.to_string()).expect("a writable folder");
+    wait_for("it to be told", || {
+        degraded(server).into_iter().find(|line| line.contains("its machines are refused: old"))
+    });
+}
+
+#[test]
+fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
+    let (folder, good) = used();
+    let state = folder.path();
+    let top = tempfile::tempdir().expect("a temporary folder");
+    let manifests = top.path().join("manifests");
+    let mut copy = Command::new("cp");
+    copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
+    assert!(copy.status().expect("cp").success());
+    let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
+    let pinned = Disk::pin(&state.join("tokens.json"));
+    let pool = serde_json::json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "new"},
+        "status": {"configuration": {"name": "rendered-worker"}},
+    });
+    fs::write(manifests.join("new.json"), pool.to_string()).expect("a writable folder");
+    for start in 0..2 {
+        let told = "pool new: whether its pointer configs carry tokens is not known";
+        let contested = "pool new: it was enforced";
+        wait_for("it to be told", || {
+            let lines = degraded(&server);
+            let is_told = |line: &String| line.contains(told) || line.contains(contested);
+            lines.iter().any(is_told).then_some(())
+        });
+        assert!(state.join("user-data/new.ign").exists());
+        assert_eq!(get(&tls(&server, state), "new", None).status, 503, "{start}");
+        assert_eq!(status(&tls(&server, state), Some(&good)), 200);
+        assert_refused(&get(&tls(&server, state), "worker", None));
+        server.terminate();
+        server.ended();
+        server = Server::prepared(command(&manifests, state, "enforce"));
+    }
+    drop(pinned);
+    wait_for("it to be enforced", || {
+        (get(&tls(&server, state), "new", None).status == 401).then_some(())
+    });
+}
+
 #[test]
 fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
     let (folder, good) = used();
@@ -204,17 +257,7 @@ fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
     copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
     assert!(copy.status().expect("cp").success());
     let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
-    // What comes later and has no headers is refused, and opens nothing. Only a plain one is lifted.
-    let text = fs::read_to_string(state.join("user-data/worker.ign")).expect("a pointer config");
-    let mut pointer: Value = serde_json::from_str(&text).expect("JSON");
-    pointer["ignition"]["version"] = "3.0.0".into();
-    let fetch = pointer["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
-    fetch.remove("httpHeaders").expect("headers");
-    pointer["storage"] = serde_json::json!({"files": [{"path": "/etc/rack"}]});
-    fs::write(state.join("user-data/old.ign"), pointer.to_string()).expect("a writable folder");
-    wait_for("it to be told", || {
-        degraded(&server).into_iter().find(|line| line.contains("its machines are refused: old"))
-    });
+    give_one_without_headers(&server, state);
     let client = tls(&server, state);
     let (pools, away) = (manifests.join("pools.yaml"), top.path().join("pools.yaml"));
     fs::rename(&pools, &away).expect("a rename");

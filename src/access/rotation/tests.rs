@@ -182,14 +182,41 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
 }
 
 #[test]
-fn a_pointer_that_cannot_be_written_now_is_evidence_until_it_can() {
+fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
     let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
     world.state.pointers[0].waits = true;
     world.settle(NOON);
-    assert_eq!(world.state.records.lacking["worker"], ["worker-0: it carries no token"]);
+    assert_eq!(world.state.records.lacking, BTreeMap::new());
     assert!(world.state.records.enforced.is_empty());
+    assert_eq!(
+        world.settled(NOON).1,
+        ["pool worker: worker-0: it carries no token, and could not be written a moment ago"]
+    );
+    assert_eq!(standing(&world.state, NOON), world.state.records);
     world.state.pointers[0].waits = false;
     world.settle(NOON);
+    assert!(world.state.records.enforced.contains("worker"));
+}
+
+#[test]
+fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
+    let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    let mut world = World::new("worker", Mode::Enforce, &[cannot]);
+    world.settle(NOON);
+    assert_eq!(world.state.records.lacking["worker"], ["worker-0: spec 3.0 has no headers"]);
+    // It was replaced by one of a newer spec, which cannot be written now; nor when the next is due.
+    world.state.pointers[0].carries = Carried::Nothing;
+    world.state.pointers[0].waits = true;
+    for now in [NOON, NOON + POLICY.period] {
+        while world.step(now).is_some() {
+            assert!(world.state.records.lacking.contains_key("worker"), "{world:?}");
+            assert!(world.state.records.enforced.is_empty(), "{world:?}");
+        }
+        assert_eq!(world.state.records.lacking["worker"], ["worker-0: it carries no token"]);
+        assert_eq!(standing(&world.state, now), world.state.records);
+    }
+    world.state.pointers[0].waits = false;
+    world.settle(NOON + POLICY.period);
     assert!(world.state.records.enforced.contains("worker"));
     assert!(world.state.records.lacking.is_empty());
 }

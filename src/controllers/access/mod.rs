@@ -6,7 +6,7 @@
 
 mod objects;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
@@ -26,6 +26,7 @@ use crate::access::rotation::{
     Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
 };
 use crate::access::{Mode, Records, generate};
+use crate::escape::{REASON, cut};
 use crate::user_data::carrying;
 
 /// What the controller is given.
@@ -45,6 +46,8 @@ pub struct TokenController {
     events: Events,
     health: Health,
     refusals: Refusals,
+    /// Why the API server refuses for good what is to be written, by the secret.
+    refused: BTreeMap<String, String>,
     told: BTreeSet<String>,
 }
 
@@ -59,8 +62,16 @@ impl TokenController {
         health: Health,
     ) -> Self {
         let events = Events::new(client.clone(), identity);
-        let (refusals, told) = (Refusals::default(), BTreeSet::new());
-        Self { client, observer, settings, events, health, refusals, told }
+        Self {
+            client,
+            observer,
+            settings,
+            events,
+            health,
+            refusals: Refusals::default(),
+            refused: BTreeMap::new(),
+            told: BTreeSet::new(),
+        }
     }
 
     /// Keeps everything in order for ever. What it returns is why it could not.
@@ -119,11 +130,17 @@ impl TokenController {
         match apply::<Secret, _>(&self.client, &planned).await {
             Ok(Applied::Done) => {
                 self.refusals.written(name);
+                self.refused.remove(name);
                 tracing::info!(object = %planned.object, pool = write.pool, "carries a new token");
             }
             Ok(Applied::Superseded) => {}
             Err(error) => {
                 self.health.metrics.failures.inc();
+                self.refused.remove(name);
+                if error.is_for_good() {
+                    let reason = cut(&error.to_string(), REASON).into_owned();
+                    self.refused.insert(name.to_owned(), reason);
+                }
                 if self.refusals.refused(name) {
                     let error = error.to_string();
                     tracing::error!(object = %planned.object, error, "cannot carry a new token");
@@ -169,8 +186,9 @@ impl Reconciler for TokenController {
             }
             let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
             self.refusals.retain(is_there);
-            let waiting = self.refusals.at(Instant::now());
-            let state = observed.state(|name| waiting.contains(name))?;
+            let waiting = self.refusals.at(Instant::now()).into_iter();
+            let waiting = waiting.map(|name| (name.clone(), self.refused.get(&name).cloned()));
+            let state = observed.state(&waiting.collect())?;
             steps += 1;
             if steps > MOST_STEPS + state.pools.len() {
                 return Err(ControlError::Endless);

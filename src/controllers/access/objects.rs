@@ -31,8 +31,12 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// What a rotation sees of it. `waiting` are the secrets that could not be written a moment ago.
-    pub(super) fn state(&self, waiting: impl Fn(&str) -> bool) -> Result<TokenState, Malformed> {
+    /// What a rotation sees of it. `waiting` are the secrets that could not be written a moment ago, with the
+    /// reason where the API server has refused that for good.
+    pub(super) fn state(
+        &self,
+        waiting: &BTreeMap<String, Option<String>>,
+    ) -> Result<TokenState, Malformed> {
         let trusted = self.cluster.trusted()?;
         let known = self.cluster.known()?;
         let namespace = &self.cluster.user_data_namespace;
@@ -42,18 +46,15 @@ impl Observed {
             let title = format!("{namespace}/{name}");
             let may_be_lifted = self.cluster.owner(name).is_some();
             let seen = carriers(&title, user_data(secret), &trusted, &known, may_be_lifted);
+            let waits = waiting.get(name);
             pointers.extend(seen.into_iter().map(|pointer| Pointer {
-                carries: unless_operators(secret, pointer.carries),
-                waits: waiting(name),
+                carries: unless_refused(waits, unless_operators(secret, pointer.carries)),
+                waits: waits.is_some(),
                 ..pointer
             }));
         }
-        Ok(TokenState {
-            issued: read(Issued::SECRET, Issued::FILE, self.tokens.as_ref(), Issued::read)?,
-            records: self.records()?,
-            pointers,
-            pools: self.pools.clone(),
-        })
+        let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
+        Ok(TokenState { issued, records, pointers, pools: self.pools.clone() })
     }
 
     /// Whether nothing is to be kept: access is off everywhere, and servers know that.
@@ -61,12 +62,17 @@ impl Observed {
         if self.pools.values().any(|mode| *mode != Mode::Off) {
             return Ok(false);
         }
-        let Records { enforced, lacking, .. } = self.records()?;
+        let (_, Records { enforced, lacking, .. }) =
+            read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
         Ok(enforced.is_empty() && lacking.is_empty())
     }
+}
 
-    fn records(&self) -> Result<Records, Malformed> {
-        read(Records::SECRET, Records::FILE, self.access.as_ref(), Records::read)
+/// What is refused for good cannot be done; what merely failed says nothing.
+fn unless_refused(waits: Option<&Option<String>>, carries: Carried) -> Carried {
+    match (carries, waits) {
+        (Carried::Nothing, Some(Some(reason))) => Carried::Cannot(reason.clone()),
+        (carries, _) => carries,
     }
 }
 

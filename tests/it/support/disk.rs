@@ -13,6 +13,12 @@ impl Disk {
         Self(at.to_owned())
     }
 
+    /// A file that can be written, and not be replaced.
+    pub(crate) fn pin(file: &Path) -> Self {
+        run(Command::new("mount").arg("--bind").arg(file).arg(file));
+        Self(file.to_owned())
+    }
+
     pub(crate) fn remount(&self, options: &str) {
         run(Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0));
     }

@@ -423,3 +423,68 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     });
     controller.terminate();
 }
+
+#[test]
+fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence() {
+    let site = Site::new();
+    // The API server asks somebody who is not there, and then has an internal error.
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let hook = json!({
+        "metadata": {"name": "nobody"},
+        "webhooks": [{
+            "name": "nobody.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["UPDATE"],
+            }],
+            "matchConditions": [
+                {"name": "user-data", "expression": "object.metadata.namespace == 'openshift-machine-api'"},
+            ],
+        }],
+    });
+    let mut controller = site.start(&[]);
+    site.settled();
+    controller.terminate();
+    site.cluster.create(hooks, &hook);
+    let controller = site.start(&["--access", "enforce"]);
+    let server = || {
+        let (server, _) = server_at(&site, site.cluster.address(), &["--access", "enforce"]);
+        server.until_ready()
+    };
+    let name = "worker-user-data-managed";
+    wait_for("it to be told", || {
+        let line = format!("{name}: it carries no token, and could not be written");
+        controller.readiness().1.contains(&line).then_some(())
+    });
+    for _ in 0..2 {
+        let server = server();
+        wait_for("the reason", || {
+            assert_closed(&site, &server, "worker");
+            degraded(&server).contains("whether its pointer configs").then_some(())
+        });
+    }
+    // Nobody can write this one, so that its machines would be locked out.
+    site.cluster.delete(&format!("{hooks}/nobody"));
+    let server = server();
+    site.enforced(&server);
+    let text = site.user_data(name);
+    let mut bare: Value = serde_json::from_slice(&text).expect("JSON");
+    let fetch = bare["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
+    fetch.remove("httpHeaders").expect("headers");
+    let audit = json!({"metadata": {"annotations": {ACCESS: "audit"}}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &audit);
+    let fixed = json!({
+        "metadata": {"name": "fixed-user-data"}, "immutable": true,
+        "data": {"userData": BASE64.encode(bare.to_string())},
+    });
+    site.cluster.create(&secrets(USER_DATA_NAMESPACE), &fixed);
+    wait_for("it to be known", || {
+        site.known()["lacking"].to_string().contains("immutable").then_some(())
+    });
+    let enforce = json!({"metadata": {"annotations": {ACCESS: "enforce"}}});
+    site.cluster.patch(&format!("{POOLS}/worker"), &enforce);
+    wait_for("it to be open on evidence", || {
+        let is_held = degraded(&server).contains("fixed-user-data: ");
+        (is_held && site.status(&server, "worker", None) == 200).then_some(())
+    });
+}
