@@ -1,5 +1,7 @@
 //! The tokens of pointer configs, in the list of whoever writes those.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -13,6 +15,13 @@ pub struct Issued {
     /// The oldest first.
     #[serde(default)]
     pub tokens: Vec<IssuedToken>,
+    /// The pools that are enforced, as [`Records::enforced`](super::Records::enforced) has them: where that
+    /// list is lost or restored, this one says so.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub enforced: BTreeSet<String>,
+    /// The pools that may have been, as [`Records::unsure`](super::Records::unsure) has them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unsure: BTreeSet<String>,
 }
 
 impl Issued {

@@ -54,10 +54,10 @@ pub enum Waiting {
          runs with --access"
     )]
     NotKnown,
-    /// It was enforced, and the records do not say so any more.
+    /// It was enforced or may have been, and the records do not say so any more.
     #[error(
-        "it was enforced, and the records of tokens do not say so any more: were they restored from a \
-         backup? Annotate the pool with audit, then with enforce"
+        "it was enforced or may have been, and the records of tokens do not say so any more: were they lost, or \
+         restored from a backup? Annotate the pool with audit, then with enforce"
     )]
     Contested,
     /// What the pool says of its access is not understood, and nothing is known of it from before.

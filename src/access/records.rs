@@ -32,6 +32,10 @@ pub struct Records {
     /// itself, and keeps it in its cache; what keeps the tokens writes none.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub contested: BTreeSet<String>,
+    /// Pools that may have been enforced, which nothing says any more since all lists were lost. Evidence
+    /// opens none of them either, until less is asked. What keeps the tokens writes them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unsure: BTreeSet<String>,
 }
 
 /// What records say of a pool that is to be enforced.
@@ -108,7 +112,9 @@ impl Records {
     pub(super) fn standing(&self, pool: &str) -> Standing<'_> {
         match self.lacking.get(pool) {
             _ if self.enforced.contains(pool) => Standing::Enforced,
-            _ if self.contested.contains(pool) => Standing::Waiting(Waiting::Contested),
+            _ if self.contested.contains(pool) || self.unsure.contains(pool) => {
+                Standing::Waiting(Waiting::Contested)
+            }
             Some(lacking) if !lacking.is_empty() => Standing::Open(lacking),
             _ => Standing::Waiting(Waiting::NotKnown),
         }
@@ -119,7 +125,8 @@ impl Records {
     #[must_use]
     pub fn following(mut self, before: Option<&Self>, wanted: &BTreeMap<String, Mode>) -> Self {
         let is_asked = |pool: &str| wanted.get(pool).is_none_or(|mode| *mode == Mode::Enforce);
-        let before = before.into_iter().flat_map(|it| it.enforced.iter().chain(&it.contested));
+        let before = before.into_iter();
+        let before = before.flat_map(|it| [&it.enforced, &it.contested, &it.unsure]).flatten();
         let contested = before.filter(|pool| !self.enforced.contains(*pool) && is_asked(pool));
         self.contested = contested.cloned().collect();
         self

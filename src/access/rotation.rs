@@ -132,6 +132,9 @@ pub enum Because {
     /// They have ended, and nobody needs their text.
     #[error("tokens that end are forgotten")]
     Forgotten,
+    /// Both lists are to say which pools are enforced.
+    #[error("which pools are enforced is kept with the tokens")]
+    Remembered,
     /// Enforcing may begin or has no reason any more, or a pointer config lacks a token.
     #[error("what is known of pointer configs has changed")]
     Standing,
@@ -206,27 +209,61 @@ impl<'a> View<'a> {
     /// Records of these tokens, with what is known of pointer configs now: servers are never told of
     /// tokens and not of who is to have one.
     fn records(&self, tokens: Vec<Record>) -> Records {
+        let TokenState { issued, records: present, pointers, pools } = self.state;
         let (lacking, without) = (lacking(self), without_token(self));
-        let present = &self.state.records.enforced;
-        let pools = &self.state.pools;
         // A pool that is away for a moment comes back as it was, as long as something of it is left.
-        let has_token = |pool: &String| {
+        let is_left = |pool: &String| {
             let of_pool = |record: &&Record| record.name.is_none() && record.pools.contains(pool);
             tokens.iter().filter(of_pool).any(|record| record.is_valid_at(self.now))
+                || pointers.iter().any(|pointer| pointer.pool == *pool)
         };
-        let is_away = |pool: &&String| !pools.contains_key(*pool) && has_token(pool);
-        let enforced = self
-            .kept()
-            .filter(|pool| pools.get(*pool) == Some(&Mode::Enforce))
-            .filter(|pool| {
-                let all_carry = !lacking.contains_key(*pool) && !without.contains(*pool);
-                present.contains(*pool) || all_carry
-            })
-            .map(str::to_owned)
-            .chain(present.iter().filter(is_away).cloned())
-            .collect();
-        Records { tokens, enforced, lacking, ..Records::default() }
+        let is_asked = |pool: &&String| match pools.get(*pool) {
+            Some(mode) => *mode == Mode::Enforce,
+            None => is_left(pool),
+        };
+        let all_carry =
+            |pool: &&String| !lacking.contains_key(*pool) && !without.contains(&***pool);
+        let asked = pools.iter().filter(|(_, mode)| **mode == Mode::Enforce);
+        let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
+        let enforced: BTreeSet<String> =
+            asked.map(|(pool, _)| pool).filter(all_carry).chain(was_enforced).cloned().collect();
+        // Which of these were enforced is not known any more.
+        let lost = pools.keys().chain(pointers.iter().map(|pointer| &pointer.pool));
+        let lost = lost.filter(|_| is_lost(self.state));
+        let unsure = present.unsure.iter().chain(&issued.unsure).chain(lost);
+        let unsure = unsure.filter(is_asked).filter(|pool| !enforced.contains(*pool));
+        let unsure = unsure.cloned().collect();
+        Records { tokens, enforced, lacking, unsure, ..Records::default() }
     }
+
+    /// Tells servers of tokens and of what is known of pointer configs. Which pools are enforced is kept
+    /// with the tokens before that, so that each list says so where the other is lost.
+    fn tell(&self, because: Because, tokens: Vec<Record>) -> Next {
+        let records = self.records(tokens);
+        if self.remembers(&records) {
+            return Next::Write(because, Write::Records(records));
+        }
+        let issued = Issued {
+            tokens: self.state.issued.tokens.clone(),
+            enforced: records.enforced,
+            unsure: records.unsure,
+        };
+        Next::Write(Because::Remembered, Write::Issued(issued))
+    }
+
+    fn remembers(&self, records: &Records) -> bool {
+        let issued = &self.state.issued;
+        issued.enforced == records.enforced && issued.unsure == records.unsure
+    }
+}
+
+/// Whether both lists are lost, of tokens that pointer configs carry.
+fn is_lost(state: &TokenState) -> bool {
+    let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
+    let is_unknown =
+        |it: &Pointer| matches!(&it.carries, Carried::Token(token) if !is_issued(token));
+    state.records.tokens.iter().all(|record| record.name.is_some())
+        && state.pointers.iter().any(is_unknown)
 }
 
 /// The newest token of pointer configs that goes on, if it was made later than now: either the clock is behind, or it
@@ -303,7 +340,7 @@ fn publish(view: &View<'_>) -> Option<Next> {
         }
     }
     let is_new = tokens.len() > view.state.records.tokens.len();
-    is_new.then(|| Next::Write(Because::New, Write::Records(view.records(tokens))))
+    is_new.then(|| view.tell(Because::New, tokens))
 }
 
 /// Each pointer config that can carries its pool's newest token.
@@ -352,8 +389,7 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
             _ => {}
         }
     }
-    (tokens != view.state.records.tokens)
-        .then(|| Next::Write(Because::Ending, Write::Records(view.records(tokens))))
+    (tokens != view.state.records.tokens).then(|| view.tell(Because::Ending, tokens))
 }
 
 /// The text of a token that ends is needed no more; nor is its hash, long after.
@@ -375,8 +411,7 @@ fn forget(view: &View<'_>) -> Option<Next> {
         let last = ends[excess - 1];
         tokens.retain(|record| ended(record).is_none_or(|at| at > last));
     }
-    (tokens != view.state.records.tokens)
-        .then(|| Next::Write(Because::Forgotten, Write::Records(view.records(tokens))))
+    (tokens != view.state.records.tokens).then(|| view.tell(Because::Forgotten, tokens))
 }
 
 /// What servers would be told if it could be written now: the tokens that they know, and what is known of pointer
@@ -388,9 +423,10 @@ pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
 
 /// Servers are told which pools may be enforced, and which pointer configs would be refused.
 fn stand(view: &View<'_>) -> Option<Next> {
-    let records = view.records(view.state.records.tokens.clone());
-    (records != view.state.records)
-        .then_some(Next::Write(Because::Standing, Write::Records(records)))
+    let tokens = view.state.records.tokens.clone();
+    let records = view.records(tokens.clone());
+    (records != view.state.records || !view.remembers(&records))
+        .then(|| view.tell(Because::Standing, tokens))
 }
 
 /// The pointer configs on which a pool is open: those that cannot carry a token. One that does not carry
@@ -398,7 +434,11 @@ fn stand(view: &View<'_>) -> Option<Next> {
 /// stays so until it does, since machines have been given that one.
 fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let present = &view.state.records;
-    let is_open = |pool: &str| matches!(present.standing(pool), Standing::Open(_));
+    let is_open = |pool: &str| {
+        let remembered = &view.state.issued;
+        let is_closed = remembered.enforced.contains(pool) || remembered.unsure.contains(pool);
+        !is_closed && matches!(present.standing(pool), Standing::Open(_))
+    };
     let mut lacking: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for pointer in view.pointers() {
         let reason = match &pointer.carries {

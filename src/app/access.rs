@@ -82,6 +82,15 @@ struct Wanted {
     unclear: BTreeSet<String>,
 }
 
+impl Wanted {
+    /// What is asked for the pools of which that is understood. The others are left as they are.
+    fn understood(&self) -> BTreeMap<String, Mode> {
+        let mut modes = self.modes.clone();
+        modes.retain(|pool, _| !self.unclear.contains(pool));
+        modes
+    }
+}
+
 /// Makes inputs what is served. It may block.
 pub(super) type Publish = Box<dyn FnMut(&Inputs) + Send>;
 
@@ -149,7 +158,7 @@ impl Gate {
 
     /// Whether this is news.
     fn learn(&self, state: &mut State, records: Records) -> bool {
-        let records = records.following(state.records.as_ref(), &state.wanted.modes);
+        let records = records.following(state.records.as_ref(), &state.wanted.understood());
         if state.records.as_ref() == Some(&records) {
             return false;
         }
@@ -185,7 +194,7 @@ impl Gate {
             let modes = self.guard.policy.load().modes.clone();
             self.guard.policy.store(Arc::new(self.policy(modes, Some(records), verifiers)));
         };
-        let kept = keeper.as_mut()?.keep(&wanted.modes, accept);
+        let kept = keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade("tokens", &kept.attention);
         let count = kept.attention.len().try_into().unwrap_or(i64::MAX);
         self.metrics.tokens_attention.set(count);
@@ -251,7 +260,8 @@ impl Gate {
         let mut wanted = Wanted::default();
         // One that was enforced before this process began goes on to be.
         let was_enforced = |pool: &str| {
-            records.is_some_and(|it| it.enforced.contains(pool) || it.contested.contains(pool))
+            let closed = records.map(|it| [&it.enforced, &it.contested, &it.unsure]);
+            closed.into_iter().flatten().any(|closed| closed.contains(pool))
         };
         for (name, pool) in &inputs.pools {
             let mode = match pool.annotation(ACCESS_ANNOTATION).map(str::parse::<Mode>) {

@@ -55,8 +55,7 @@ impl StateFolder {
         pools: &BTreeMap<String, Mode>,
         now: OffsetDateTime,
     ) -> Result<Records, StateError> {
-        let (issued, records, pointers) = (Issued::default(), self.records()?, self.carriers()?);
-        Ok(standing(&TokenState { issued, records, pointers, pools: pools.clone() }, now))
+        Ok(standing(&self.observe_tokens(pools)?, now))
     }
 
     /// The tokens that pointer configs carry.

@@ -209,6 +209,35 @@ fn give_one_without_headers(server: &Server, state: &Path) {
 }
 
 #[test]
+fn lists_that_are_lost_open_no_pool_after_a_restart() {
+    let (folder, good) = used();
+    let state = folder.path();
+    let mut server = serve(state).until_ready();
+    give_one_without_headers(&server, state);
+    fs::remove_file(state.join("access.json")).expect("a file");
+    wait_for("it to be made anew", || {
+        assert_closed(&server, state);
+        fs::read_to_string(state.join("access.json")).ok()?.contains("worker").then_some(())
+    });
+    for is_all_lost in [false, true] {
+        server.terminate();
+        server.ended();
+        if is_all_lost {
+            for list in ["access.json", "tokens.json"] {
+                fs::remove_file(state.join(list)).expect("a file");
+            }
+        }
+        server = serve(state).until_ready();
+        assert_closed(&server, state);
+        let stranger = status(&tls(&server, state), None);
+        assert_eq!(stranger, if is_all_lost { 503 } else { 401 });
+        assert_eq!(status(&tls(&server, state), Some(&good)), 200);
+    }
+    let line = "pool worker: it was enforced or may have been";
+    assert!(degraded(&server).iter().any(|it| it.contains(line)), "{:?}", degraded(&server));
+}
+
+#[test]
 fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
     let (folder, good) = used();
     let state = folder.path();

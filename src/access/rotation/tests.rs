@@ -105,7 +105,13 @@ fn the_last_day_that_there_is_is_an_end_like_any_other() {
 fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
     let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, Carried::Nothing]);
     let pool = || "worker".to_owned();
-    let steps = [Because::First(pool()), Because::New, Because::Carry, Because::Standing];
+    let steps = [
+        Because::First(pool()),
+        Because::New,
+        Because::Carry,
+        Because::Remembered,
+        Because::Standing,
+    ];
     assert_eq!(world.settle(NOON), steps);
     assert!(world.state.records.enforced.contains("worker"));
     let (until, attention) = world.settled(NOON);
@@ -221,6 +227,72 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
     assert!(world.state.records.lacking.is_empty());
 }
 
+/// A pool that is enforced, and has since got a pointer config that can carry no token.
+fn enforced_with_one_that_cannot() -> World {
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, Carried::Nothing]);
+    world.settle(NOON);
+    world.state.pointers[1].carries = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    world.settle(NOON);
+    assert!(world.state.records.enforced.contains("worker"));
+    world
+}
+
+#[test]
+fn a_list_that_is_lost_or_restored_is_made_anew_with_the_pools_that_were_enforced() {
+    let world = enforced_with_one_that_cannot();
+    let lost = Records::default();
+    let lacking = world.state.records.lacking.clone();
+    let restored = Records { enforced: BTreeSet::new(), lacking, ..world.state.records.clone() };
+    for records in [lost, restored] {
+        let mut world = world.clone();
+        world.state.records = records;
+        assert!(standing(&world.state, NOON).enforced.contains("worker"));
+        world.settle(NOON);
+        assert!(world.state.records.enforced.contains("worker"));
+        // Asked for no more, neither list says so.
+        world.state.pools.insert("worker".to_owned(), Mode::Audit);
+        world.settle(NOON);
+        assert_eq!(world.state.issued.enforced, BTreeSet::new());
+        assert_eq!(world.state.records.enforced, BTreeSet::new());
+    }
+    // Nor is there a moment in which servers know more than is kept with the tokens.
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    while world.step(NOON).is_some() {
+        assert!(world.state.issued.enforced.is_superset(&world.state.records.enforced));
+    }
+}
+
+#[test]
+fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
+    let mut world = enforced_with_one_that_cannot();
+    world.state.issued = Issued::default();
+    world.state.records = Records::default();
+    let worker: BTreeSet<_> = ["worker".to_owned()].into();
+    for lists_that_are_lost_again in 0..3 {
+        let state = &mut world.state;
+        match lists_that_are_lost_again {
+            1 => state.issued = Issued::default(),
+            2 => state.records = Records::default(),
+            _ => {}
+        }
+        while world.step(NOON).is_some() {
+            let records = &world.state.records;
+            assert!(matches!(records.standing("worker"), Standing::Waiting(_)), "{world:?}");
+        }
+        assert_eq!(world.state.records.unsure, worker);
+    }
+    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.settle(NOON);
+    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    world.settle(NOON);
+    assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
+    // What is lost with all that any pointer config carries never was.
+    let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, cannot]);
+    world.settle(NOON);
+    assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
+}
+
 #[test]
 fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
@@ -230,6 +302,7 @@ fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     let pools = std::mem::take(&mut world.state.pools);
     world.settle(NOON);
     let mut later = world.clone();
+    later.state.pointers.clear();
     world.state.pools.clone_from(&pools);
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
@@ -238,6 +311,7 @@ fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     assert_eq!(ends, Some(NOON + POLICY.overlap));
     later.settle(NOON + POLICY.overlap);
     later.state.pools = pools;
+    later.state.pointers = world.state.pointers;
     later.settle(NOON + POLICY.overlap);
     assert!(later.state.records.enforced.is_empty());
 }

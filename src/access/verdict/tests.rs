@@ -5,7 +5,7 @@ use time::macros::datetime;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::mode::Waiting;
-use super::super::records::{KnownTokens, Record, Records};
+use super::super::records::{KnownTokens, Record, Records, Standing};
 use super::super::token::Token;
 use super::*;
 
@@ -287,6 +287,12 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     // Nobody else says so.
     let claimed = Records { contested: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(claimed.following(None, &enforce), evidence);
+    // Who keeps the tokens says of which pools nothing is known, and when that is over.
+    let told = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
+    assert_eq!(told.clone().following(None, &asked(Mode::Audit)), told);
+    assert_eq!(told.standing("worker"), Standing::Waiting(Waiting::Contested));
+    let less = evidence.clone().following(Some(&told), &asked(Mode::Audit));
+    assert_eq!(less, evidence);
     let json = serde_json::to_string(&evidence).unwrap();
     assert!(!json.contains("contested"), "versions before read it: {json}");
 }

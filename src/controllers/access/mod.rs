@@ -84,17 +84,24 @@ impl TokenController {
         let cluster = self.observer.observe_user_data().await?;
         let secret = async |name| secret(&self.client, name).await;
         let (tokens, access) = (secret(Issued::SECRET).await?, secret(Records::SECRET).await?);
-        let known = objects::read_tokens(None, access.as_ref())?.1;
+        let (issued, records) = objects::read_tokens(tokens.as_ref(), access.as_ref())?;
+        let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
         let mut faults = Vec::new();
-        let pools = cluster.pools.iter().map(|pool| {
-            let own = pool.access.as_deref().map(str::parse::<Mode>).transpose();
-            let own = own.unwrap_or_else(|error| {
-                faults
-                    .push(format!("MachineConfigPool {}: {ACCESS_ANNOTATION}: {error}", pool.name));
-                // A slip opens nothing that was closed.
-                known.enforced.contains(&pool.name).then_some(Mode::Enforce)
-            });
-            (pool.name.clone(), own.unwrap_or(self.settings.mode))
+        let pools = cluster.pools.iter().filter_map(|pool| {
+            let mode = match pool.access.as_deref().map(str::parse::<Mode>) {
+                None => self.settings.mode,
+                Some(Ok(own)) => own,
+                Some(Err(error)) => {
+                    let name = &pool.name;
+                    faults.push(format!("MachineConfigPool {name}: {ACCESS_ANNOTATION}: {error}"));
+                    // A slip opens nothing that was closed; a pool of which nothing else is known is left as
+                    // it is.
+                    let was_closed = closed.iter().any(|pools| pools.contains(name));
+                    let is_enforced = was_closed || self.settings.mode == Mode::Enforce;
+                    is_enforced.then_some(Mode::Enforce)?
+                }
+            };
+            Some((pool.name.clone(), mode))
         });
         let pools = pools.collect();
         let _ = self.health.status.degraded.set_all("access", &faults);

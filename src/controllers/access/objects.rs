@@ -62,9 +62,10 @@ impl Observed {
         if self.pools.values().any(|mode| *mode != Mode::Off) {
             return Ok(false);
         }
-        let (_, Records { enforced, lacking, .. }) =
-            read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
-        Ok(enforced.is_empty() && lacking.is_empty())
+        let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
+        let Records { enforced, lacking, unsure, .. } = records;
+        let remembered = issued.enforced.is_empty() && issued.unsure.is_empty();
+        Ok(remembered && enforced.is_empty() && unsure.is_empty() && lacking.is_empty())
     }
 }
 
