@@ -1,8 +1,11 @@
 //! A model of who is served while knowledge of tokens comes, goes and comes back older than it was: the
 //! list is deleted, emptied and restored, the keeper dies after any write, servers restart with their
-//! cache or without, pools appear and ask for more or less, pointer configs come and go. In no order of
-//! that is a stranger served by a pool that is to be enforced, but on the evidence that a pointer config
-//! of it can carry no token; and nobody is refused for good before a list said that the pool is enforced.
+//! cache or without, pools appear and ask for more, for less or for nothing that is understood, pointer
+//! configs come and go, and cannot be written. In no order of that is a stranger served by a pool that is to
+//! be enforced, but on the evidence that a pointer config of it can carry no token, nor, without a server's
+//! cache as with it, by one that has refused strangers before and was asked for no less since; and nobody is
+//! refused for good before a list said that the pool is enforced. One case is left: a server that knows
+//! nothing else believes a list that was restored, until the keeper has looked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,7 +28,7 @@ const WORKER: &str = "worker";
 const INFRA: &str = "infra";
 
 /// What may happen. The keeper and the servers see pools by themselves, the servers later.
-const EVENTS: [fn(&mut World); 15] = [
+const EVENTS: [fn(&mut World); 17] = [
     |world| {
         world.keep(1);
     },
@@ -35,26 +38,68 @@ const EVENTS: [fn(&mut World); 15] = [
     World::hear_list,
     World::hear_pools,
     |world| world.list = None,
-    |world| world.list = Some(Records::default()),
+    |world| world.list = Some(List::default()),
     |world| world.backup = world.list.clone(),
-    |world| world.list = world.backup.clone(),
-    |world| world.issued = Issued::default(),
-    |world| world.server.records = world.server.cache.clone(),
-    |world| world.server = Server { wanted: world.server.wanted.clone(), ..Server::default() },
+    World::restore,
+    World::lose_tokens,
+    |world| {
+        world.server = Server { known: world.server.cache.clone(), ..world.server.restarted() };
+        world.hear_pools();
+    },
+    |world| {
+        world.server = Server { cache: None, ..world.server.restarted() };
+        world.hear_pools();
+    },
     |world| world.toggle_mode(WORKER),
     |world| world.toggle_pool(INFRA),
     |world| world.toggle_pointer(INFRA, &Carried::Nothing),
     |world| world.toggle_pointer(WORKER, &Carried::Cannot("spec 2.2 has no headers".to_owned())),
+    World::toggle_failure,
+    |world| world.is_slip ^= true,
 ];
+
+/// What servers are told.
+#[derive(Debug, Clone, Default)]
+struct List {
+    records: Records,
+    /// The pools of which a pointer config could carry no token when it was written, or had none yet
+    /// since one could not.
+    evident: BTreeSet<String>,
+    /// How often less was asked before it was written.
+    asked_less: u32,
+    /// Whether it is an older one, which the keeper has not looked at since.
+    is_restored: bool,
+}
 
 /// A server: what it knows, has on disk, and was asked.
 #[derive(Debug, Clone, Default)]
 struct Server {
-    records: Option<Records>,
-    cache: Option<Records>,
+    known: Option<List>,
+    cache: Option<List>,
     wanted: BTreeMap<String, Mode>,
-    /// The pools that it has refused strangers for good, and was asked to enforce since.
-    closed: BTreeSet<String>,
+    unclear: BTreeSet<String>,
+    /// How often less was asked, as far as it has heard.
+    heard: u32,
+}
+
+impl Server {
+    /// One that has its cache and nothing else.
+    fn restarted(&self) -> Self {
+        Self { cache: self.cache.clone(), ..Self::default() }
+    }
+
+    fn records(&self) -> Option<&Records> {
+        self.known.as_ref().map(|known| &known.records)
+    }
+
+    /// As the server's gate learns a list.
+    fn learn(&mut self, list: List) {
+        let mut understood = self.wanted.clone();
+        understood.retain(|pool, _| !self.unclear.contains(pool));
+        let records = list.records.following(self.records(), &understood);
+        self.known = Some(List { records, ..list });
+        self.cache.clone_from(&self.known);
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -62,12 +107,18 @@ struct World {
     pools: BTreeMap<String, Mode>,
     pointers: Vec<Pointer>,
     issued: Issued,
-    list: Option<Records>,
-    backup: Option<Records>,
+    list: Option<List>,
+    backup: Option<List>,
     server: Server,
     made: u8,
-    /// The pools that had a pointer config which can carry no token.
-    evident: BTreeSet<String>,
+    /// Whether no pointer config can be written.
+    fails: bool,
+    /// Whether the annotation of the pool of workers is not understood.
+    is_slip: bool,
+    /// How often less was asked.
+    asked_less: u32,
+    /// The pools that have refused strangers for good, and how often less was asked before.
+    closed: BTreeMap<String, u32>,
     /// The pools that any list said to be enforced.
     enforced: BTreeSet<String>,
 }
@@ -86,27 +137,40 @@ impl World {
     fn keep(&mut self, writes: usize) -> bool {
         for _ in 0..writes {
             self.made = self.made.wrapping_add(1);
+            let List { records, evident, .. } = self.list.clone().unwrap_or_default();
             let state = TokenState {
                 issued: self.issued.clone(),
-                records: self.list.clone().unwrap_or_default(),
+                records,
                 pointers: self.pointers.clone(),
-                pools: self.pools.clone(),
+                pools: self.understood(),
             };
             let fresh = Token::new([self.made; 32]);
             let Next::Write(_, write) = next(&state, &RotationPolicy::default(), NOW, &fresh)
             else {
+                self.list.iter_mut().for_each(|list| list.is_restored = false);
                 return false;
             };
             match write {
                 Write::Issued(issued) => self.issued = issued,
                 Write::Records(records) => {
                     self.enforced.extend(records.enforced.iter().cloned());
-                    self.list = Some(records);
+                    let evident = self.pointers.iter().filter(|pointer| match &pointer.carries {
+                        Carried::Cannot(_) => true,
+                        Carried::Nothing => evident.contains(&pointer.pool),
+                        Carried::Token(_) | Carried::Other => false,
+                    });
+                    let evident = evident.map(|pointer| pointer.pool.clone()).collect();
+                    let asked_less = self.asked_less;
+                    self.list = Some(List { records, evident, asked_less, is_restored: false });
                 }
                 Write::Pointers(writes) => {
                     for write in writes {
                         let found = self.pointers.iter_mut().find(|it| it.name == write.name);
-                        found.expect("one that there is").carries = Carried::Token(write.token);
+                        let found = found.expect("one that there is");
+                        found.waits = self.fails;
+                        if !self.fails {
+                            found.carries = Carried::Token(write.token);
+                        }
                     }
                 }
             }
@@ -114,29 +178,82 @@ impl World {
         true
     }
 
+    /// What the keeper understands of what is asked: a slip leaves a pool as it is.
+    fn understood(&self) -> BTreeMap<String, Mode> {
+        let mut pools = self.pools.clone();
+        if self.is_slip {
+            let records = self.list.clone().unwrap_or_default().records;
+            let Issued { enforced, unsure, .. } = &self.issued;
+            let closed = [&records.enforced, &records.unsure, enforced, unsure];
+            if let Some(mode) = pools.get_mut(WORKER)
+                && closed.iter().any(|closed| closed.contains(WORKER))
+            {
+                *mode = Mode::Enforce;
+            } else {
+                pools.remove(WORKER);
+            }
+        }
+        pools
+    }
+
     /// As the server's gate takes a list: one that is not there says nothing.
     fn hear_list(&mut self) {
-        let Server { records, cache, wanted, .. } = &mut self.server;
         if let Some(list) = self.list.clone() {
-            *records = Some(list.following(records.as_ref(), wanted));
-            cache.clone_from(records);
+            self.server.learn(list);
         }
     }
 
     fn hear_pools(&mut self) {
-        let Server { records, cache, wanted, closed } = &mut self.server;
-        wanted.clone_from(&self.pools);
-        if let Some(known) = records.clone() {
-            *records = Some(known.following(records.as_ref(), wanted));
-            cache.clone_from(records);
+        let server = &mut self.server;
+        let before = std::mem::replace(&mut server.wanted, self.pools.clone());
+        let was_unclear = std::mem::take(&mut server.unclear);
+        server.heard = self.asked_less;
+        if let Some(mode) = server.wanted.get_mut(WORKER).filter(|_| self.is_slip) {
+            let closed = |List { records, .. }: &List| {
+                let closed = [&records.enforced, &records.contested, &records.unsure];
+                closed.iter().any(|closed| closed.contains(WORKER))
+            };
+            if let Some(before) = before.get(WORKER).filter(|_| !was_unclear.contains(WORKER)) {
+                *mode = *before;
+            } else if server.known.as_ref().is_some_and(closed) {
+                *mode = Mode::Enforce;
+            } else {
+                *mode = Mode::Off;
+                server.unclear.insert(WORKER.to_owned());
+            }
         }
-        closed.retain(|pool| wanted.get(pool).is_none_or(|mode| *mode == Mode::Enforce));
+        if let Some(known) = server.known.clone() {
+            server.learn(known);
+        }
+    }
+
+    /// Where the tokens are lost as well, nothing but that list says which pools are enforced.
+    fn restore(&mut self) {
+        let Issued { enforced, unsure, .. } = &self.issued;
+        let is_closed = |it: &(&String, &u32)| *it.1 == self.asked_less;
+        let mut closed = self.closed.iter().filter(is_closed).map(|(pool, _)| pool);
+        if closed.all(|pool| enforced.contains(pool) || unsure.contains(pool)) {
+            self.list = self.backup.clone().map(|list| List { is_restored: true, ..list });
+        }
+    }
+
+    fn lose_tokens(&mut self) {
+        if !self.list.as_ref().is_some_and(|list| list.is_restored) {
+            self.issued = Issued::default();
+        }
     }
 
     fn toggle_mode(&mut self, pool: &str) {
         if let Some(mode) = self.pools.get_mut(pool) {
             *mode = if *mode == Mode::Enforce { Mode::Audit } else { Mode::Enforce };
+            self.asked_less += u32::from(*mode == Mode::Audit);
         }
+    }
+
+    /// Once they can be written again, it is tried.
+    fn toggle_failure(&mut self) {
+        self.fails ^= true;
+        self.pointers.iter_mut().for_each(|pointer| pointer.waits = false);
     }
 
     fn toggle_pool(&mut self, pool: &str) {
@@ -151,18 +268,16 @@ impl World {
         let before = self.pointers.len();
         self.pointers.retain(|pointer| pointer.name != name);
         if self.pointers.len() == before {
-            if !can {
-                self.evident.insert(pool.clone());
-            }
             self.pointers.push(Pointer { name, pool, carries: carries.clone(), waits: false });
         }
     }
 
     fn judged(&self, pool: &str, credential: Credential<'_>) -> Option<Refusal> {
-        let Server { records, wanted, .. } = &self.server;
-        let tokens = records.as_ref().map(|it| Arc::new(KnownTokens::new(it)) as Arc<dyn Verifier>);
+        let Server { wanted, unclear, .. } = &self.server;
+        let records = self.server.records();
+        let tokens = records.map(|it| Arc::new(KnownTokens::new(it)) as Arc<dyn Verifier>);
         let policy = Policy {
-            modes: Modes::new(Mode::Off, wanted, &BTreeSet::new(), records.as_ref()),
+            modes: Modes::new(Mode::Off, wanted, unclear, records),
             verifiers: tokens.into_iter().collect(),
             ..Policy::default()
         };
@@ -178,16 +293,20 @@ impl World {
 
     /// A stranger asks for the config of each pool.
     fn check(&mut self) {
-        for (pool, _) in self.server.wanted.clone().iter().filter(|it| *it.1 == Mode::Enforce) {
+        let Server { known, wanted, unclear, heard, .. } = self.server.clone();
+        let List { evident, asked_less, is_restored, .. } = known.unwrap_or_default();
+        let enforced = |it: &(&String, &Mode)| *it.1 == Mode::Enforce || unclear.contains(it.0);
+        for (pool, _) in wanted.iter().filter(enforced) {
             match self.judged(pool, Credential::Missing) {
                 None => {
-                    assert!(self.evident.contains(pool), "{pool} is open without reason: {self:?}");
-                    assert!(!self.server.closed.contains(pool), "{pool} was enforced: {self:?}");
+                    assert!(evident.contains(pool), "{pool} is open without reason: {self:?}");
+                    let was_closed = self.closed.get(pool) == Some(&self.asked_less);
+                    assert!(!was_closed || is_restored, "{pool} was enforced: {self:?}");
                 }
                 Some(Refusal::NotRead) => {}
                 Some(_) => {
                     assert!(self.enforced.contains(pool), "{pool} is closed for good: {self:?}");
-                    self.server.closed.insert(pool.clone());
+                    self.closed.insert(pool.clone(), heard.min(asked_less));
                 }
             }
         }
@@ -195,6 +314,9 @@ impl World {
 
     /// Left alone, machines get their configs by their tokens, and pools are enforced that can be.
     fn settles(mut self) {
+        self.fails = true;
+        self.toggle_failure();
+        self.is_slip = false;
         self.keep(usize::MAX);
         self.hear_pools();
         self.hear_list();
@@ -213,6 +335,35 @@ impl World {
                 assert_eq!(refusal, Some(Refusal::Missing), "{pool} in {self:?}");
             }
         }
+    }
+}
+
+/// The orders by which a stranger was served once, from what is enforced.
+#[test]
+fn an_order_that_has_served_a_stranger_does_so_no_more() {
+    let mut enforced = World::new();
+    enforced.keep(usize::MAX);
+    enforced.hear_list();
+    enforced.check();
+    let (keep, list, pools, cannot): (_, _, _, fn(&mut World)) =
+        (EVENTS[1], EVENTS[2], EVENTS[3], EVENTS[14]);
+    let (lose_list, lose_tokens, restart) = (EVENTS[4], EVENTS[8], EVENTS[10]);
+    let (new_pool, pointer, fail) = (EVENTS[12], EVENTS[13], EVENTS[15]);
+    for order in [
+        &[cannot, keep, lose_list, keep, restart, list][..],
+        &[cannot, keep, lose_list, lose_tokens, keep, restart, list],
+        &[cannot, keep, lose_list, lose_tokens, keep, lose_list, keep, restart, list],
+        &[new_pool, fail, pointer, keep, pools, list, restart, list],
+    ] {
+        let mut world = enforced.clone();
+        for event in order {
+            event(&mut world);
+            world.check();
+        }
+        for pool in world.pools.keys() {
+            assert!(world.judged(pool, Credential::Missing).is_some(), "{pool}: {world:?}");
+        }
+        world.settles();
     }
 }
 
@@ -236,7 +387,7 @@ fn no_order_of_events_serves_a_stranger() {
     enforced.keep(usize::MAX);
     enforced.hear_list();
     enforced.check();
-    assert!(enforced.server.closed.contains(WORKER));
+    assert!(enforced.closed.contains_key(WORKER));
     // What was kept when a machine of the pool could have no token.
     let mut restorable = World::new();
     EVENTS[14](&mut restorable);
@@ -248,9 +399,9 @@ fn no_order_of_events_serves_a_stranger() {
     restorable.keep(usize::MAX);
     restorable.hear_list();
     restorable.check();
-    assert!(restorable.server.closed.contains(WORKER));
+    assert!(restorable.closed.contains_key(WORKER));
     let seen: usize = [fresh, enforced, restorable].iter().map(|it| explore(it, 3)).sum();
-    assert_eq!(seen, 3 * (1 + 15 + 15 * 15 + 15 * 15 * 15));
+    assert_eq!(seen, 3 * (1 + 17 + 17 * 17 + 17 * 17 * 17));
 }
 
 #[test]
