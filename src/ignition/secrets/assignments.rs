@@ -2,7 +2,7 @@
 
 use super::found::start;
 use super::marks::is_masked;
-use super::names::{LONGEST_NAME, Sign};
+use super::names::{LONGEST_NAME, Sign, is_key_material};
 
 /// A name and what it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,9 +34,14 @@ pub(super) fn in_line(line: &str) -> impl Iterator<Item = Assignment<'_>> {
         };
         let (name, rest, sign) = match byte {
             // `--password value`
-            b' ' => (word.strip_prefix("--").filter(|it| is_name(it))?, rest, Sign::Equation),
-            // `=>` of Puppet and Ruby.
-            b'=' => (name_before(before), rest.strip_prefix('>').unwrap_or(rest), Sign::Equation),
+            b' ' => (word.strip_prefix("--").filter(|it| is_name(it))?, rest, Sign::Option),
+            b'=' => {
+                let name = name_before(before);
+                let is_option = before.strip_suffix(name).is_some_and(|it| it.ends_with("--"));
+                let sign = if is_option { Sign::Option } else { Sign::Equation };
+                // `=>` of Puppet and Ruby.
+                (name, rest.strip_prefix('>').unwrap_or(rest), sign)
+            }
             b':' => {
                 let name = name_before(before);
                 (Some(name).filter(|name| is_key(before, name, rest))?, rest, Sign::Colon)
@@ -109,14 +114,49 @@ pub(super) fn literal(rest: &str) -> Option<&str> {
         "env",
     ];
     let value = written(rest)?;
-    let is_computed = value
-        .starts_with(['$', '%', '<', '{', '(', '`', '*', '&', '|', '>', '!', '=', '~', '[', '@']);
-    let is_path = value.starts_with(['/', '.']) || value.starts_with("file:");
+    // What begins a list, a group or a block; within quotes it may be a character as any other.
+    let is_open = !is_quoted(rest) && value.starts_with(['<', '{', '(', '[', '|', '>', '&', '=']);
     let is_word = WORDS.iter().any(|word| value.eq_ignore_ascii_case(word));
-    // Code that assigns what it computes.
-    let is_code = value.contains("$(") || value.contains("${") || value.contains("{{");
-    let is_literal = !is_computed && !is_path && !is_word && !is_masked(value) && !is_code;
+    let is_literal = !is_open && !is_word && !is_computed(value) && !is_masked(value);
     is_literal.then_some(value)
+}
+
+/// Whether a value only names what is meant, or how it is made. Punctuation alone does not tell: passwords begin with
+/// it too, and one key of 64 with a slash.
+pub(super) fn is_computed(value: &str) -> bool {
+    const BRACKETS: [(char, char); 6] =
+        [('<', '>'), ('{', '}'), ('[', ']'), ('(', ')'), ('%', '%'), ('@', '@')];
+    let is_variable = value.starts_with(['$', '`']);
+    let is_made = ["$(", "${", "{{"].iter().any(|it| value.contains(it))
+        || value.starts_with("%(")
+        || value.starts_with("%{");
+    let is_bracketed =
+        BRACKETS.iter().any(|(open, close)| value.starts_with(*open) && value.ends_with(*close));
+    is_variable || is_made || is_bracketed || is_reference(value)
+}
+
+/// A path, an option, or a name after a sign: `!vault`, `*alias`, `%s`, `@field`, `==`.
+fn is_reference(value: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphabetic() || b"_!=~*&".contains(&byte);
+    let is_path_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/@:%".contains(&byte);
+    match value.as_bytes() {
+        [b'/' | b'.' | b'!' | b'@' | b'*' | b'%' | b'&' | b'=' | b'~', rest @ ..]
+            if rest.iter().all(|byte| is_name(*byte)) =>
+        {
+            true
+        }
+        [b'/' | b'.' | b'~', rest @ ..] | [b'%', _, b'/', rest @ ..] => {
+            let is_path = value.starts_with('%') || rest.contains(&b'/') || rest.contains(&b'.');
+            is_path && rest.iter().all(|byte| is_path_part(*byte)) && !is_key_material(value)
+        }
+        [b'-', b'-', first, ..] => first.is_ascii_alphabetic(),
+        _ => value.starts_with("file:"),
+    }
+}
+
+/// Whether a value is in quotes.
+fn is_quoted(rest: &str) -> bool {
+    unprefixed(rest).starts_with(['"', '\''])
 }
 
 /// What is to be masked of a value, quotes aside: where it is not known what ends it, too much.
@@ -128,12 +168,18 @@ pub(super) fn masked(rest: &str) -> &str {
     }
 }
 
+/// A value without what may be before its quote: some languages mark a text of bytes, and shells escape quotes
+/// within quotes.
+fn unprefixed(rest: &str) -> &str {
+    let rest = rest.trim_start();
+    let is_quote = |rest: &&str| rest.starts_with(['"', '\'']);
+    let marked = rest.strip_prefix(['b', 'r', 'f', 'u']).filter(is_quote);
+    marked.or_else(|| rest.strip_prefix('\\')).unwrap_or(rest)
+}
+
 /// What is written where a value belongs, whatever it is.
 fn written(rest: &str) -> Option<&str> {
-    let rest = rest.trim_start();
-    // Some languages mark a text of bytes, and shells escape quotes within quotes.
-    let rest = rest.strip_prefix('\\').unwrap_or(rest);
-    let rest = start(rest, LONGEST_VALUE);
+    let rest = start(unprefixed(rest), LONGEST_VALUE);
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
     let is_end = |c: char| {
         c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ')' | ']' | ';' | '<' | '&' | '}')

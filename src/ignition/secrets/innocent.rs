@@ -23,7 +23,7 @@ fn innocent() -> Vec<(&'static str, Vec<u8>)> {
         ("/etc/gzip", [&[0x1f, 0x8b, 8, 0], &[0x30; 64][..]].concat()),
         ("/etc/pubring.gpg", [&[0x99, 1, 13, 4][..], &[1; 64]].concat()),
     ];
-    let texts: [(&str, String); 62] = [
+    let texts: [(&str, String); 66] = [
         ("/etc/pam.d/system-auth", "password    requisite     pam_pwquality.so\npassword sufficient pam_unix.so sha512 shadow\n".into()),
         ("/etc/nsswitch.conf", "passwd:     files sss systemd\nshadow:     files\n".into()),
         ("/etc/ssh/sshd_config", "PasswordAuthentication no\nPermitEmptyPasswords no\nAuthorizedKeysFile .ssh/authorized_keys\n".into()),
@@ -85,6 +85,10 @@ fn innocent() -> Vec<(&'static str, Vec<u8>)> {
         ("/etc/named.conf", "key \"a\" { algorithm hmac-sha256; };\ninclude \"/etc/rndc.key\";\n".into()),
         ("/etc/sysctl.d/a.conf", "kernel.keys.maxkeys = 65536\nkernel.keys.root_maxbytes=25000000\nnet.ipv4.tcp_fastopen_key = 0\n".into()),
         ("/etc/crio/crio.conf", "[crio.image]\nglobal_auth_file = \"/var/lib/kubelet/config.json\"\npause_image_auth_file = \"\"\n".into()),
+        ("/etc/a.env", "PASSWORD=/run/secrets/db1\nA_PASSWORD=./db\nB_PASSWORD=~/db1\nC_PASSWORD=%d/db1\nD_PASSWORD=/password\n".into()),
+        ("/etc/a.env", "API_TOKEN=/var/lib/App1/Tokens/Release2/Current3/Machine4/Default5\nPRIVATE_KEY=/etc/pki/Host1.pem\n".into()),
+        ("/etc/a.yaml", "password: !vault x\npasswd: *alias\ntoken: !!str x\nuserPassword: '%s'\ndbPassword: \"%PASSWORD%\"\nadminPassword: '@PASSWORD@'\n".into()),
+        ("/etc/a.json", json!({"password": "/run/secrets/db1", "token": "/run/token", "userPassword": "%s", "dbPassword": "<password>"}).to_string()),
         ("/etc/times", "at 10:20: token\n10:20:30:me:abcdefghijklm\nuser:abcdefghijklm\n".into()),
     ];
     all.extend(texts.map(|(path, text)| (path, text.into_bytes())));

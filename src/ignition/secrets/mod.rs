@@ -202,6 +202,8 @@ impl Found {
 }
 
 #[cfg(test)]
+mod forms;
+#[cfg(test)]
 mod innocent;
 #[cfg(test)]
 mod planted;

@@ -5,8 +5,10 @@ use super::kind::SecretKind;
 /// How a name and its value stand together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// `NAME=VALUE`, `--name value`, `<name>value</name>`
+    /// `NAME=VALUE`, `<name>value</name>`
     Equation,
+    /// `--name value`, `--name=value`
+    Option,
     /// `name: value`
     Colon,
 }
@@ -95,13 +97,11 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
     }
     let mut buffer = [0; LONGEST_NAME];
     let key = squashed(name, &mut buffer)?;
-    let is_equation = sign == Sign::Equation;
-    if let Some((_, least, kind)) =
-        ENDINGS.iter().filter(|(ending, _, _)| key.ends_with(ending)).max_by_key(|it| it.0.len())
-    {
+    let is_equation = sign != Sign::Colon;
+    if let Some((least, kind)) = by_ending(key) {
         // A sentence is no token.
-        let is_word = *kind == SecretKind::Password || !value.contains(' ');
-        return (value.len() >= *least && is_word).then_some(*kind);
+        let is_value = kind == SecretKind::Password || !value.contains(' ') && may_be_key(value);
+        return (value.len() >= least && is_value).then_some(kind);
     }
     match key {
         // `SetCredential=NAME:VALUE` of a unit, and the kernel argument; the encrypted one has another name.
@@ -126,8 +126,30 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
     }
     // `secret: NAME` names one; key material is long, and of one word.
     let is_key = is_equation && value.len() >= 8 || value.len() >= 16 && is_base64(value);
-    let is_secret = key.ends_with("secret") && is_key && !value.contains(' ');
-    is_secret.then_some(SecretKind::Token)
+    let is_value = is_key && !value.contains(' ') && may_be_key(value);
+    (key.ends_with("secret") && is_value).then_some(SecretKind::Token)
+}
+
+/// What the name is of alone, and of how many bytes a value is at least.
+fn by_ending(key: &str) -> Option<(usize, SecretKind)> {
+    let endings = ENDINGS.iter().filter(|(ending, _, _)| key.ends_with(ending));
+    endings.max_by_key(|it| it.0.len()).map(|(_, least, kind)| (*least, *kind))
+}
+
+/// Whether a value may be a token or a key. Those that are not random begin with a letter or a digit.
+fn may_be_key(value: &str) -> bool {
+    !value.starts_with(['/', '.', '!', '@', '*', '%', '&', '=', '~']) || is_key_material(value)
+}
+
+/// Whether a value is key material in base64, though it may begin as a path does: padded, or of 32
+/// characters and more of all sorts in few parts.
+pub(super) fn is_key_material(value: &str) -> bool {
+    let sorts: [fn(&u8) -> bool; 3] =
+        [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
+    let is_mixed = || sorts.iter().all(|is| value.as_bytes().iter().any(is));
+    let is_padded = value.len() >= 16 && value.ends_with('=');
+    let is_long = || value.len() >= 32 && value.split('/').count() * 8 <= value.len();
+    is_base64(value) && (is_padded || is_long()) && is_mixed()
 }
 
 /// A name in lower case, of letters and digits alone.

@@ -12,7 +12,7 @@ use super::search::find;
 use super::*;
 
 /// As many characters of an alphabet, in no order that repeats soon.
-fn made(length: usize, alphabet: &str) -> String {
+pub(super) fn made(length: usize, alphabet: &str) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     let mut state = 88_172_645_463_325_252_u64;
     let mut next = || {

@@ -35,7 +35,7 @@ pub(super) fn pem(text: &str, mark: Range<usize>) -> Hit {
     let escaped = body.trim_start_matches("\\r").strip_prefix("\\n");
     let body = escaped.unwrap_or(body);
     let is_body = (is_broken || escaped.is_some())
-        && body.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        && body.bytes().next().is_some_and(|byte| Alphabet::Base64.has(byte));
     // How far it goes is looked for only where it is one: the search may be long.
     is_body.then(|| {
         let end = body.find("-----END").map_or(text.len(), |end| text.len() - body.len() + end);
@@ -49,7 +49,7 @@ pub(super) fn announced(text: &str, mark: Range<usize>) -> Hit {
     let rest = &text[mark.end..];
     let line_end = run(rest, 80, |byte| byte != b'\n').len();
     let body = rest.get(line_end..)?.strip_prefix('\n')?;
-    let is_body = body.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let is_body = body.bytes().next().is_some_and(|byte| Alphabet::Base64.has(byte));
     (is_line && is_body).then_some((SecretKind::PrivateKey, mark.start..text.len()))
 }
 

@@ -48,7 +48,7 @@ pub(super) fn in_argument(argument: &str) -> BTreeSet<SecretKind> {
 fn found(text: &str) -> Found {
     let mut found = search_text(text);
     for line in text.lines() {
-        for it in in_line(line).filter(|it| it.sign == Sign::Equation) {
+        for it in in_line(line).filter(|it| it.sign != Sign::Colon) {
             let value = masked(it.rest);
             if let Some(kind) = by_name(it.name, value, it.sign) {
                 found.add(kind, span(text, value));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::assignments::is_computed;
 use super::files::FileKind;
 use super::found::Found;
 use super::kind::SecretKind;
@@ -140,7 +141,7 @@ fn within(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room) -> BT
 }
 
 fn is_literal(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with(['$', '/', '{', '<', '%']) && !marks::is_masked(text)
+    !text.is_empty() && !is_computed(text) && !marks::is_masked(text)
 }
 
 /// What an object of JSON is as a whole.
