@@ -179,6 +179,21 @@ fn hostile_texts_are_searched_no_longer_than_others() {
         "-p ",
         "message-digest-key ",
         "<a>",
+        "ZXlK",
+        "=ZXlK",
+        "T3BlbkFJ",
+        "sk-T3BlbkFJ",
+        "s.",
+        "pat.",
+        "SK",
+        "{a, b: ",
+        ", a: ",
+        "curl -u a \\\n",
+        "curl -u a \\\n# b \\\n",
+        "password: |\n\n",
+        "token=x(",
+        ": PSK ",
+        "kind: Secret\n",
     ] {
         let files = [("/a".to_owned(), text.repeat((1 << 20) / text.len()))];
         let limit = HURRY * Duration::from_secs(1);

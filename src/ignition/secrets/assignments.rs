@@ -67,16 +67,34 @@ fn is_part(byte: u8) -> bool {
 }
 
 /// Whether `name:` is a key of YAML or JSON and not a URL or a time: nothing but a list's dash stands
-/// before it. A header, which has a hyphen in its name, may be within a command.
+/// before it, or a member between braces. A header, which has a hyphen in its name, may be within a command.
 fn is_key(before: &str, name: &str, rest: &str) -> bool {
     let is_separate = rest.is_empty() || rest.starts_with([' ', '\t', '"', '\'']);
     let before = before.trim_end_matches(['"', '\'']);
     let start = before.len().saturating_sub(name.len());
     let before = &before[..start];
-    let is_first = before.trim_matches([' ', '-', '"', '\'', '{', ',', '\t']).is_empty();
+    let is_first = || before.trim_matches([' ', '-', '"', '\'', '{', ',', '\t']).is_empty();
+    let is_in_flow = || {
+        let before = before.trim_end_matches([' ', '\t', '"', '\'']);
+        before.ends_with(['{', ',']) && is_within_braces(before)
+    };
     let is_header =
         name.contains('-') && before.ends_with(['"', '\'']) && super::names::is_secret_header(name);
-    is_separate && (is_first || is_header)
+    is_separate && (is_first() || is_in_flow() || is_header)
+}
+
+/// Whether a brace is open at the end of a text: in YAML's flow, or in JSON within a command.
+fn is_within_braces(before: &str) -> bool {
+    let mut closed = 0_usize;
+    for byte in before.bytes().rev().take(256) {
+        match byte {
+            b'}' => closed += 1,
+            b'{' if closed == 0 => return true,
+            b'{' => closed -= 1,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The identifier that a text ends with, quotes and spaces before the sign left out.

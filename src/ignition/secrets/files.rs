@@ -73,16 +73,11 @@ impl FileKind {
         }
         chrony_key(line).or_else(|| {
             // ipsec.secrets: `… : PSK "SECRET"`; keys of other kinds are in files that it names.
-            let (_, rest) = line.split_once(':').filter(|(ids, _)| !ids.contains(['=', '{']))?;
-            let mut words = rest.split_ascii_whitespace();
-            let kind = words.next()?;
-            let value = words.next().filter(|word| is_quoted(word) || word.starts_with("0s"))?;
-            let kind = match kind {
-                "PSK" => SecretKind::SharedKey,
-                "XAUTH" | "EAP" | "NTLM" => SecretKind::Password,
-                _ => return None,
-            };
-            Some((kind, value.trim_matches(['"', '\''])))
+            let (kind, rest) = ipsec_kind(line)?;
+            let value = rest.split_ascii_whitespace().next()?;
+            let is_encoded = || ["0s", "0x", "0t"].iter().any(|it| value.starts_with(it));
+            let is_value = is_quoted(value) || is_encoded();
+            is_value.then(|| (kind, value.trim_matches(['"', '\''])))
         })
     }
 
@@ -102,6 +97,24 @@ impl FileKind {
             .unwrap_or(name);
         by_name(name, value, Sign::Equation)
     }
+}
+
+/// What kind of secret a line of ipsec.secrets has, and what follows. There are colons in identities of IPv6 too.
+fn ipsec_kind(line: &str) -> Option<(SecretKind, &str)> {
+    const KINDS: [(&str, SecretKind); 4] = [
+        ("PSK", SecretKind::SharedKey),
+        ("XAUTH", SecretKind::Password),
+        ("EAP", SecretKind::Password),
+        ("NTLM", SecretKind::Password),
+    ];
+    line.match_indices(':').find_map(|(at, _)| {
+        let rest = line[at + 1..].trim_ascii_start();
+        let is_apart = |rest: &&str| rest.starts_with([' ', '\t']);
+        let of = |(name, kind): &(&str, SecretKind)| {
+            Some((*kind, rest.strip_prefix(name).filter(is_apart)?))
+        };
+        KINDS.iter().find_map(of)
+    })
 }
 
 /// `ID TYPE KEY` of chrony's and ntpd's keys.
@@ -130,7 +143,8 @@ fn chrony_key(line: &str) -> Option<(SecretKind, &str)> {
     let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
     let Some(key) = words.next().filter(|_| is_id && is_known) else {
         // Of old, without a type: `1 KEY`.
-        return (is_id && words.next().is_none() && kind.len() >= 20 && is_base64(kind))
+        let is_key = is_id && words.next().is_none();
+        return (is_key && kind.len() >= 20 && is_base64(kind))
             .then_some((SecretKind::SharedKey, kind));
     };
     let is_last = words.next().is_none_or(|word| word.starts_with('#'));

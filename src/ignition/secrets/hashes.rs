@@ -111,7 +111,7 @@ fn long(text: &str, mark: Range<usize>, least: usize, is_part: impl Fn(u8) -> bo
 }
 
 /// The hash in a line of shadow(5), passwd(5) or htpasswd that has no method before it: thirteen
-/// characters of DES, or 32 digits of smbpasswd(5). `is_known` where the file is one of those.
+/// characters of DES, twenty of BSDi's, or 32 digits of smbpasswd(5). `is_known` where the file is one of those.
 pub(super) fn in_fields(line: &str, is_known: bool) -> Option<&str> {
     let (user, rest) = line.split_once(':')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
@@ -121,9 +121,10 @@ pub(super) fn in_fields(line: &str, is_known: bool) -> Option<&str> {
     let mut fields = rest.split(':');
     let first = fields.next()?;
     let others = fields.clone().count();
-    let is_des = first.len() == 13
-        && first.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./".contains(&byte));
-    if is_des {
+    let is_of_crypt =
+        |hash: &str| hash.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"./".contains(&byte));
+    let is_bsdi = first.len() == 20 && first.strip_prefix('_').is_some_and(is_of_crypt);
+    if is_bsdi || first.len() == 13 && is_of_crypt(first) {
         let mixed: [fn(&u8) -> bool; 3] =
             [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
         let is_mixed = mixed.iter().all(|is| first.as_bytes().iter().any(is));

@@ -1,19 +1,25 @@
 //! What is secret in the lines of a text: by names that are given values, by directives, by commands.
 
+use std::str::Lines;
+
 use super::assignments::{Assignment, in_line, literal};
 use super::files::FileKind;
-use super::found::{Found, span, start};
+use super::found::{self, Found, span, start};
 use super::hashes;
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, may_be_secret};
 use super::passed_over::{MAX_LINE_BYTES, PassedOver};
+
+/// So many lines may be empty before the first one of a block.
+const MAX_EMPTY: usize = 16;
 
 /// Finds what is secret in the lines of `text`, a file of this kind; in a text of no file, two words are no
 /// directive.
 pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
     // An entry of a container's environment in YAML has its value in the next line.
     let mut named = None;
-    let mut lines = text.lines().peekable();
+    let mut lines = text.lines();
+    let mut is_continued = false;
     while let Some(whole) = lines.next() {
         let line = start(whole, MAX_LINE_BYTES);
         // What is no text has no lines.
@@ -22,6 +28,7 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
         }
         let line = line.trim_start();
         if line.is_empty() || is_comment(line) {
+            is_continued &= line.ends_with('\\');
             continue;
         }
         let mut add = |kind, part: &str| found.add(kind, span(text, part));
@@ -43,8 +50,9 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
             } else if sign == Sign::Colon && is_block(rest) {
                 // `name: |`, and the value in lines that are indented more.
                 let indentation = whole.len() - line.len();
-                let next = lines.peek().filter(|next| indented(next) > indentation);
-                let value = next.map(|next| next.trim()).and_then(literal);
+                let mut next = lines.clone().take(MAX_EMPTY).filter(|next| !next.trim().is_empty());
+                let next = next.next().filter(|next| indented(next) > indentation);
+                let value = next.map(str::trim).and_then(literal);
                 let kind = value.and_then(|value| by_name(name, value, sign));
                 if let (Some(kind), Some(value)) = (kind, value) {
                     add(kind, value);
@@ -53,7 +61,10 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
         }
         named = entry_name(line).or(named.filter(|_| line.starts_with("value")));
         let directive = file.and_then(|_| directive(line));
-        if let Some((kind, value)) = directive.or_else(|| command(line)) {
+        // A command goes on after a line that ends with a backslash.
+        let logical = if is_continued { line } else { joined(text, line, lines.clone()) };
+        is_continued = line.ends_with('\\');
+        if let Some((kind, value)) = directive.or_else(|| command(logical)) {
             add(kind, value);
         }
         if let Some(hash) = hashes::in_fields(line, file == Some(FileKind::PasswordHashes)) {
@@ -74,11 +85,29 @@ fn indented(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// Whether a value of YAML is in the lines that follow: `|`, `>-`, `|2+` and the like.
+/// A line with those that it goes on in.
+fn joined<'a>(text: &'a str, line: &'a str, following: Lines<'a>) -> &'a str {
+    if !line.ends_with('\\') {
+        return line;
+    }
+    let start = span(text, line).start;
+    let mut end = start + line.len();
+    for next in following {
+        end = span(text, next).end;
+        if end - start > LONGEST_LINE || !next.ends_with('\\') {
+            break;
+        }
+    }
+    found::start(&text[start..end], LONGEST_LINE)
+}
+
+/// Whether a value of YAML is in the lines that follow: `|`, `>-`, `&anchor |2+ # comment` and the like.
 fn is_block(rest: &str) -> bool {
-    let rest = rest.trim();
     let is_part = |c: char| matches!(c, '+' | '-') || c.is_ascii_digit();
-    rest.strip_prefix(['|', '>']).is_some_and(|rest| rest.len() <= 2 && rest.chars().all(is_part))
+    let mut words = rest.split_ascii_whitespace().skip_while(|word| word.starts_with(['&', '!']));
+    let sign = words.next().and_then(|word| word.strip_prefix(['|', '>']));
+    let is_last = words.next().is_none_or(|word| word.starts_with('#'));
+    is_last && sign.is_some_and(|rest| rest.len() <= 2 && rest.chars().all(is_part))
 }
 
 /// The name in `- name: NAME`.
@@ -125,8 +154,13 @@ fn directive(line: &str) -> Option<(SecretKind, &str)> {
     let is_quoted = |word: &str| word.starts_with('"') && unquoted(word).len() >= 4;
     match first.trim_matches(['"', ':']) {
         // `secret "…";` of BIND, chrony's and others' keys.
-        "secret" if second.starts_with('"') && second.ends_with(';') => {
+        "secret" if second.starts_with('"') && line.trim_end().ends_with(';') => {
             let value = unquoted(second);
+            (value.len() >= 8).then_some((SecretKind::SharedKey, value))
+        }
+        // The same in one line: `key NAME { …; secret "…"; };`.
+        "key" if line.contains('{') => {
+            let value = unquoted(words.skip_while(|word| *word != "secret").nth(1)?);
             (value.len() >= 8).then_some((SecretKind::SharedKey, value))
         }
         "password" | "password2" if count == 2 && is_no_module(second) && is_literal(second) => {
@@ -198,6 +232,20 @@ static OPTIONS: &[(&str, &str, bool)] = &[
     ("smbclient", "-U", true),
 ];
 
+/// What is behind an option in its word. Short ones of curl without a value may be before it, as in `-sku`.
+fn attached<'a>(command: &str, option: &str, word: &'a str) -> Option<&'a str> {
+    const FLAGS: &[char] = &[
+        '#', '0', '1', '2', '3', '4', '6', 'a', 'f', 'g', 'i', 'j', 'k', 'l', 'n', 's', 'v', 'B',
+        'G', 'I', 'J', 'L', 'N', 'O', 'R', 'S', 'Z',
+    ];
+    match option.strip_prefix('-') {
+        Some(letter) if command == "curl" && !letter.starts_with('-') => {
+            word.strip_prefix('-')?.trim_start_matches(FLAGS).strip_prefix(letter)
+        }
+        _ => word.strip_prefix(option),
+    }
+}
+
 /// A password in the arguments of a command.
 fn command(line: &str) -> Option<(SecretKind, &str)> {
     let is_option = |word: &&str| word.starts_with('-');
@@ -206,7 +254,7 @@ fn command(line: &str) -> Option<(SecretKind, &str)> {
             let Some((_, arguments)) = line.split_once(command) else { continue };
             let mut words = arguments.split_ascii_whitespace().take(64).peekable();
             while let Some(word) = words.next() {
-                let attached = word.strip_prefix(option);
+                let attached = attached(command, option, word);
                 let value = match attached {
                     Some("") => words.peek().copied().filter(|word| !is_option(word)),
                     Some(rest) if option.starts_with("--") => rest.strip_prefix('='),

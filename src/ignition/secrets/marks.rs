@@ -31,6 +31,10 @@ static CHECKS: &[(&str, Check)] = &[
     ("://", url_password),
     ("iscsi:", iscsi_password),
     ("eyJ", json_web_token),
+    ("ZXlK", encoded_json_web_token),
+    ("T3BlbkFJ", openai),
+    ("s.", vault),
+    ("pat.", harness),
     ("bearer ", bearer),
     ("basic ", basic),
     ("DHHC-1:", nvme_key),
@@ -143,6 +147,55 @@ fn json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<u
     }
     let payload = run(rest, LONGEST, |byte| is_part(byte) || byte == b'.');
     Some((SecretKind::Token, mark.start..mark.start + header.len() + 1 + payload.len()))
+}
+
+/// The same in base64.
+fn encoded_json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+    let is_part = |byte: u8| Alphabet::Base64.has(byte) && byte != b'=';
+    let begins = !text[..mark.start].bytes().next_back().is_some_and(is_part);
+    if !begins || &text[mark.clone()] != "ZXlK" {
+        return None;
+    }
+    let token = run(&text[mark.start..], LONGEST, is_part);
+    let decoded = STANDARD.decode(&token[..token.len() / 4 * 4]).ok()?;
+    let decoded = String::from_utf8_lossy(&decoded);
+    let is_token = json_web_token(&decoded, 0..3).is_some();
+    is_token.then(|| (SecretKind::Token, mark.start..mark.start + token.len()))
+}
+
+/// A key of OpenAI: `sk-`, and its name in base64 in the middle.
+fn openai(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+    let before = text.as_bytes()[..mark.start].iter().rev().take(128);
+    let start = mark.start - before.take_while(|byte| Alphabet::Url.has(**byte)).count();
+    let is_key = &text[mark.clone()] == "T3BlbkFJ"
+        && mark.start - start >= 20
+        && text[start..].starts_with("sk-");
+    let rest = run(&text[mark.end..], LONGEST, |byte| is_key && Alphabet::Url.has(byte));
+    (rest.len() >= 20).then(|| (SecretKind::Token, start..mark.end + rest.len()))
+}
+
+/// A token of Vault of old: `s.`, and 24 letters and digits.
+fn vault(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+    let before = text[..mark.start].bytes().next_back();
+    if before.is_some_and(|byte| Alphabet::Dotted.has(byte)) || &text[mark.clone()] != "s." {
+        return None;
+    }
+    let token = run(&text[mark.end..], 25, |byte| Alphabet::Dotted.has(byte));
+    // A name of a program is not as mixed.
+    let has = |is: fn(&u8) -> bool| token.as_bytes().iter().any(is);
+    let is_token = token.len() == 24
+        && token.bytes().all(|byte| Alphabet::Word.has(byte))
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+        && has(u8::is_ascii_digit);
+    is_token.then(|| (SecretKind::Token, mark.start..mark.end + token.len()))
+}
+
+/// A token of Harness: `pat.`, and parts of 22, 24 and 20 characters.
+fn harness(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
+    let token = run(&text[mark.end..], 80, |byte| Alphabet::Dotted.has(byte));
+    let is_token = token.split('.').map(str::len).eq([22, 24, 20]);
+    is_token.then(|| (SecretKind::Token, mark.start..mark.end + token.len()))
 }
 
 /// Whether an equals sign is before a place.

@@ -18,6 +18,7 @@ mod files;
 mod found;
 mod hashes;
 mod kind;
+mod kubernetes;
 mod lines;
 mod marks;
 mod names;

@@ -33,6 +33,7 @@ static ENDINGS: &[(&str, usize, SecretKind)] = &[
     ("dockercfg", 1, SecretKind::RegistryLogin),
     ("privatekey", 8, SecretKind::PrivateKey),
     ("privatekeydata", 8, SecretKind::PrivateKey),
+    ("privateexponent", 8, SecretKind::PrivateKey),
     ("clientkeydata", 8, SecretKind::PrivateKey),
     ("presharedkey", 8, SecretKind::SharedKey),
     ("psk", 8, SecretKind::SharedKey),

@@ -8,6 +8,7 @@ use super::assignments::is_computed;
 use super::files::FileKind;
 use super::found::Found;
 use super::kind::SecretKind;
+use super::kubernetes;
 use super::lines;
 use super::marks;
 use super::names::{Sign, by_name};
@@ -53,7 +54,7 @@ fn search(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room, found
     if has_netrc_password(&text) {
         found.add_within([SecretKind::Password]);
     }
-    if is_kubernetes_secret(&text) {
+    if kubernetes::has_secret(&text) {
         found.add_within([SecretKind::KubernetesSecret]);
     }
     if text.contains("current-context:") || text.contains("kind: Config\n") {
@@ -171,23 +172,6 @@ fn is_registry_logins(value: &Value) -> bool {
             let is_host = host.contains('.') || host.contains(':') || host.contains('/');
             (value["auths"].is_object() || is_host) && is_login(entry)
         })
-    })
-}
-
-/// `kind: Secret` in a document of YAML that has data.
-fn is_kubernetes_secret(text: &str) -> bool {
-    if !text.contains("kind: Secret") {
-        return false;
-    }
-    let mut documents = text.split("\n---");
-    documents.any(|document| {
-        let mut lines = document.lines().map(str::trim_end);
-        let is_secret = lines.clone().any(|line| line == "kind: Secret");
-        let is_data = |line: &str| line == "data:" || line == "stringData:";
-        // A list of Secrets is indented.
-        let has_data = lines.any(|line| is_data(line.trim_start()))
-            && lines.next().is_some_and(|line| line.starts_with(' '));
-        is_secret && has_data
     })
 }
 

@@ -12,6 +12,8 @@ pub(super) enum Alphabet {
     Hex,
     /// Capital letters and digits.
     Capital,
+    /// The same with `-`.
+    Serial,
     /// Letters, digits, `-` and `_`.
     Url,
     /// The same with `.` and `=`.
@@ -29,6 +31,7 @@ impl Alphabet {
             Self::Word => is_word,
             Self::Hex => byte.is_ascii_hexdigit(),
             Self::Capital => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
+            Self::Serial => byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'-',
             Self::Url => is_word || b"-_".contains(&byte),
             Self::Dotted => is_word || b"-_.=".contains(&byte),
             Self::Base64 => is_word || b"+/=".contains(&byte),
@@ -37,10 +40,12 @@ impl Alphabet {
     }
 }
 
-use Alphabet::{Base64, Capital, Dotted, Hex, Path, Url, Word};
+use Alphabet::{Base64, Capital, Dotted, Hex, Path, Serial, Url, Word};
 
 /// How a token begins, and of how many characters of which alphabet the rest is at least.
 pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
+    // This server's own.
+    ("mcs-", 43, Url),
     // Forges and package registries.
     ("ghp_", 36, Word),
     ("gho_", 36, Word),
@@ -67,6 +72,8 @@ pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
     ("rubygems_", 48, Hex),
     ("dckr_pat_", 20, Url),
     ("dckr_oat_", 20, Url),
+    ("CLOJARS_", 60, Word),
+    ("rdme_", 70, Word),
     ("AKCp", 69, Word),
     ("cmVmd", 59, Word),
     ("sgp_", 40, Url),
@@ -75,6 +82,10 @@ pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
     ("ASIA", 16, Capital),
     ("ABIA", 16, Capital),
     ("ACCA", 16, Capital),
+    ("A3T", 17, Capital),
+    ("ABSK", 109, Base64),
+    ("HRKU-AA", 58, Url),
+    ("tk-us-", 48, Url),
     ("LTAI", 20, Word),
     ("AIza", 35, Url),
     ("ya29.", 20, Dotted),
@@ -110,6 +121,11 @@ pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
     ("sntrys_", 40, Dotted),
     ("sntryu_", 64, Hex),
     ("PMAK-", 40, Url),
+    ("API-", 26, Capital),
+    ("A3-", 36, Serial),
+    ("pnu_", 36, Word),
+    ("dnkey-", 60, Url),
+    ("NRII-", 32, Url),
     // Messages, mail, payments.
     ("xoxb-", 10, Url),
     ("xoxp-", 10, Url),
@@ -129,11 +145,18 @@ pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
     ("xkeysib-", 64, Url),
     ("sk_live_", 10, Word),
     ("sk_test_", 10, Word),
+    ("sk_prod_", 10, Word),
     ("rk_live_", 10, Word),
     ("rk_test_", 10, Word),
     ("whsec_", 24, Base64),
     ("sq0atp-", 22, Url),
     ("sq0csp-", 22, Url),
+    ("EAAA", 40, Url),
+    ("SK", 32, Hex),
+    ("duffel_live_", 43, Url),
+    ("duffel_test_", 43, Url),
+    ("shippo_live_", 40, Hex),
+    ("shippo_test_", 40, Hex),
     ("shpat_", 32, Hex),
     ("shpca_", 32, Hex),
     ("shppa_", 32, Hex),
@@ -141,6 +164,9 @@ pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
     // Others.
     ("sk-ant-", 40, Url),
     ("sk-proj-", 40, Url),
+    ("sk-svcacct-", 40, Url),
+    ("sk-admin-", 40, Url),
+    ("pplx-", 48, Word),
     ("hf_", 34, Word),
     ("lin_api_", 40, Word),
     ("ntn_", 40, Word),

@@ -1,0 +1,67 @@
+//! Secrets of Kubernetes in YAML.
+
+/// Whether a text has a Secret with data: a document of its own, or an item of a list as `kubectl get` prints it.
+pub(super) fn has_secret(text: &str) -> bool {
+    text.contains("Secret")
+        && text.contains("kind:")
+        && text.split("\n---").any(|document| {
+            let mut item = Item::default();
+            let mut lines = document.lines().filter(|line| !line.trim().is_empty()).peekable();
+            while let Some(line) = lines.next() {
+                let (indentation, member) = member(line);
+                // An item begins: its references to others are indented more.
+                let begins = member.len() < line.len() && member.starts_with("apiVersion:");
+                if begins && item.column().is_none_or(|column| indentation <= column) {
+                    item = Item::default();
+                }
+                let next = lines.peek().map_or(0, |next| indented(next));
+                item.read(indentation, member, next);
+                if item.is_secret() {
+                    return true;
+                }
+            }
+            false
+        })
+}
+
+/// What was seen of an object: at which indentation its kind and its data are.
+#[derive(Default)]
+struct Item {
+    kind: Option<usize>,
+    data: Option<usize>,
+}
+
+impl Item {
+    fn read(&mut self, indentation: usize, member: &str, next: usize) {
+        let Some((name, value)) = member.split_once(':') else { return };
+        let value = value.split(" #").next().unwrap_or_default().trim();
+        match name {
+            "kind" if value.trim_matches(['"', '\'']) == "Secret" => self.kind = Some(indentation),
+            "data" | "stringData" => {
+                let is_flow = value.starts_with('{') && value != "{}";
+                if is_flow || value.is_empty() && next > indentation {
+                    self.data = Some(indentation);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn column(&self) -> Option<usize> {
+        self.kind.or(self.data)
+    }
+
+    fn is_secret(&self) -> bool {
+        self.kind.is_some() && self.kind == self.data
+    }
+}
+
+/// A line without indentation and a list's dash, and at which column it begins.
+fn member(line: &str) -> (usize, &str) {
+    let member = line.trim_start_matches([' ', '-']);
+    (line.len() - member.len(), member.trim_end())
+}
+
+fn indented(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
