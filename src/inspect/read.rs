@@ -19,7 +19,7 @@ use crate::ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
 use crate::ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
 use crate::objects::MachineConfig;
 use crate::pki::Certificate;
-use crate::render::ENCAPSULATED;
+use crate::render::{ENCAPSULATED, kernel_arguments};
 
 /// Certificates of one file that are listed; a bundle of all the world's has some 150.
 const MOST_CERTIFICATES: usize = 1_000;
@@ -75,6 +75,7 @@ impl Found {
         let found: BTreeSet<_> = secrets(config, &mut Room::default())
             .into_iter()
             .chain(in_arguments(arguments.unwrap_or_default()))
+            .chain(in_arguments(&kernel_arguments(config)))
             .collect();
         for secret in found {
             if let SecretKind::Unsearched(what) = secret.kind {

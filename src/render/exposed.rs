@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::steps::MACHINE_CONFIG;
+use super::steps::{ENCAPSULATED, MACHINE_CONFIG};
 use crate::escape::{NAME, cut, escaped};
-use crate::ignition::contents::Room;
-use crate::ignition::secrets::{Secret, SecretKind, SecretPlace, secrets};
+use crate::ignition::contents::{Contents, Room};
+use crate::ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
 use crate::ignition::{self, Config};
+use crate::objects::MachineConfig;
 
 /// So many places are named in a line.
 const NAMED: usize = 5;
@@ -17,7 +18,32 @@ const NAMED: usize = 5;
 pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
     let mut config = Config::parse(&String::from_utf8_lossy(rendered))?;
     config.remove_file(MACHINE_CONFIG);
-    Ok(secrets(&config, &mut Room::default()))
+    let arguments: BTreeSet<_> = in_arguments(&kernel_arguments(&config)).collect();
+    let mut found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
+    // What the arguments are told for is not told of their file once more.
+    found.retain(|it| {
+        let is_told = || arguments.iter().any(|argument| argument.kind == it.kind);
+        it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_told()
+    });
+    found.extend(arguments);
+    Ok(found.into_iter().collect())
+}
+
+/// The kernel's arguments in the machine config that a rendered config has encapsulated: its daemon sets them, in
+/// place of Ignition.
+pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
+    let file = config.body().storage.files.iter().find(|file| file.path == ENCAPSULATED);
+    file.into_iter()
+        .flat_map(|file| std::iter::once(&file.contents).chain(&file.append))
+        .filter_map(|resource| {
+            let Contents::Bytes(bytes) = Contents::read(resource, &mut Room::default()) else {
+                return None;
+            };
+            let machine_config: MachineConfig = serde_json::from_slice(&bytes).ok()?;
+            machine_config.spec.kernel_arguments
+        })
+        .flatten()
+        .collect()
 }
 
 /// What administrators are told of a pool's config: the places in one line, the first few by name, and how
@@ -96,6 +122,30 @@ mod tests {
         ]}});
         let line = line(&config).unwrap();
         assert_eq!(line, "/large (searched for secrets in its first 4 MiB alone)");
+    }
+
+    #[test]
+    fn arguments_of_the_kernel_are_read_where_the_machine_config_is() {
+        let machine_config = |arguments: Value| {
+            json!({
+                "kind": "MachineConfig", "metadata": {"name": "rendered"},
+                "spec": {"kernelArguments": arguments},
+            })
+        };
+        let config = |machine_config: &str, own: Value| {
+            json!({
+                "ignition": {"version": "3.4.0"}, "kernelArguments": {"shouldExist": own},
+                "storage": {"files": [file(ENCAPSULATED, machine_config)]},
+            })
+        };
+        let secret = machine_config(json!(["quiet", "password=/sesame1"])).to_string();
+        assert_eq!(line(&config(&secret, json!([]))).unwrap(), "kernelArguments (password)");
+        let innocent = machine_config(json!(["quiet"])).to_string();
+        for text in [&innocent, "", "{", "[1]", &machine_config(Value::Null).to_string()] {
+            assert_eq!(line(&config(text, json!(["quiet"]))), None, "{text}");
+        }
+        let both = config(&secret, json!(["password=/sesame1"]));
+        assert_eq!(line(&both).unwrap(), "kernelArguments (password)");
     }
 
     #[test]

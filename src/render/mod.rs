@@ -18,6 +18,7 @@ mod select;
 mod steps;
 
 pub use compact::CompressedContents;
+pub(crate) use exposed::kernel_arguments;
 pub use exposed::{exposed, exposed_line};
 pub use registries::registries_without_ca;
 pub use select::{PoolInputs, Unselected, select};

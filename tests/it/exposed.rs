@@ -65,7 +65,7 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
     let unit = "[Service]\nEnvironment=DB_PASSWORD=sesame\nExecStart=/bin/true\n";
     let config = json!({
         "kind": "MachineConfig", "metadata": {"name": "rendered"},
-        "spec": {"config": {
+        "spec": {"kernelArguments": ["quiet", "password=/sesame1"], "config": {
             "ignition": {"version": "3.4.0"},
             "systemd": {"units": [{"name": "db.service", "contents": unit}]},
         }},
@@ -92,7 +92,7 @@ fn administrators_are_told_what_strangers_can_read_and_strangers_are_not() {
         (answer.status, String::from_utf8(answer.body).expect("text"))
     };
     let line = "pool worker: whoever reaches the server can read /etc/kubernetes/kubeconfig \
-                (kubeconfig with credentials), unit db.service (password)\n";
+                (kubeconfig with credentials), unit db.service (password), kernelArguments (password)\n";
     wait_for("administrators to be told", || (read(server.metrics()).1 == line).then_some(()));
     assert_eq!(read(server.metrics()).0, 200, "machines get what they should");
     for client in [server.plain(), server.tls()] {

@@ -514,7 +514,8 @@ fn nothing_secret_is_printed_wherever_in_a_config_it_is() {
                 "proxy": {"httpProxy": format!("http://me:{secret}@proxy:3128")},
             },
             "kernelArguments": {
-                "shouldExist": ["quiet", format!("rd.znet_passphrase={secret}"), format!("password=/{secret}")],
+                "shouldExist": ["quiet", format!("rd.znet_passphrase={secret}"), format!("password=/{secret}"),
+                    format!("\"db.password=a {secret}\""), format!("inst.sshpw={secret}"), format!("secret={secret}")],
                 "shouldNotExist": [format!("inst.vncpassword={secret}")],
             },
             "passwd": {"users": [{

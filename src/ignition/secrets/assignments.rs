@@ -177,8 +177,12 @@ fn is_quoted(rest: &str) -> bool {
     unprefixed(rest).starts_with(['"', '\''])
 }
 
-/// What is to be masked of a value, quotes aside: where it is not known what ends it, too much.
-pub(super) fn masked(rest: &str) -> &str {
+/// What is to be masked of a value, quotes aside: where it is not known what ends it, too much. Of one with its name
+/// in quotes, all up to the closing one.
+pub(super) fn masked(rest: &str, is_quoted: bool) -> &str {
+    if is_quoted {
+        return rest.split('"').next().unwrap_or_default();
+    }
     let rest = rest.trim_start();
     match rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
         Some(quote) => rest[1..].split(quote).next().unwrap_or_default(),

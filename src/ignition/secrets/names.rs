@@ -26,6 +26,7 @@ static ENDINGS: &[(&str, usize, SecretKind)] = &[
     ("authpass", 1, SecretKind::Password),
     ("bindpw", 1, SecretKind::Password),
     ("rootpw", 1, SecretKind::Password),
+    ("sshpw", 1, SecretKind::Password),
     ("bindpasswd", 1, SecretKind::Password),
     ("authtok", 1, SecretKind::Password),
     ("passwordhash", 13, SecretKind::PasswordHash),
@@ -135,6 +136,19 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
 fn by_ending(key: &str) -> Option<(usize, SecretKind)> {
     let endings = ENDINGS.iter().filter(|(ending, _, _)| key.ends_with(ending));
     endings.max_by_key(|it| it.0.len()).map(|(_, least, kind)| (*least, *kind))
+}
+
+/// What a value of this name is, however short it is and whatever it looks like.
+pub(super) fn by_name_alone(name: &str) -> Option<SecretKind> {
+    let mut buffer = [0; LONGEST_NAME];
+    let key = squashed(name, &mut buffer)?;
+    if let Some((_, kind)) = by_ending(key) {
+        return Some(kind);
+    }
+    if PASSWORD_WORDS.iter().any(|word| key.ends_with(word)) && ends_with_word(name) {
+        return Some(SecretKind::Password);
+    }
+    key.ends_with("secret").then_some(SecretKind::Token)
 }
 
 /// Whether a value may be a token or a key. Those that are not random begin with a letter or a digit.

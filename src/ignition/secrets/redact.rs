@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::assignments::{in_line, masked};
 use super::found::{Found, span};
 use super::kind::SecretKind;
-use super::names::{Sign, by_name};
+use super::names::{Sign, by_name, by_name_alone};
 use super::search::search_text;
 
 /// The replacement of a secret.
@@ -48,14 +48,39 @@ pub(super) fn in_argument(argument: &str) -> BTreeSet<SecretKind> {
 fn found(text: &str) -> Found {
     let mut found = search_text(text);
     for line in text.lines() {
+        let mut quotes = Quotes::of(line);
         for it in in_line(line).filter(|it| it.sign != Sign::Colon) {
-            let value = masked(it.rest);
-            if let Some(kind) = by_name(it.name, value, it.sign) {
+            let is_quoted = quotes.open_at(span(line, it.rest).start);
+            let value = masked(it.rest, is_quoted);
+            let kind = by_name_alone(it.name).or_else(|| by_name(it.name, value, it.sign));
+            if let Some(kind) = kind.filter(|_| !value.is_empty()) {
                 found.add(kind, span(text, value));
             }
         }
     }
     found
+}
+
+/// Whether a place of a line is within double quotes: as the kernel has it, they may be around name and value.
+struct Quotes<'a> {
+    line: &'a str,
+    seen: usize,
+    is_open: bool,
+}
+
+impl<'a> Quotes<'a> {
+    fn of(line: &'a str) -> Self {
+        Self { line, seen: 0, is_open: false }
+    }
+
+    /// Places are asked for in their order, so that the line is read once.
+    fn open_at(&mut self, place: usize) -> bool {
+        if let Some(part) = self.line.get(self.seen..place) {
+            self.is_open ^= part.matches('"').count() % 2 == 1;
+            self.seen = place;
+        }
+        self.is_open
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +93,17 @@ mod tests {
             ("quiet password=sesame ro", "quiet password=(secret) ro"),
             ("password=/etc/a&b;c", "password=(secret)"),
             ("password=\"a b\" ro", "password=\"(secret)\" ro"),
+            ("\"password=a b\" ro", "\"password=(secret)\" ro"),
+            (
+                "quiet \"systemd.setenv=A_PASSWORD=a b\" ro",
+                "quiet \"systemd.setenv=A_PASSWORD=(secret)\" ro",
+            ),
+            ("\"a b\" password=c d", "\"a b\" password=(secret) d"),
+            ("\"password=a b", "\"password=(secret)"),
+            ("secret=a", "secret=(secret)"),
+            ("api_token=/abc wifi_psk=abc x", "api_token=(secret) wifi_psk=(secret) x"),
+            ("inst.sshpw=sesame inst.rootpw=$6$x", "inst.sshpw=(secret) inst.rootpw=(secret)"),
+            ("\"password\"=\"a b\" ro", "\"password\"=\"(secret)\" ro"),
             (
                 "netroot=iscsi:user:sesame@192.0.2.1::::iqn.x",
                 "netroot=iscsi:user:(secret)@192.0.2.1::::iqn.x",
