@@ -24,6 +24,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The same with those of all folders within it.
+fn all_files(folder: &Path) -> Vec<PathBuf> {
+    let (folders, mut all): (Vec<_>, Vec<_>) =
+        files(folder).into_iter().partition(|it| it.is_dir());
+    all.extend(folders.iter().flat_map(|folder| all_files(folder)));
+    all
+}
+
 /// Each place with what is secret there, of all configs of a folder that are valid.
 fn found(folder: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
@@ -57,6 +65,34 @@ fn the_references_own_configs_raise_no_false_alarm() {
     for (name, places) in rendered {
         assert_eq!(places, ["/var/lib/kubelet/config.json: registry logins"], "{name}");
     }
+}
+
+#[test]
+fn the_manifests_of_this_repository_have_the_secrets_that_are_in_them_and_raise_no_false_alarm() {
+    let mut found = Vec::new();
+    for folder in ["deploy", "ignition-fixtures"] {
+        let files = all_files(&in_repository(folder));
+        let is_manifest =
+            |it: &&PathBuf| it.extension().is_some_and(|it| it == "yaml" || it == "json");
+        for file in files.iter().filter(is_manifest) {
+            let source = data_url::encode(&fs::read(file).expect("a manifest"));
+            let name = file.strip_prefix(in_repository("")).expect("a path of the repository");
+            let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
+                {"path": format!("/{}", name.display()), "contents": {"source": source}},
+            ]}});
+            let secrets = exposed(config.to_string().as_bytes()).expect("a valid config");
+            found.extend(secrets.iter().map(|it| format!("{}: {}", it.place, it.kind)));
+        }
+    }
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "/ignition-fixtures/kubeconfig.yaml: kubeconfig with credentials",
+            "/ignition-fixtures/machine-configs/edge.json: password hash",
+            "/ignition-fixtures/machine-configs/master.yaml: password hash",
+        ]
+    );
 }
 
 #[test]

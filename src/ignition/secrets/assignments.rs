@@ -135,7 +135,8 @@ pub(super) fn literal(rest: &str) -> Option<&str> {
     // What begins a list, a group or a block; within quotes it may be a character as any other.
     let is_open = !is_quoted(rest) && value.starts_with(['<', '{', '(', '[', '|', '>', '&', '=']);
     let is_word = WORDS.iter().any(|word| value.eq_ignore_ascii_case(word));
-    let is_literal = !is_open && !is_word && !is_computed(value) && !is_masked(value);
+    let is_literal =
+        !is_open && !is_word && !is_computed(value) && !is_masked(value) && !is_call(value, rest);
     is_literal.then_some(value)
 }
 
@@ -172,8 +173,17 @@ fn is_reference(value: &str) -> bool {
     }
 }
 
+/// `get_password()`, `os.environ['X']`
+fn is_call(value: &str, rest: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
+    let called = value.split_once(['(', '[']).map(|(name, _)| name);
+    called.is_some_and(|name| !name.is_empty() && name.bytes().all(is_name))
+        && !is_quoted(rest)
+        && start(rest, 256).contains([')', ']'])
+}
+
 /// Whether a value is in quotes.
-fn is_quoted(rest: &str) -> bool {
+pub(super) fn is_quoted(rest: &str) -> bool {
     unprefixed(rest).starts_with(['"', '\''])
 }
 

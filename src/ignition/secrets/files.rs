@@ -4,6 +4,12 @@ use super::assignments::literal;
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, is_base64};
 
+/// Endings of programs in which a word without quotes is a name.
+const CODE: [&str; 12] =
+    [".py", ".pyi", ".pl", ".pm", ".rb", ".js", ".ts", ".go", ".c", ".h", ".rs", ".java"];
+/// Interpreters of such.
+const INTERPRETERS: [&str; 4] = ["python", "perl", "ruby", "node"];
+
 /// What a file is by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
@@ -17,13 +23,30 @@ pub(super) enum FileKind {
     Pairs,
     /// shadow(5), htpasswd and the like.
     PasswordHashes,
+    /// `ID KEY` of chrony and ntpd, also without a type.
+    Keys,
+    /// A program, which has its texts in quotes.
+    Code,
     /// A key and nothing else, whatever it looks like.
     Key(SecretKind),
 }
 
 impl FileKind {
-    /// By the path in the config.
-    pub(super) fn of(path: &str) -> Self {
+    /// By the path in the config, and by the interpreter that the first line names.
+    pub(super) fn of(path: &str, text: &str) -> Self {
+        let first = text.lines().next().and_then(|line| line.strip_prefix("#!"));
+        let mut commands = first.unwrap_or_default().split_ascii_whitespace();
+        let is_interpreter = |command: &str| {
+            let name = command.rsplit('/').next().unwrap_or_default();
+            INTERPRETERS.iter().any(|it| name.starts_with(it))
+        };
+        if commands.any(is_interpreter) {
+            return Self::Code;
+        }
+        Self::by_name(path)
+    }
+
+    fn by_name(path: &str) -> Self {
         let lower = path.to_ascii_lowercase();
         let name = lower.rsplit('/').next().unwrap_or_default();
         let ends = |endings: &[&str]| endings.iter().any(|ending| name.ends_with(ending));
@@ -47,6 +70,8 @@ impl FileKind {
                 Self::Key(SecretKind::PrivateKey)
             }
             _ if ends(&[".keytab"]) => Self::Key(SecretKind::SharedKey),
+            _ if ends(&["keys"]) => Self::Keys,
+            _ if ends(&CODE) => Self::Code,
             _ if name.contains("htpasswd") || name.contains("htdigest") => Self::PasswordHashes,
             _ => Self::Other,
         }
@@ -69,9 +94,9 @@ impl FileKind {
                 let secret = line.split_ascii_whitespace().nth(1)?;
                 return Some((SecretKind::Password, secret));
             }
-            Self::Other | Self::PasswordHashes | Self::Key(_) => {}
+            Self::Other | Self::PasswordHashes | Self::Keys | Self::Code | Self::Key(_) => {}
         }
-        chrony_key(line).or_else(|| {
+        chrony_key(line, self == Self::Keys).or_else(|| {
             // ipsec.secrets: `… : PSK "SECRET"`; keys of other kinds are in files that it names.
             let (kind, rest) = ipsec_kind(line)?;
             let value = rest.split_ascii_whitespace().next()?;
@@ -117,8 +142,8 @@ fn ipsec_kind(line: &str) -> Option<(SecretKind, &str)> {
     })
 }
 
-/// `ID TYPE KEY` of chrony's and ntpd's keys.
-fn chrony_key(line: &str) -> Option<(SecretKind, &str)> {
+/// `ID TYPE KEY` of chrony's and ntpd's keys; the type may be missing where nothing else is in the file.
+fn chrony_key(line: &str, may_lack_type: bool) -> Option<(SecretKind, &str)> {
     const TYPES: [&str; 16] = [
         "M",
         "MD5",
@@ -143,7 +168,7 @@ fn chrony_key(line: &str) -> Option<(SecretKind, &str)> {
     let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
     let Some(key) = words.next().filter(|_| is_id && is_known) else {
         // Of old, without a type: `1 KEY`.
-        let is_key = is_id && words.next().is_none();
+        let is_key = may_lack_type && is_id && words.next().is_none();
         return (is_key && kind.len() >= 20 && is_base64(kind))
             .then_some((SecretKind::SharedKey, kind));
     };

@@ -146,6 +146,19 @@ fn what_is_written_otherwise_is_found() {
 }
 
 #[test]
+fn texts_in_programs_are_found() {
+    let password = |path, text: &str| (path, text.to_owned(), Password);
+    assert_found(&[
+        password("/usr/bin/a.py", "password = 'sesame'\n"),
+        password("/usr/bin/a.py", "PASSWORD = b\"sesame\"\n"),
+        password("/usr/bin/a.py", "connect(user='me', password='sesame')\n"),
+        password("/usr/bin/a.py", "config = {'user': name, 'password': 'sesame'}\n"),
+        password("/usr/bin/a.py", "run('x --password sesame --user me')\n"),
+        password("/usr/bin/a", "#!/usr/bin/perl\nmy $password = 'sesame';\n"),
+    ]);
+}
+
+#[test]
 fn tokens_of_more_issuers_are_found() {
     let capital = |length| made(length, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789");
     let token = format!("eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.{}", word(43));

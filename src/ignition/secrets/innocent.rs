@@ -23,7 +23,7 @@ fn innocent() -> Vec<(&'static str, Vec<u8>)> {
         ("/etc/gzip", [&[0x1f, 0x8b, 8, 0], &[0x30; 64][..]].concat()),
         ("/etc/pubring.gpg", [&[0x99, 1, 13, 4][..], &[1; 64]].concat()),
     ];
-    let texts: [(&str, String); 66] = [
+    let texts: [(&str, String); 80] = [
         ("/etc/pam.d/system-auth", "password    requisite     pam_pwquality.so\npassword sufficient pam_unix.so sha512 shadow\n".into()),
         ("/etc/nsswitch.conf", "passwd:     files sss systemd\nshadow:     files\n".into()),
         ("/etc/ssh/sshd_config", "PasswordAuthentication no\nPermitEmptyPasswords no\nAuthorizedKeysFile .ssh/authorized_keys\n".into()),
@@ -89,6 +89,20 @@ fn innocent() -> Vec<(&'static str, Vec<u8>)> {
         ("/etc/a.env", "API_TOKEN=/var/lib/App1/Tokens/Release2/Current3/Machine4/Default5\nPRIVATE_KEY=/etc/pki/Host1.pem\n".into()),
         ("/etc/a.yaml", "password: !vault x\npasswd: *alias\ntoken: !!str x\nuserPassword: '%s'\ndbPassword: \"%PASSWORD%\"\nadminPassword: '@PASSWORD@'\n".into()),
         ("/etc/a.json", json!({"password": "/run/secrets/db1", "token": "/run/token", "userPassword": "%s", "dbPassword": "<password>"}).to_string()),
+        ("/etc/a.yaml", "args:\n- --pair-secret=machine-config-server/tls\n- --tls-secret=my-tls-secret\n- --tls-secret=$(NS)/tls\n".into()),
+        ("/etc/ssl/openssl.cnf", "challengePassword\t\t= A challenge password\nchallengePassword_min = 4\n".into()),
+        ("/etc/mount", "fs=ext4,pass=2,opts=ro\n".into()),
+        ("/etc/a.txt", format!("1700000000 {}\n4096 LongNameOfSomething123\n", hex(32))),
+        ("/etc/bash_completion.d/a", "declare -A OPTS=(\n  [PASSWORD]='--opt --other'\n)\n".into()),
+        ("/usr/bin/a.py", "password = get_password()\ntoken = os.environ['APP_TOKEN']\nself.password = self.given.password\nlogin(password=password, token=session.current_token)\n".into()),
+        ("/usr/bin/a", "#!/usr/bin/env python3\ntoken = tokens.next_of_them\npassword: Optional[str] = None\n".into()),
+        ("/usr/bin/a", "#!/usr/bin/perl\nmy $password = shift || prompt_for_it;\n".into()),
+        ("/usr/bin/a.sh", "password=$(get)\npassword = get_password(user, 'x')\ntoken = os.environ['APP_TOKEN']\n".into()),
+        ("/etc/cm.yaml", "kind: ConfigMap\ndata:\n  a: b\ntarget:\n  kind: Secret\n".into()),
+        ("/etc/list.yaml", "kind: List\nitems:\n- apiVersion: v1\n  data:\n    a: b\n  kind: ConfigMap\n- apiVersion: v1\n  kind: Secret\n  metadata: {}\n".into()),
+        ("/etc/readme", "API-AUTHENTICATION-IS-DESCRIBED, s.replaceAllTheThingsInTheMap, A3T, EAAA and SK are no tokens\n".into()),
+        ("/usr/bin/a.rs", "json!({\"jks\": {\"create\": true, \"password\": PASSWORD}})\n".into()),
+        ("/etc/readme", "password: \"…\"\npair({\"a\": b, \"secret\": \"namespace/secret\"})\n".into()),
         ("/etc/times", "at 10:20: token\n10:20:30:me:abcdefghijklm\nuser:abcdefghijklm\n".into()),
     ];
     all.extend(texts.map(|(path, text)| (path, text.into_bytes())));

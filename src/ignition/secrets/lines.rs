@@ -2,7 +2,7 @@
 
 use std::str::Lines;
 
-use super::assignments::{Assignment, in_line, literal};
+use super::assignments::{Assignment, in_line, is_quoted, literal};
 use super::files::FileKind;
 use super::found::{self, Found, span, start};
 use super::hashes;
@@ -36,6 +36,9 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
             let Assignment { name, rest, sign } = assignment;
             let is_value = named.is_some() && name == "value";
             if !is_value && !may_be_secret(name) {
+                continue;
+            }
+            if file == Some(FileKind::Code) && !is_text(line, &assignment) {
                 continue;
             }
             if let Some(value) = literal(rest) {
@@ -74,6 +77,18 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
             add(kind, value);
         }
     }
+}
+
+/// Whether a value in a program is in quotes, or within a longer text: no name of something else.
+fn is_text(line: &str, assignment: &Assignment<'_>) -> bool {
+    let is_quote = |byte: &u8| matches!(byte, b'"' | b'\'');
+    let name = span(line, assignment.name);
+    let (before, after) = (&line.as_bytes()[..name.start], &line.as_bytes()[name.end..]);
+    let quotes = before.iter().rev().take(256).filter(|byte| is_quote(byte)).count();
+    // A name in quotes of its own does not begin a text.
+    let own =
+        usize::from(before.last().is_some_and(is_quote) && after.first().is_some_and(is_quote));
+    is_quoted(assignment.rest) || (quotes - own) % 2 == 1
 }
 
 /// `//` may also begin a name, of a server or of a registry.

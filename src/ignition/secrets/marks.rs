@@ -102,7 +102,7 @@ fn token(
 
 /// Whether a value is only a picture of one.
 pub(super) fn is_masked(value: &str) -> bool {
-    value.bytes().all(|byte| matches!(byte, b'*' | b'x' | b'X' | b'.' | b'-' | b'_'))
+    value.chars().all(|c| matches!(c, '*' | 'x' | 'X' | '.' | '-' | '_' | '…'))
 }
 
 /// `scheme://user:password@host`

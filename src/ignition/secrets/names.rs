@@ -100,6 +100,10 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
     let mut buffer = [0; LONGEST_NAME];
     let key = squashed(name, &mut buffer)?;
     let is_equation = sign != Sign::Colon;
+    // What a certificate's request asks for, in openssl.cnf, is a question.
+    if key.ends_with("challengepassword") {
+        return None;
+    }
     if let Some((least, kind)) = by_ending(key) {
         // A sentence is no token.
         let is_value = kind == SecretKind::Password || !value.contains(' ') && may_be_key(value);
@@ -124,7 +128,13 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
         _ => {}
     }
     if PASSWORD_WORDS.iter().any(|word| key.ends_with(word)) && ends_with_word(name) {
-        return Some(SecretKind::Password);
+        // `pass=2` is a number, of a try or of a file system's check.
+        let is_digit = value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit());
+        return (!is_digit).then_some(SecretKind::Password);
+    }
+    // `--tls-secret=NAME` names an object of Kubernetes, also with its namespace.
+    if sign == Sign::Option && is_object_name(value) {
+        return None;
     }
     // `secret: NAME` names one; key material is long, and of one word.
     let is_key = is_equation && value.len() >= 8 || value.len() >= 16 && is_base64(value);
@@ -149,6 +159,14 @@ pub(super) fn by_name_alone(name: &str) -> Option<SecretKind> {
         return Some(SecretKind::Password);
     }
     key.ends_with("secret").then_some(SecretKind::Token)
+}
+
+/// Whether a value is words in small letters, as objects of Kubernetes are named.
+fn is_object_name(value: &str) -> bool {
+    let is_part =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-./".contains(&byte);
+    let is_placeholder = |byte: u8| byte.is_ascii_uppercase() || byte == b'/';
+    value.contains(['-', '/']) && (value.bytes().all(is_part) || value.bytes().all(is_placeholder))
 }
 
 /// Whether a value may be a token or a key. Those that are not random begin with a letter or a digit.
@@ -195,7 +213,7 @@ fn ends_with_word(name: &str) -> bool {
 /// name such as `my-secret`, which has a sign of another kind or nothing but small letters.
 pub(super) fn is_base64(value: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
-    let is_varied = value.bytes().any(|byte| !byte.is_ascii_lowercase());
+    let is_varied = value.bytes().any(|byte| !byte.is_ascii_lowercase() && byte != b'/');
     value.bytes().all(is_part) && is_varied
 }
 

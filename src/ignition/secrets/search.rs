@@ -39,8 +39,8 @@ fn search(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room, found
         found.add_within([SecretKind::PrivateKey]);
         return;
     }
-    let file = path.map(FileKind::of);
     let text = String::from_utf8_lossy(bytes);
+    let file = path.map(|path| FileKind::of(path, &text));
     if let (Some(path), Some(file)) = (path, file) {
         found.add_within(file.whole(path, &text));
     }
