@@ -47,7 +47,7 @@ pub(super) fn fetch(
     if !url.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
         return Err(vec![Fault::NoTls(url)]);
     }
-    let pool = url.path().trim_start_matches("/config/");
+    let pool = url.path().strip_prefix("/config/").unwrap_or_default();
     let pool = pool.strip_suffix('/').unwrap_or(pool);
     if pool.is_empty() || pool.contains('/') {
         return Err(vec![Fault::NoPool(url)]);

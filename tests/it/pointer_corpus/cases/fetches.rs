@@ -21,6 +21,7 @@ impl Cases<'_> {
             ("two slashes before", url.replace("/config/", "/config//")),
             ("a slash, percent-encoded", format!("{url}%2F")),
             ("a path further", format!("{url}/x")),
+            ("the path twice", url.replace("/config/", "/config//config/")),
             ("no pool", url.replace("/worker", "/")),
             ("no slash", url.replace("/config/worker", "/config")),
             ("no path", url.replace("/config/worker", "")),
