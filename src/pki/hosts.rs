@@ -19,16 +19,16 @@ pub struct InvalidHost(String);
 impl std::str::FromStr for Host {
     type Err = InvalidHost;
 
-    /// Reads a name or an address, IPv6 with or without brackets. Labels as in RFC 1123 section
-    /// 2.1, underscores allowed as DNS has them.
+    /// Reads a name or an address, IPv6 with or without brackets; one of IPv4 in IPv6 is that of IPv4, as to Go.
+    /// Labels as in RFC 1123 section 2.1, underscores allowed as DNS has them.
     fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Some(bare) = bare {
             let address: Ipv6Addr = bare.parse().map_err(|_| InvalidHost(text.to_owned()))?;
-            return Ok(Self::Address(address.into()));
+            return Ok(Self::Address(address.to_canonical()));
         }
-        if let Ok(address) = text.parse() {
-            return Ok(Self::Address(address));
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self::Address(address.to_canonical()));
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let label = |label: &str| {
@@ -69,6 +69,8 @@ mod tests {
         assert_eq!(host("192.0.2.1"), Host::Address("192.0.2.1".parse().unwrap()));
         assert_eq!(host("[2001:db8::1]"), host("2001:db8::1"));
         assert_eq!(host("2001:db8::1").to_string(), "[2001:db8::1]");
+        assert_eq!(host("[::ffff:192.0.2.1]"), host("192.0.2.1"));
+        assert_eq!(host("::ffff:192.0.2.1"), host("192.0.2.1"));
     }
 
     #[test]

@@ -51,6 +51,7 @@ impl Cases<'_> {
             ("httpss", url.replace("https", "httpss")),
             ("a host in upper case", url.replace("localhost", "LOCALHOST")),
             ("a host that is not named", url.replace("localhost", "127.0.0.9")),
+            ("an address of IPv4 in IPv6", url.replace("localhost", "[::ffff:127.0.0.1]")),
             ("no host", format!("https://:{port}/config/worker")),
             ("a host with a space", url.replace("localhost", "local host")),
             ("a host that is encoded", url.replace("localhost", "%6cocalhost")),
