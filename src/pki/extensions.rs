@@ -14,6 +14,8 @@ pub(super) struct Extensions {
     pub(super) forbids_signing: bool,
     /// Its extended key usage is given, and serving TLS is not in it.
     pub(super) forbids_serving: bool,
+    /// Whether the way below it needs certificate policies (section 4.2.1.11).
+    pub(super) demands_policies: bool,
     /// The alternative names, as they are encoded.
     pub(super) alternative_names: Option<Vec<u8>>,
     /// The DNS names among them, wildcards too.
@@ -66,6 +68,10 @@ impl Extensions {
                         identifier.map(|identifier| identifier.0.to_vec()).unwrap_or_default();
                 }
                 // Go knows what policies map to and demand since 1.22, and machines may have an older one.
+                ParsedExtension::PolicyConstraints(constraints) => {
+                    read.demands_policies = constraints.require_explicit_policy.is_some();
+                    is_known = false;
+                }
                 ParsedExtension::CertificatePolicies(_)
                 | ParsedExtension::CRLDistributionPoints(_) => {}
                 _ => is_known = false,

@@ -128,6 +128,12 @@ pub enum LockoutReason {
     /// A certificate is not for serving.
     #[error("\"{0}\" is not for TLS servers: its extended key usage lacks serverAuth")]
     ExtendedKeyUsage(String),
+    /// A certificate demands policies of the way below it.
+    #[error(
+        "\"{0}\" demands certificate policies of what it vouches for (policyConstraints), and whether the way has them \
+         is not looked at"
+    )]
+    Policies(String),
     /// A certificate has a critical extension that clients do not understand.
     #[error(
         "\"{certificate}\" has a critical extension that clients do not understand: {extension}"

@@ -16,7 +16,8 @@
 //!   at all (section 4.2.1.3), is valid now (section 4.1.2.5; Go asks that of trusted ones too), and
 //!   lets as many certificates follow as do (section 4.2.1.9; Go counts self-issued ones).
 //! - No subject with the same key and alternative names comes twice on a way, so there are no loops.
-//! - A critical extension that is not understood ends a way (section 4.2).
+//! - A critical extension that is not understood ends a way (section 4.2), and so does a demand for policies on it below
+//!   the trusted CA (section 4.2.1.11): Go looks whether the policies are there since 1.22.
 //! - Who restricts extended usage allows serving TLS (section 4.2.1.12), which Go asks of CAs as of
 //!   the leaf. The names of all below a CA keep to its name constraints (section 4.2.1.10).
 //! - The message with the certificates has 65,536 bytes at most: Go's `crypto/tls` took no longer one
@@ -24,7 +25,7 @@
 //!
 //! The tests ask Go itself about thousands of generated chains (`tests/it/go_verifier.rs`).
 //!
-//! Not looked at: policies, constraints of mail addresses and URIs, RSA keys of less than 2048 bits
+//! Not looked at: which policies there are, constraints of mail addresses and URIs, RSA keys of less than 2048 bits
 //! (taken for no key, though Go still takes 1024), and whether a client parses every certificate.
 
 use core::net::IpAddr;
@@ -306,6 +307,11 @@ fn issuer_fault(
 fn path_fault(path: &[&Certificate]) -> Option<LockoutReason> {
     if let Some(other) = path.iter().rev().find(|it| it.extensions.forbids_serving) {
         return Some(LockoutReason::ExtendedKeyUsage(other.title()));
+    }
+    // What the trusted CA itself demands is not asked for.
+    let below = &path[..path.len().saturating_sub(1)];
+    if let Some(other) = below.iter().rev().find(|it| it.extensions.demands_policies) {
+        return Some(LockoutReason::Policies(other.title()));
     }
     path.iter().enumerate().find_map(|(index, ca)| {
         let name = path[..index].iter().find_map(|below| refused_name(ca, below))?;

@@ -207,6 +207,19 @@ fn what_is_wrong_with_a_ca_is_told_whether_it_is_sent_or_trusted() {
 }
 
 #[test]
+fn a_demand_for_policies_ends_a_way_below_the_trusted_ca() {
+    /// `policyConstraints` with a `requireExplicitPolicy` of 0, not critical.
+    const DEMANDING: Change = |params| {
+        let value = b"\x30\x03\x80\x01\0".to_vec();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&[2, 5, 29, 36], value)];
+    };
+    let told = |name: &str| Some(LockoutReason::Policies(name.to_owned()));
+    assert_eq!(refused_with(UNCHANGED, DEMANDING, UNCHANGED), told("intermediate"));
+    assert_eq!(refused_with(UNCHANGED, UNCHANGED, DEMANDING), told("leaf"));
+    assert_eq!(refused_with(DEMANDING, UNCHANGED, UNCHANGED), None);
+}
+
+#[test]
 fn what_a_ca_restricts_as_it_may_does_no_harm() {
     let changes: [Change; 5] = [
         |params| params.key_usages = Vec::new(),
