@@ -52,11 +52,12 @@ pub enum AuthorityFault {
     Trailing,
 }
 
-/// What is compared with a hash. Ignition reads the digits of a CA's in any case, those of a config's in lower case.
+/// What is compared with a hash. Ignition reads the digits of a config's in lower case, those of a CA's or a file's in
+/// any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HashOf {
-    Authority,
     Config,
+    Other,
 }
 
 /// What a data URL holds, unpacked and compared with its hash.
@@ -93,7 +94,7 @@ fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
         "sha256" => Sha256::digest(bytes)[..] == sum[..],
         _ => false,
     };
-    is_same && (hash_of == HashOf::Authority || is_lower())
+    is_same && (hash_of == HashOf::Other || is_lower())
 }
 
 /// The certificates that Ignition takes from a text, and how many there are: the Ignition of spec 2

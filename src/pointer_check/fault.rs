@@ -126,6 +126,14 @@ pub enum Fault {
         /// That of the config around it.
         expected: SpecVersion,
     },
+    /// A file whose contents are not what is said of them.
+    #[error("the file {path}, in a data URL, {fault}: a machine ends when it writes it")]
+    File {
+        /// Where it is to be.
+        path: String,
+        /// What is wrong with it.
+        fault: ContentsFault,
+    },
     /// Configs in configs without an end.
     #[error("configs are nested too deeply")]
     TooDeep,

@@ -382,6 +382,31 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
 }
 
 #[test]
+fn a_file_within_the_config_has_to_be_what_is_said_of_it() {
+    let hash =
+        |text: &str| format!("sha512-{}", data_encoding::HEXLOWER.encode(&Sha512::digest(text)));
+    let with_file = |file: Value| {
+        changed(SpecVersion::V3_1, |config| config["storage"] = json!({"files": [file]}))
+    };
+    let file = |resource: Value| json!({"path": "/etc/a", "contents": resource});
+    let right = json!({"source": "data:,a", "verification": {"hash": hash("a")}});
+    let wrong = json!({"source": "data:,a", "verification": {"hash": hash("b")}});
+    let upper = hash("a").to_uppercase().replace("SHA", "sha");
+    let upper = json!({"source": "data:,a", "verification": {"hash": upper}});
+    let elsewhere = json!({"source": "https://a/b", "verification": {"hash": hash("b")}});
+    for good in [&right, &upper, &elsewhere] {
+        sound(&with_file(file(good.clone())));
+    }
+    let said = "the file /etc/a, in a data URL, does not have the hash that its verification says: \
+                a machine ends when it writes it";
+    assert_eq!(fault(&with_file(file(wrong.clone()))), said);
+    let appended = json!({"path": "/etc/a", "contents": right, "append": [upper, wrong]});
+    assert_eq!(fault(&with_file(appended)), said);
+    let packed = file(json!({"source": "data:,a", "compression": "gzip"}));
+    assert!(fault(&with_file(packed)).contains("is not the gzip that its compression says"));
+}
+
+#[test]
 fn the_size_is_told_before_a_platform_refuses_it() {
     let of_size = |size: usize| {
         let mut file = changed(SpecVersion::V3_1, |_| {});

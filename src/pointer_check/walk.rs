@@ -1,9 +1,11 @@
 //! The order in which Ignition reads a pointer config: what replaces it, what is merged, and the CAs and timeouts
 //! that hold at each fetch.
 
+use std::iter;
+
 use serde_json::Value;
 
-use super::authority::{self, HashOf};
+use super::authority::{self, ContentsFault, HashOf};
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
 use crate::ignition::{Config, SpecVersion};
@@ -136,9 +138,7 @@ impl Walk {
             self.warnings.push(Warning::RemoteAuthority(index));
             return Vec::new();
         };
-        let compression = entry["compression"].as_str();
-        let hash = entry["verification"]["hash"].as_str();
-        let certificates = authority::contents(source, compression, hash, HashOf::Authority)
+        let certificates = contents_of(source, entry, HashOf::Other)
             .map_err(Into::into)
             .and_then(|pem| authority::certificates(&pem, self.spec));
         match certificates {
@@ -157,6 +157,7 @@ impl Walk {
 
     /// Fetches what replaces a config, or else what is merged into it. Returns what holds after it.
     fn render(&mut self, config: &Value) -> Settings {
+        self.check_files(config);
         let section = &config["ignition"]["config"];
         let replace = &section["replace"];
         let settings = Settings::of(config);
@@ -179,6 +180,22 @@ impl Walk {
             }
         }
         merged
+    }
+
+    /// Files that are in the config itself: a machine ends with one that is not what is said of it.
+    fn check_files(&mut self, config: &Value) {
+        for file in config["storage"]["files"].as_array().into_iter().flatten() {
+            let appended = file["append"].as_array().into_iter().flatten();
+            for resource in iter::once(&file["contents"]).chain(appended) {
+                let source = resource["source"].as_str().filter(|it| it.starts_with("data:"));
+                let contents = source.map(|it| contents_of(it, resource, HashOf::Other));
+                if let Some(Err(fault @ (ContentsFault::NotGzip | ContentsFault::Hash))) = contents
+                {
+                    let path = file["path"].as_str().unwrap_or_default().to_owned();
+                    self.faults.push(Fault::File { path, fault });
+                }
+            }
+        }
     }
 
     fn within(&mut self, config: &Value) -> Settings {
@@ -238,10 +255,7 @@ impl Walk {
     }
 
     fn nested_config(&self, source: &str, resource: &Value) -> Result<Value, Fault> {
-        let compression = resource["compression"].as_str();
-        let hash = resource["verification"]["hash"].as_str();
-        let contents = authority::contents(source, compression, hash, HashOf::Config)
-            .map_err(Fault::Contents)?;
+        let contents = contents_of(source, resource, HashOf::Config).map_err(Fault::Contents)?;
         if contents.is_empty() {
             return Err(Fault::Empty);
         }
@@ -255,6 +269,12 @@ impl Walk {
             Err(Fault::OtherSpec { found, expected })
         }
     }
+}
+
+/// What a data URL holds, unpacked and compared with its hash as the resource around it says.
+fn contents_of(source: &str, resource: &Value, of: HashOf) -> Result<Vec<u8>, ContentsFault> {
+    let compression = resource["compression"].as_str();
+    authority::contents(source, compression, resource["verification"]["hash"].as_str(), of)
 }
 
 /// A source that fits into a line.
