@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use kube::Client;
 
 use super::tell;
@@ -84,9 +84,14 @@ pub(super) struct Served {
     pub(super) pools: BTreeSet<String>,
 }
 
+/// What a server would serve from a place.
+///
+/// # Errors
+/// The place cannot be read, or there is a serving pair that no server can serve.
 pub(super) fn served(place: &Place) -> anyhow::Result<Served> {
-    let seen = see(place)?;
-    Ok(Served { place: seen.place, chain: seen.observed.chain(), pools: seen.pools })
+    let Seen { place, observed, pools, files: [_, serving], .. } = see(place)?;
+    let chain = observed.serving.as_ref().map(StoredPair::served_chain).transpose();
+    Ok(Served { place, chain: chain.context(serving)?.unwrap_or_default(), pools })
 }
 
 pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {

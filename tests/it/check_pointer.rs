@@ -92,6 +92,15 @@ impl Served {
         check(file, &["--connect", &self.address])
     }
 
+    /// A copy of what is kept: the server writes its own pointer configs anew where it sees that they are not right.
+    fn copied(&self) -> Kept {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let state = folder.path().join("state");
+        let copied = Command::new("cp").arg("-a").arg(&self.state).arg(&state).status();
+        assert!(copied.expect("cp").success());
+        Kept { state, _folder: folder }
+    }
+
     /// By both. Each names the same faults, which `expected` are parts of.
     fn assert_refused(&self, file: &Path, expected: &[&str]) {
         for said in [self.by_state(file), self.by_server(file)] {
@@ -104,6 +113,29 @@ impl Served {
             }
             assert_eq!(error, one_error(file, expected.len()));
         }
+    }
+}
+
+/// A state directory that no server serves.
+struct Kept {
+    state: PathBuf,
+    _folder: TempDir,
+}
+
+impl Kept {
+    fn pointer(&self, pool: &str) -> PathBuf {
+        self.state.join(format!("user-data/{pool}.ign"))
+    }
+
+    fn check(&self, more: &[&str]) -> Said {
+        let mut command = binary();
+        command.args(["certs", "check", "--state-dir"]).arg(&self.state).args(more);
+        command.output().expect("the built binary").into()
+    }
+
+    fn check_pointer(&self, pool: &str, more: &[&str]) -> Said {
+        let file = self.pointer(pool);
+        self.check(&[&["--pointer", file.to_str().expect("text")], more].concat())
     }
 }
 
@@ -453,17 +485,9 @@ type Change = fn(&mut Value);
 #[test]
 fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
     let served = Served::start();
-    // A copy: the server writes its own pointer configs anew where it sees that they are not right.
-    let copy = tempfile::tempdir().expect("a temporary folder");
-    let state = copy.path().join("state");
-    let copied = Command::new("cp").arg("-a").arg(served.server.state()).arg(&state).status();
-    assert!(copied.expect("cp").success());
-    let kept = state.join("user-data/worker.ign");
-    let check = || -> Said {
-        let mut command = binary();
-        command.args(["certs", "check", "--state-dir"]).arg(&state);
-        command.output().expect("the built binary").into()
-    };
+    let copy = served.copied();
+    let kept = copy.pointer("worker");
+    let check = || copy.check(&[]);
     assert_eq!(check().status, 0);
     let own = fs::read(&kept).expect("a file");
     let name = kept.display().to_string();
@@ -488,6 +512,28 @@ fn a_pointer_config_that_is_kept_and_broken_is_told_by_the_check() {
         fs::write(&kept, text).expect("a writable folder");
         let Said { status, lines, .. } = check();
         assert!(status == 1 && lines.iter().any(|line| line.starts_with(&name)), "{lines:?}");
+    }
+}
+
+#[test]
+fn nobody_boots_by_a_pair_that_cannot_be_served() {
+    let served = Served::start();
+    let kept = served.copied();
+    let folder = served.folder.path();
+    let new_key = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"];
+    openssl(folder, &[&new_key[..], &["-out", "key"]].concat());
+    let another = fs::read_to_string(folder.join("key")).expect("a key");
+    let chain = fs::read_to_string(kept.state.join("tls.crt")).expect("a chain");
+    for (pair, expected) in [
+        (chain.clone(), "there is no key in it"),
+        (another + &chain, "its key does not belong to its certificate"),
+    ] {
+        fs::write(kept.state.join("tls.key"), &pair).expect("a writable folder");
+        let Said { status, lines, error } = kept.check_pointer("worker", &[]);
+        assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
+        let place = kept.state.join("tls.key").display().to_string();
+        assert!(error.contains(&format!("{place}: {expected}")), "{error}");
+        assert_eq!(kept.check(&[]).status, 1);
     }
 }
 
