@@ -10,7 +10,9 @@ use time::format_description::well_known::Rfc3339;
 
 use super::certs_report::{Checked, Shown, ShownCertificate, ShownPointer, print};
 use super::exposure::Worth;
-use super::kept::{Place, Seen, in_cluster, open, present_hosts, see, see_cluster, see_folder};
+use super::kept::{
+    Place, Seen, in_cluster, open, present_hosts, see, see_by, see_cluster, see_folder,
+};
 use super::{exposure, print_line, tell};
 use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
 use crate::controllers::{Applied, ControlError, MAX_TRIES, NAMESPACE, ObjectName, access};
@@ -68,7 +70,7 @@ pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result
 }
 
 /// Tells until when everything is in order, or what is not, one line each; and what strangers can read in
-/// configs, of a folder in those of `manifests`.
+/// configs. Of a folder, `manifests` say which pools and configs there are.
 ///
 /// # Errors
 /// What needs to be done, if something does, or how much is out of order.
@@ -79,7 +81,7 @@ pub fn check(
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
-    let seen = see(place)?;
+    let seen = see_by(place, manifests)?;
     let mut checked = judged(&seen, policy, now)?;
     // Worth knowing, and no fault of the certificates.
     let Worth { exposed, ignored } = worth(place, manifests)?;
@@ -296,7 +298,7 @@ pub(super) fn refuse(
     accepts_lockouts: bool,
 ) -> anyhow::Result<()> {
     warn(&attention);
-    let seen = see_folder(state.path())?;
+    let seen = see_folder(state.path(), None)?;
     let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
     let is_kept =
         |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));

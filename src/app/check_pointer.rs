@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use time::OffsetDateTime;
@@ -20,8 +20,8 @@ use crate::user_data::MOST_BYTES;
 /// What a pointer config is judged by.
 #[derive(Debug, Clone)]
 pub enum Against {
-    /// By what is kept there to be served.
-    Place(Place),
+    /// By what is kept there to be served, of a folder with the pools of these manifests.
+    Place(Place, Option<PathBuf>),
     /// By what is served there.
     Server(Address),
 }
@@ -34,7 +34,9 @@ pub fn check_pointer(file: &Path, against: &Against, now: OffsetDateTime) -> any
     let name = file.display().to_string();
     let text = read(file).with_context(|| format!("--pointer {name}"))?;
     let faults = match against {
-        Against::Place(place) => by_place(&name, &text, place, now)?,
+        Against::Place(place, manifests) => {
+            by_place(&name, &text, (place, manifests.as_deref()), now)?
+        }
         Against::Server(address) => by_server(&name, &text, address, now)?,
     };
     match faults {
@@ -53,14 +55,19 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Returns the number of faults, all of which it has told.
-fn by_place(name: &str, text: &[u8], place: &Place, now: OffsetDateTime) -> anyhow::Result<usize> {
+fn by_place(
+    name: &str,
+    text: &[u8],
+    (place, manifests): (&Place, Option<&Path>),
+    now: OffsetDateTime,
+) -> anyhow::Result<usize> {
     const ELSE: &str = "--connect HOST:PORT asks a server that runs";
     let in_itself = pointer_check::read(text);
     if in_itself.config.is_none() {
         return Ok(tell_faults(name, &in_itself));
     }
     let Served { place: kept, chain, pools } =
-        kept::served(place).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+        kept::served(place, manifests).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
     if chain.is_empty() {
         bail!("{kept}: there is no serving pair; {ELSE}");
     }

@@ -32,7 +32,7 @@ pub fn distrust(
             let state = open(folder)?;
             // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
             let lock = state.lock()?;
-            let foreseen = Foreseen::of(see_folder(folder)?, named, policy, now)?;
+            let foreseen = Foreseen::of(see_folder(folder, None)?, named, policy, now)?;
             let mut told = BTreeSet::new();
             foreseen.tell(yes, now, &mut told)?;
             let hosts = present_hosts(&state)?;

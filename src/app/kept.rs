@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use kube::Client;
 
+use super::rendering::read_manifests;
 use super::tell;
 use crate::access::rotation::Pointer;
 use crate::controllers::certificates::{AUTHORITY, ClusterState, Observer, SERVING};
@@ -84,19 +86,28 @@ pub(super) struct Served {
     pub(super) pools: BTreeSet<String>,
 }
 
-/// What a server would serve from a place.
+/// What a server would serve from a place, with the pools of `manifests` where those are given.
 ///
 /// # Errors
 /// The place cannot be read, or there is a serving pair that no server can serve.
-pub(super) fn served(place: &Place) -> anyhow::Result<Served> {
-    let Seen { place, observed, pools, files: [_, serving], .. } = see(place)?;
+pub(super) fn served(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Served> {
+    let Seen { place, observed, pools, files: [_, serving], .. } = see_by(place, manifests)?;
     let chain = observed.serving.as_ref().map(StoredPair::served_chain).transpose();
     Ok(Served { place, chain: chain.context(serving)?.unwrap_or_default(), pools })
 }
 
 pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
+    see_by(place, None)
+}
+
+/// The same. The pools of a folder are those of `manifests`, where those are given.
+pub(super) fn see_by(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Seen> {
     match place {
-        Place::Folder(folder) => see_folder(folder),
+        Place::Folder(folder) => {
+            let inputs =
+                manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
+            see_folder(folder, inputs.map(|inputs| inputs.pools.into_keys().collect()))
+        }
         Place::Cluster { kubeconfig, user_data_namespace } => {
             in_cluster(kubeconfig.as_deref(), async |client| {
                 Ok(see_cluster(&client, user_data_namespace).await?.0)
@@ -105,8 +116,9 @@ pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
     }
 }
 
-pub(super) fn see_folder(folder: &Path) -> anyhow::Result<Seen> {
-    let state = open(folder)?;
+/// `pools` are those that have a config, where that is known.
+pub(super) fn see_folder(folder: &Path, pools: Option<BTreeSet<String>>) -> anyhow::Result<Seen> {
+    let state = open(folder)?.with_pools(pools.map(Arc::new));
     let hosts = present_hosts(&state)?;
     let pointers = state.pointers()?.into_iter();
     Ok(Seen {

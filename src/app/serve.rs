@@ -1,13 +1,15 @@
 //! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use nix::ifaddrs::getifaddrs;
 use time::{Duration, OffsetDateTime};
+use tokio::sync::watch;
 
 use super::access::AccessSettings;
 use super::certs::{located, log_attention, log_left_out, log_step};
@@ -74,8 +76,10 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
     let state = StateFolder::of_this_server(&settings.state)?;
+    let (known_pools, pools) = watch::channel(None);
     let mut renewal = Renewal {
         state: state.clone(),
+        pools: pools.clone(),
         hosts,
         policy: settings.certificates,
         attention: Vec::new(),
@@ -93,6 +97,12 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let manifests = settings.manifests.clone();
     let on_change = move |ports: Ports, inputs: &Inputs| {
         let (written, is_done) = pointers.write(inputs.pools.keys(), ports.secure);
+        let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
+        known_pools.send_if_modified(|known| {
+            let is_new = known.as_deref() != Some(&pools);
+            *known = Some(Arc::new(pools));
+            is_new
+        });
         if !std::mem::replace(&mut is_announced, true) {
             announce(&pointers.state, &pointers.host, ports, &written);
         }
@@ -123,7 +133,9 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         access: AccessSettings { keeper: Some(Box::new(keeper)), ..settings.access },
         ledger_folder: Some(settings.state.clone()),
         peers: None,
-        pointers: Some(Box::new(move |now| judge_pointers(&of_pointers, now))),
+        pointers: Some(Box::new(move |now| {
+            judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
+        })),
         on_change: Box::new(on_change),
         beside: vec![
             Beside {
@@ -194,6 +206,8 @@ impl Pointers {
 /// moment with the process: whatever it does is whole at every step.
 struct Renewal {
     state: StateFolder,
+    /// The pools that have a config, once that is known.
+    pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
     hosts: Vec<Host>,
     policy: Policy,
     /// What was told to be out of order.
@@ -208,7 +222,8 @@ impl Renewal {
         let generate = &mut |_| self.policy.algorithm.generate();
         let now = OffsetDateTime::now_utc();
         let asked = Asked::default();
-        match self.state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
+        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        match state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
                 log_left_out(&done.left_out);
@@ -236,7 +251,11 @@ impl Renewal {
             let told = failure.or_else(|| Attention::summary(&self.attention));
             reporting.status.degraded.set("certificates", told);
             reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
-            wait_until(requeue_at).await;
+            tokio::select! {
+                () = wait_until(requeue_at) => {}
+                // Pointer configs are judged by other pools.
+                Ok(()) = self.pools.changed() => {}
+            }
             requeue_at = tokio::task::block_in_place(|| self.reconcile());
         }
     }

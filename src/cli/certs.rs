@@ -72,9 +72,9 @@ enum Command {
 struct CheckFlags {
     #[command(flatten)]
     place: PlaceFlags,
-    /// Also tell what strangers can read in the configs of these manifests; in a cluster that is told
-    /// anyway
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "pointer"])]
+    /// Take the pools of these manifests for those that there are, and also tell what strangers can read
+    /// in their configs; in a cluster both are known anyway
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "connect"])]
     manifests: Option<PathBuf>,
     /// Judge this pointer config instead: trust, names, size and spec
     #[arg(long, value_name = "FILE")]
@@ -102,7 +102,7 @@ impl CheckFlags {
         };
         let against = match &self.connect {
             Some(address) => Against::Server(address.clone()),
-            None => Against::Place(self.place.place()),
+            None => Against::Place(self.place.place(), self.manifests.clone()),
         };
         check_pointer(file, &against, now)
     }

@@ -16,6 +16,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use time::OffsetDateTime;
 
@@ -50,6 +51,8 @@ pub struct StateFolder {
     /// For whom its files are.
     reader: Reader,
     patience: Patience,
+    /// The pools that have a config, where that is known.
+    pools: Option<Arc<BTreeSet<String>>>,
 }
 
 /// Why the folder could not be brought in order.
@@ -138,14 +141,6 @@ pub struct PointerFile {
     pub text: Vec<u8>,
 }
 
-fn pools_of_files(files: &[PointerFile]) -> BTreeSet<String> {
-    pools_of(
-        files.iter().filter_map(|PointerFile { path, text }| {
-            Some((path.file_stem()?.to_str()?, &text[..]))
-        }),
-    )
-}
-
 impl StateFolder {
     /// The folder of a server that runs as another user perhaps: what is written is for that user. `tell`
     /// is given the folder when another process that changes it is waited for.
@@ -160,9 +155,15 @@ impl StateFolder {
     }
 
     fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
-        let folder = Self { path: path.to_owned(), reader, patience };
+        let folder = Self { path: path.to_owned(), reader, patience, pools: None };
         files::create_folder_for(&folder.pointers_path(), reader)?;
         Ok(folder)
+    }
+
+    /// The same, judged by the pools that have a config. Without them, pools are known by pointer configs.
+    #[must_use]
+    pub fn with_pools(self, pools: Option<Arc<BTreeSet<String>>>) -> Self {
+        Self { pools, ..self }
     }
 
     pub(super) fn reader(&self) -> Reader {
@@ -312,7 +313,7 @@ impl StateFolder {
         let (authority, serving) = (self.read_authority(&trusted), self.read_serving());
         let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
         let files = self.pointers()?;
-        let pools = pools_of_files(&files);
+        let pools = self.pools_by(&files);
         let pointers = files.iter().map(|PointerFile { path, text }| {
             let title = path.display().to_string();
             let mut pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
@@ -354,10 +355,16 @@ impl StateFolder {
         Ok(files)
     }
 
-    /// The pools that there are, as far as pointer configs tell.
+    /// The pools that there are, as far as is known.
     pub fn pools(&self) -> Result<BTreeSet<String>, StateError> {
-        let files = self.pointers()?;
-        Ok(pools_of_files(&files))
+        Ok(self.pools_by(&self.pointers()?))
+    }
+
+    fn pools_by(&self, files: &[PointerFile]) -> BTreeSet<String> {
+        let named = files.iter().filter_map(|PointerFile { path, text }| {
+            Some((path.file_stem()?.to_str()?, &text[..]))
+        });
+        self.pools.as_deref().cloned().unwrap_or_else(|| pools_of(named))
     }
 
     pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {

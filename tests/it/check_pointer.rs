@@ -537,6 +537,40 @@ fn nobody_boots_by_a_pair_that_cannot_be_served() {
     }
 }
 
+#[test]
+fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
+    let manifests = in_repository("ignition-fixtures");
+    let served = Served::start();
+    let kept = served.copied();
+    let mut gone = served.config();
+    merge(&mut gone)["source"] = "https://localhost:1/config/gone".into();
+    let gone = gone.to_string();
+    fs::write(kept.pointer("gone"), &gone).expect("a writable folder");
+    // Its own name is all that tells.
+    assert_eq!((kept.check(&[]).status, kept.check_pointer("gone", &[]).status), (0, 0));
+    let with = ["--manifests", manifests.to_str().expect("text")];
+    let said = kept.check(&with);
+    let name = kept.pointer("gone").display().to_string();
+    let is_told = |lines: &[String]| {
+        lines.iter().any(|it| it.starts_with(&name) && it.contains("no pool gone"))
+    };
+    assert!(said.status == 1 && is_told(&said.lines), "{:?}", said.lines);
+    let said = kept.check_pointer("gone", &with);
+    assert!(said.status == 1 && is_told(&said.lines), "{:?}", said.lines);
+    assert_eq!(kept.check_pointer("worker", &with).status, 0);
+
+    // The page of a server that has read them, and its log.
+    let server = Server::serve_with_state(&manifests, &kept.state);
+    let problem = wait_for("a problem of the pointer config", || {
+        let overview = server.metrics().get("/api/v1/overview").json();
+        let pointers = overview["pointers"].as_array().expect("a list").clone();
+        let gone = pointers.into_iter().find(|it| it["name"] == name.as_str())?;
+        gone["problem"].as_str().map(str::to_owned)
+    });
+    assert!(problem.contains("no pool gone"), "{problem}");
+    wait_for("the log", || server.log().contains("there is no pool gone here").then_some(()));
+}
+
 fn merge(config: &mut Value) -> &mut Value {
     &mut config["ignition"]["config"]["merge"][0]
 }

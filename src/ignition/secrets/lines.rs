@@ -109,11 +109,11 @@ fn joined<'a>(text: &'a str, line: &'a str, following: Lines<'a>) -> &'a str {
     let mut end = start + line.len();
     for next in following {
         end = span(text, next).end;
-        if end - start > LONGEST_LINE || !next.ends_with('\\') {
+        if end - start > MAX_LINE_BYTES || !next.ends_with('\\') {
             break;
         }
     }
-    found::start(&text[start..end], LONGEST_LINE)
+    found::start(&text[start..end], MAX_LINE_BYTES)
 }
 
 /// Whether a value of YAML is in the lines that follow: `|`, `>-`, `&anchor |2+ # comment` and the like.
