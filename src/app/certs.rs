@@ -53,7 +53,7 @@ pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result
         certificates.map(|(what, certificate)| shown(what, certificate)).collect();
 
     let pointers = pointers.iter().map(|(name, text)| {
-        let trusted = user_data::authorities(text);
+        let trusted = user_data::trusted(text);
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
         let says = match (seen.stranger(text), trusts_signer, valid, trusted.is_empty()) {
@@ -137,14 +137,14 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
             None
         }
     };
-    let large = pki::large_user_data(&seen.observed);
+    let pointers = pki::pointer_warnings(&seen.observed);
     let left_alone = seen.pointers.iter().filter_map(|(name, text)| {
         let reason = seen.stranger(text).filter(|reason| *reason == LeftAlone::NameOnly)?;
         Some(format!("{name}: left alone: {reason}"))
     });
     Ok(Checked {
         exposed: Vec::new(),
-        warnings: large.iter().filter(|it| it.is_warning()).map(ToString::to_string).collect(),
+        warnings: pointers.iter().map(ToString::to_string).collect(),
         in_order_until,
         left_alone: left_alone.collect(),
         faults: told,

@@ -154,7 +154,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
     let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
     let holders: Vec<_> =
-        seen.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
+        seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let faults: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
     judged(&seen.chain(), &holders, &faults, now)

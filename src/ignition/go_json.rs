@@ -58,9 +58,20 @@ fn value(text: &str, depth: usize) -> Result<Value, Error> {
     })
 }
 
+/// Whether Go takes `name` for that of the field `field`.
+#[must_use]
+pub fn names_field(name: &str, field: &str) -> bool {
+    folded(name).eq_ignore_ascii_case(field)
+}
+
+/// Two letters fold into ASCII, whose own case is left.
+fn folded(name: &str) -> String {
+    name.replace('\u{17f}', "s").replace('\u{212a}', "k")
+}
+
 /// The name under which a member is there already, as Go folds names.
 fn known_name(object: &serde_json::Map<String, Value>, name: &str) -> String {
-    let folded = name.replace('\u{17f}', "s").replace('\u{212a}', "k");
+    let folded = folded(name);
     let known = object.keys().find(|known| known.eq_ignore_ascii_case(&folded));
     known.cloned().unwrap_or(folded)
 }

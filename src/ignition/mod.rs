@@ -50,6 +50,7 @@ pub use accept::{NotServable, negotiate};
 pub use config::{Config, Lowered};
 pub use error::Error;
 pub use form::Form;
+pub use go_json::names_field;
 pub use ignored::{Ignored, IgnoredReason, ignored};
 pub use pointer::{authority_source, pointer};
 pub use version::SpecVersion;

@@ -181,6 +181,15 @@ pub enum Attention {
         /// What is wrong with the list.
         fault: Unusable,
     },
+    /// A pointer config trusts this server's CAs where they are not replaced.
+    #[error(
+        "{name}: its CAs stay as they are through rotations, because they are in a config within it, or in a text that \
+         is not edited: write it anew before they expire or are distrusted"
+    )]
+    OutOfReach {
+        /// The pointer config.
+        name: String,
+    },
     /// A pointer config is larger than a platform takes as user data.
     #[error("{name}: the user data has {bytes} bytes: {}", too_large_for(*.bytes))]
     UserData {
@@ -217,14 +226,14 @@ impl Attention {
             Self::Issuer { .. } => "issuer",
             Self::LockedOut(_) => "locked-out",
             Self::Trust { .. } | Self::TrustUnread { .. } => "trust",
-            Self::UserData { .. } => "user-data",
+            Self::UserData { .. } | Self::OutOfReach { .. } => "user-data",
         }
     }
 
-    /// Whether it depends on the platform if anything is wrong at all.
+    /// Whether machines boot all the same: today, or on some platforms.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        matches!(self, Self::UserData { .. })
+        matches!(self, Self::UserData { .. } | Self::OutOfReach { .. })
     }
 
     /// Whether it says that something is not done that somebody asked for.
@@ -276,7 +285,7 @@ impl Attention {
                 "refused" => format!("refused: {many}"),
                 "issuer" => "the issuer does not issue the signing CA".to_owned(),
                 "trust" => "CAs are left out of pointer configs".to_owned(),
-                "user-data" => format!("user data larger than EC2 takes: {many}"),
+                "user-data" => format!("user data too large for EC2, or not kept: {many}"),
                 _ => format!("locked out: {many}"),
             };
             (many > 0).then_some(said)

@@ -69,6 +69,6 @@ pub use state::{
 pub use usage::{UnknownUsage, Usage};
 pub use weak_key::{Weakness, weakness};
 pub use writes::{
-    Asking, LEFT_OUT, MOST_STEPS, Next, Write, foresee, large_user_data, lockouts_of, next,
+    Asking, LEFT_OUT, MOST_STEPS, Next, Write, foresee, lockouts_of, next, pointer_warnings,
     told_lockouts, trusted_by_somebody,
 };

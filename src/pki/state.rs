@@ -81,8 +81,8 @@ pub struct Pointer {
     pub bytes: usize,
     /// The hosts that it sends machines to.
     pub hosts: Vec<Host>,
-    /// Who it is to those that it may lock out, `None` if no certificate matters to it.
-    pub holder: Option<Holder>,
+    /// Those who fetch by it and may be locked out, none if no certificate matters to it.
+    pub holders: Vec<Holder>,
     /// Why no machine boots from it, whatever is served.
     pub faults: Vec<Lockout>,
 }
@@ -92,10 +92,10 @@ impl Pointer {
     #[must_use]
     pub fn titled(mut self, title: &str) -> Self {
         let mended = match &mut self.state {
-            PointerState::Stale(mended) => mended.holder.as_mut(),
-            PointerState::Kept | PointerState::Refused => None,
+            PointerState::Stale(mended) => &mut mended.holders[..],
+            PointerState::Kept | PointerState::OutOfReach | PointerState::Refused => &mut [],
         };
-        for holder in self.holder.iter_mut().chain(mended) {
+        for holder in self.holders.iter_mut().chain(mended) {
             title.clone_into(&mut holder.name);
         }
         for fault in &mut self.faults {
@@ -110,6 +110,8 @@ impl Pointer {
 pub enum PointerState {
     /// It trusts what it should, or is none of ours: it stays as it is.
     Kept,
+    /// It trusts this server's authorities where they are not replaced.
+    OutOfReach,
     /// It trusts other authorities than those of the bundle.
     Stale(MendedPointer),
     /// It trusts other authorities, and writing it was refused: the rest does not wait for it.
@@ -121,8 +123,8 @@ pub enum PointerState {
 pub struct MendedPointer {
     /// Its text, which trusts the authorities of the bundle.
     pub text: Vec<u8>,
-    /// Who it is then.
-    pub holder: Option<Holder>,
+    /// Those who fetch by it then.
+    pub holders: Vec<Holder>,
 }
 
 /// What somebody asks for beside what is due.

@@ -61,7 +61,7 @@ struct Known {
     holder: Holder,
     /// Whether it is there, and no machine that may be somewhere.
     is_present: bool,
-    /// Whether its lockout is told: it is known to be there, or can be helped.
+    /// Whether its lockout is told beside those of pointer configs: it is known to be there, or can be helped.
     is_told: bool,
 }
 
@@ -135,8 +135,8 @@ impl<'a> View<'a> {
         &'b self,
         kept: impl Iterator<Item = &'b Certificate>,
     ) -> Vec<&'b Certificate> {
-        let pointers = self.state.pointers.iter().filter_map(|pointer| pointer.holder.as_ref());
-        let trusted = pointers.flat_map(|holder| &holder.trusted);
+        let holders = self.state.pointers.iter().flat_map(|pointer| &pointer.holders);
+        let trusted = holders.flat_map(|holder| &holder.trusted);
         let mut anchors: Vec<&Certificate> = Vec::new();
         let others =
             self.bundle.iter().chain(&self.roots).chain(&self.external.taken).chain(trusted);
@@ -202,8 +202,9 @@ impl<'a> View<'a> {
     }
 
     /// Whether a pointer config boots, and would not as this one from what is served.
-    pub(super) fn would_lock_out(&self, present: &Holder, mended: &Holder) -> bool {
-        matches!(self.judge(&self.chain, [present, mended])[..], [None, Some(_)])
+    pub(super) fn would_lock_out(&self, present: &[Holder], mended: &[Holder]) -> bool {
+        let boots = |holders| self.judge(&self.chain, holders).iter().all(Option::is_none);
+        !present.is_empty() && boots(present) && !boots(mended)
     }
 
     /// Who could not boot from a chain, of all that are known, in numbers: the fewer the better. Or
@@ -224,18 +225,24 @@ impl<'a> View<'a> {
         if self.chain.is_empty() {
             return Vec::new();
         }
-        let told = self.holders.iter().zip(&self.before).filter(|(known, _)| known.is_told);
-        told.filter_map(|(known, reason)| {
-            Some(Lockout { holder: known.holder.name.clone(), reason: reason.clone()? })
-        })
-        .chain(self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()))
-        .collect()
+        let holders = self.told_holders();
+        let reasons = self.judge(&self.chain, &holders).into_iter().zip(&holders);
+        let mut told: Vec<_> = reasons
+            .filter_map(|(reason, holder)| {
+                Some(Lockout { holder: holder.name.clone(), reason: reason? })
+            })
+            .chain(self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()))
+            .collect();
+        told.dedup();
+        told
     }
 
-    /// Those whose lockout is told.
+    /// Those whose lockout is told. A pointer config with faults boots nobody anyway; of any other its machines trust
+    /// what is in it, whatever is distrusted here.
     pub(super) fn told_holders(&self) -> Vec<Holder> {
-        let told = self.holders.iter().filter(|known| known.is_told);
-        told.map(|known| known.holder.clone()).collect()
+        let sound = self.state.pointers.iter().filter(|pointer| pointer.faults.is_empty());
+        let others = self.holders.iter().filter(|known| known.is_told).map(|known| &known.holder);
+        sound.flat_map(|pointer| &pointer.holders).chain(others).cloned().collect()
     }
 
     fn judge<'b>(
@@ -251,13 +258,12 @@ impl<'a> View<'a> {
     }
 
     fn find_holders(&self) -> Vec<Known> {
-        let pointers = self.state.pointers.iter().filter_map(|pointer| pointer.holder.clone());
-        let bundle =
-            Holder { name: BUNDLE.to_owned(), trusted: self.bundle.clone(), hosts: Vec::new() };
-        let mut known: Vec<_> = pointers
-            .chain([bundle])
-            .map(|holder| Known { holder, is_present: true, is_told: true })
-            .collect();
+        let pointers = self.state.pointers.iter().flat_map(|pointer| pointer.holders.clone());
+        let pointers = pointers.map(|holder| Known { holder, is_present: true, is_told: false });
+        let (name, trusted) = (BUNDLE.to_owned(), self.bundle.clone());
+        let bundle = Holder { name, trusted, hosts: Vec::new() };
+        let bundle = Known { holder: bundle, is_present: true, is_told: true };
+        let mut known: Vec<_> = pointers.chain([bundle]).collect();
         // Nobody trusts a CA alone that has not signed what is served yet.
         let issuer = match &self.serving {
             Serving::Ours(leaf) => self.kept.issuer_of(leaf).map(|ca| ca.certificate.made_at()),

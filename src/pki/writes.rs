@@ -85,7 +85,7 @@ impl CertificateState {
                     if let PointerState::Stale(mended) =
                         std::mem::replace(&mut pointer.state, PointerState::Kept)
                     {
-                        pointer.holder = mended.holder;
+                        pointer.holders = mended.holders;
                     }
                 }
             }
@@ -175,7 +175,7 @@ pub fn next(
         }
     }
     attention.extend(view.told_lockouts().into_iter().map(Attention::LockedOut));
-    attention.extend(large_user_data(state));
+    attention.extend(pointer_warnings(state));
     let until = times.into_iter().filter(|time| *time > now).min();
     Ok(Next::Settled {
         until: until.unwrap_or(now.saturating_add(policy.renewal)),
@@ -219,17 +219,18 @@ pub fn told_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Locko
     View::of(state, now).told_lockouts()
 }
 
-/// The pointer configs that a platform does not take as user data.
+/// The pointer configs that a platform does not take as user data, and those whose CAs cannot be replaced.
 #[must_use]
-pub fn large_user_data(state: &CertificateState) -> Vec<Attention> {
+pub fn pointer_warnings(state: &CertificateState) -> Vec<Attention> {
     let [(_, most), ..] = USER_DATA_LIMITS;
-    let large = state.pointers.iter().filter(|pointer| pointer.bytes > most);
-    large
-        .filter_map(|pointer| {
-            let name = pointer.holder.as_ref()?.name.clone();
-            Some(Attention::UserData { name, bytes: pointer.bytes })
-        })
-        .collect()
+    let warnings = state.pointers.iter().flat_map(|pointer| {
+        let name = || pointer.holders.first().map(|holder| holder.name.clone());
+        let large = name().filter(|_| pointer.bytes > most);
+        let kept = name().filter(|_| pointer.state == PointerState::OutOfReach);
+        let large = large.map(|name| Attention::UserData { name, bytes: pointer.bytes });
+        large.into_iter().chain(kept.map(|name| Attention::OutOfReach { name }))
+    });
+    warnings.collect()
 }
 
 /// Those of `known` who could not boot from what `state` serves, the CAs that it distrusts included.
@@ -342,9 +343,7 @@ impl Maker<'_> {
     fn pointers(&self) -> Vec<Write> {
         let write = |pointer: &super::Pointer| {
             let PointerState::Stale(mended) = &pointer.state else { return None };
-            if let (Some(present), Some(mended)) = (&pointer.holder, &mended.holder)
-                && self.view.would_lock_out(present, mended)
-            {
+            if self.view.would_lock_out(&pointer.holders, &mended.holders) {
                 return None;
             }
             Some(Write::Pointer { name: pointer.name.clone(), text: mended.text.clone() })

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use sha2::{Digest as _, Sha256, Sha512};
 
-use super::pem::{BEGIN, block};
+use super::pem::{BEGIN, Block, block};
 use crate::ignition::{SpecVersion, data_url};
 use crate::pki::Certificate;
 
@@ -108,9 +108,9 @@ pub(super) fn certificates(
     let mut rest = pem;
     while !rest.is_empty() {
         let read = match block(rest) {
-            Some((der, after)) => {
+            Some(Block { contents, rest: after, .. }) => {
                 rest = after;
-                Certificate::from_der(&der).ok_or(AuthorityFault::NoCertificate)
+                Certificate::from_der(&contents).ok_or(AuthorityFault::NoCertificate)
             }
             None if rest.windows(BEGIN.len()).any(|window| window == BEGIN) => {
                 Err(AuthorityFault::BrokenPem)

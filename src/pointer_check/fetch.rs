@@ -37,23 +37,24 @@ pub(super) fn is_of_server(source: &str) -> bool {
     ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// The fetch that a resource of a config stands for.
+/// The fetch that a resource of a config stands for, and what is wrong with it all the same. An error is a resource
+/// that cannot be fetched by anybody who looks at certificates.
 pub(super) fn fetch(
     url: http::Uri,
     resource: &Value,
     spec: SpecVersion,
     trusted: &[Certificate],
-) -> Result<Fetch, Vec<Fault>> {
+) -> Result<(Fetch, Vec<Fault>), Fault> {
     if !url.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
-        return Err(vec![Fault::NoTls(url)]);
+        return Err(Fault::NoTls(url));
     }
     let pool = url.path().strip_prefix("/config/").unwrap_or_default();
     let pool = pool.strip_suffix('/').unwrap_or(pool);
     if pool.is_empty() || pool.contains('/') {
-        return Err(vec![Fault::NoPool(url)]);
+        return Err(Fault::NoPool(url));
     }
     let Some(host) = url.host().and_then(|host| host.parse().ok()) else {
-        return Err(vec![Fault::NoHost(url)]);
+        return Err(Fault::NoHost(url));
     };
     let mut faults = Vec::new();
     if let Some(port) = bad_port(&url) {
@@ -68,10 +69,7 @@ pub(super) fn fetch(
     let headers = headers(&url, resource, spec, &mut faults);
     // As a server reads it.
     let pool = percent_decode_str(pool).decode_utf8_lossy().into_owned();
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    Ok(Fetch { host, pool, headers, url, trusted: trusted.to_vec() })
+    Ok((Fetch { host, pool, headers, url, trusted: trusted.to_vec() }, faults))
 }
 
 /// A port that is none, as it is written. Without one, or with an empty one, it is 443.

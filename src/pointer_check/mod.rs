@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  bytes ─> read ─> PointerConfig, Warnings ─> judge (with what is served) ─> Verdict
-//!              └──> Faults
+//!              ├──> Faults
+//!              └──> Fetches, also of a config with faults ─> who trusts whom, and which hosts are asked
 //! ```
 //!
 //! What counts is what Ignition makes of it, so a config is looked at as far as its own spec goes:
@@ -29,6 +30,7 @@ use crate::pki::{Certificate, Holder, Lockout, locked_out};
 pub use authority::{AuthorityFault, ContentsFault};
 pub use fault::{EC2_LIMIT, Fault, HeaderFault, Warning};
 pub use fetch::Fetch;
+pub use pem::{Block, block};
 pub use token::{Admission, admission};
 pub use verdict::{Known, Problem, Verdict, faults_of, judge, pools_of};
 
@@ -45,10 +47,12 @@ pub struct PointerConfig {
 }
 
 /// What there is to say of a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reading {
     /// What a machine would do; only where there are no faults.
     pub config: Option<PointerConfig>,
+    /// The fetches that were come by, also where there are faults, in themselves or elsewhere.
+    pub found: Vec<Fetch>,
     /// In the order in which Ignition comes by them.
     pub faults: Vec<Fault>,
     /// Likewise.
@@ -58,22 +62,35 @@ pub struct Reading {
 /// Reads a pointer config as Ignition would.
 #[must_use]
 pub fn read(user_data: &[u8]) -> Reading {
-    let mut reading = Reading { config: None, faults: Vec::new(), warnings: Vec::new() };
+    let mut reading = Reading::default();
     if user_data.len() >= NEAR_EC2_LIMIT {
         reading.warnings.push(Warning::Size(user_data.len()));
     }
     match parse(user_data) {
         Ok((spec, config)) => {
             let Walk { fetches, faults, warnings, .. } = Walk::through(spec, &config);
+            reading.found.clone_from(&fetches);
+            reading.config = faults.is_empty().then_some(PointerConfig { spec, fetches });
             reading.faults = faults;
             reading.warnings.extend(warnings);
-            if reading.faults.is_empty() {
-                reading.config = Some(PointerConfig { spec, fetches });
-            }
         }
         Err(fault) => reading.faults.push(fault),
     }
     reading
+}
+
+/// Those who fetch by the file `name`, one for each host and what is trusted when it is asked.
+#[must_use]
+pub fn holders(name: &str, fetches: &[Fetch]) -> Vec<Holder> {
+    let mut holders: Vec<Holder> = Vec::new();
+    for Fetch { host, trusted, .. } in fetches {
+        let (name, hosts) = (name.to_owned(), vec![host.clone()]);
+        let holder = Holder { name, trusted: trusted.clone(), hosts };
+        if !holders.contains(&holder) {
+            holders.push(holder);
+        }
+    }
+    holders
 }
 
 /// Why a machine that is given the file `name` would refuse `chain`: each reason once. `fetches` are those that the
@@ -85,13 +102,7 @@ pub fn refusals(
     chain: &[Certificate],
     now: OffsetDateTime,
 ) -> Vec<Lockout> {
-    // A holder for each host: several may be missing.
-    let holder = |fetch: &Fetch| Holder {
-        name: name.to_owned(),
-        trusted: fetch.trusted.clone(),
-        hosts: vec![fetch.host.clone()],
-    };
-    let mut found = locked_out(chain, &fetches.iter().map(holder).collect::<Vec<_>>(), now);
+    let mut found = locked_out(chain, &holders(name, fetches), now);
     found.dedup();
     found
 }

@@ -19,8 +19,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The contents of the first block, and what follows it.
-pub(super) fn block(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+/// A block.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block<'a> {
+    /// What it is called.
+    pub label: &'a [u8],
+    /// Its contents, decoded.
+    pub contents: Vec<u8>,
+    /// The text behind it.
+    pub rest: &'a [u8],
+}
+
+/// The first block of a text.
+#[must_use]
+pub fn block(text: &[u8]) -> Option<Block<'_>> {
     let mut rest = text;
     loop {
         let end = find(rest, END)?;
@@ -36,9 +48,9 @@ pub(super) fn block(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 /// What is in a block of which the text begins with its name.
-fn contents(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let (name, mut body) = line(text);
-    let name = name.strip_suffix(DASHES)?;
+fn contents(text: &[u8]) -> Option<Block<'_>> {
+    let (label, mut body) = line(text);
+    let label = label.strip_suffix(DASHES)?;
     let mut has_headers = false;
     loop {
         if body.is_empty() {
@@ -60,12 +72,12 @@ fn contents(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
         }
     };
     let (last, rest) = line(trailer);
-    if last.strip_prefix(name)? != DASHES {
+    if last.strip_prefix(label)? != DASHES {
         return None;
     }
     let encoded: Vec<u8> =
         encoded.iter().copied().filter(|byte| !b" \t\r\n".contains(byte)).collect();
-    Some((BASE64.decode(encoded).ok()?, rest))
+    Some(Block { label, contents: BASE64.decode(encoded).ok()?, rest })
 }
 
 /// The first line without its end and the white space before that, and what follows.
@@ -90,7 +102,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<(String, String)> {
-        let (contents, rest) = block(text.as_bytes())?;
+        let Block { label, contents, rest } = block(text.as_bytes())?;
+        assert_eq!(label, b"A");
         Some((String::from_utf8(contents).unwrap(), String::from_utf8(rest.to_vec()).unwrap()))
     }
 

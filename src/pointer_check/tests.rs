@@ -67,7 +67,7 @@ fn fault(user_data: &[u8]) -> String {
 
 /// The config of a file without faults, and what is told all the same.
 fn sound(user_data: &[u8]) -> (PointerConfig, Vec<String>) {
-    let Reading { config, faults, warnings } = read(user_data);
+    let Reading { config, faults, warnings, .. } = read(user_data);
     assert!(faults.is_empty(), "{faults:?}");
     (config.unwrap(), lines(&warnings))
 }

@@ -249,8 +249,11 @@ impl Walk {
             self.faults.push(Fault::NoAuthorities);
         }
         match fetch(url, resource, self.spec, &self.trusted) {
-            Ok(fetch) => self.fetches.push(fetch),
-            Err(faults) => self.faults.extend(faults),
+            Ok((fetch, faults)) => {
+                self.fetches.push(fetch);
+                self.faults.extend(faults);
+            }
+            Err(fault) => self.faults.push(fault),
         }
     }
 

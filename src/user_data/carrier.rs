@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::bearer::{Brings, fetches_of_pools, no_header, with_bearer};
 use super::plain::lifted;
-use super::{Assessment, LeftAlone, assess};
+use super::{Assessment, LeftAlone, assess, reading};
 use crate::access::rotation::{Carried, Pointer, PointerWrite};
 use crate::access::{KnownTokens, Records, Token, Verifier as _};
 use crate::pki::Certificate;
@@ -20,10 +20,11 @@ pub fn carriers(
     known: &[Certificate],
     may_be_lifted: bool,
 ) -> Vec<Pointer> {
-    let by_name_only = match assess(user_data, bundle, known) {
+    let cannot = |reason: LeftAlone| Carried::Cannot(format!("left alone: {reason}"));
+    let left_alone = match assess(user_data, bundle, known) {
         Assessment::Current | Assessment::Stale(_) => None,
-        Assessment::LeftAlone(reason @ LeftAlone::NameOnly) => {
-            Some(Carried::Cannot(format!("left alone: {reason}")))
+        Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
+            Some(cannot(reason))
         }
         Assessment::LeftAlone(_) => return Vec::new(),
     };
@@ -39,11 +40,19 @@ pub fn carriers(
     };
     let pointer = |fetch: super::Fetch| Pointer {
         name: name.to_owned(),
-        carries: by_name_only.clone().unwrap_or_else(|| carries(&fetch.pool, fetch.brings)),
+        carries: left_alone.clone().unwrap_or_else(|| carries(&fetch.pool, fetch.brings)),
         pool: fetch.pool,
         waits: false,
     };
-    fetches_of_pools(user_data).into_iter().map(pointer).collect()
+    let mut pointers: Vec<_> = fetches_of_pools(user_data).into_iter().map(pointer).collect();
+    // A machine that fetches by a config within this one is answered as well.
+    for fetch in reading(user_data).found {
+        if !pointers.iter().any(|pointer| pointer.pool == fetch.pool) {
+            let (name, carries) = (name.to_owned(), cannot(LeftAlone::OutOfReach));
+            pointers.push(Pointer { name, carries, pool: fetch.pool, waits: false });
+        }
+    }
+    pointers
 }
 
 /// The pointer config with the token that it is to carry, lifted if need be. `None` where it is not the

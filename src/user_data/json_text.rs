@@ -9,6 +9,8 @@ use std::ops::Range;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::ignition::names_field;
+
 /// The members of an object, in their order, `None` if the text is no object.
 pub(super) fn members(text: &str) -> Option<Vec<(String, &str)>> {
     serde_json::Deserializer::from_str(text).deserialize_map(Members).ok()
@@ -21,15 +23,11 @@ pub(super) fn elements(text: &str) -> Option<Vec<&str>> {
 }
 
 /// The value at a path of names, `None` if there is none. Of members with one name the last one
-/// counts, and a name is one in any case, as in Go's `encoding/json`.
+/// counts, and a name is that of a field as in Go's `encoding/json`.
 pub(super) fn find<'a>(text: &'a str, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(text, |text, name| {
         let members = members(text)?;
-        members
-            .into_iter()
-            .rev()
-            .find(|(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value)
+        members.into_iter().rev().find(|(own, _)| names_field(own, name)).map(|(_, value)| value)
     })
 }
 
@@ -100,6 +98,7 @@ mod tests {
             assert_eq!(find(text, path), None, "{path:?}");
         }
         assert_eq!(find(r#"{"a":1,"a":2}"#, &["a"]), Some("2"), "as Go reads it");
+        assert_eq!(find("{\"\u{17f}ource\":1}", &["source"]), Some("1"), "as Go reads it");
         assert_eq!((members("[]"), elements("{}"), string("1")), (None, None, None));
     }
 

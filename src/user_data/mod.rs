@@ -17,14 +17,14 @@ mod plain;
 use std::io::Read as _;
 
 use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 
 use self::config::Config;
 use self::json_text::{find, members, place, spliced, string};
-use crate::ignition::{authority_source, data_url};
+use crate::ignition::{authority_source, data_url, names_field};
 use crate::pki::certificate::certificate_pem;
 use crate::pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
+use crate::pointer_check::{self, Block, Reading, block};
 
 pub use self::bearer::{Brings, Fetch, NoHeader, fetches_of_pools, no_header, with_bearer};
 pub use self::carrier::{carried, carriers, carrying};
@@ -63,6 +63,12 @@ pub enum LeftAlone {
          certificate nor its key is known here"
     )]
     NameOnly,
+    /// It trusts the machine config server's where they are not replaced.
+    #[error(
+        "it trusts the machine config server's CAs where they cannot be replaced: in a config within \
+         it, or in a text that is not edited"
+    )]
+    OutOfReach,
     /// It has more than [`MOST_BYTES`].
     #[error("it has more than {MOST_BYTES} bytes, which no platform takes as user data")]
     TooLarge,
@@ -70,8 +76,14 @@ pub enum LeftAlone {
 
 impl LeftAlone {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::NoIgnition, Self::NoAuthorities, Self::Foreign, Self::NameOnly, Self::TooLarge];
+    pub const ALL: [Self; 6] = [
+        Self::NoIgnition,
+        Self::NoAuthorities,
+        Self::Foreign,
+        Self::NameOnly,
+        Self::OutOfReach,
+        Self::TooLarge,
+    ];
 
     /// How metrics and events name it.
     #[must_use]
@@ -81,6 +93,7 @@ impl LeftAlone {
             Self::NoAuthorities => "no-authorities",
             Self::Foreign => "foreign",
             Self::NameOnly => "name-only",
+            Self::OutOfReach => "out-of-reach",
             Self::TooLarge => "too-large",
         }
     }
@@ -93,6 +106,24 @@ pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -
     if user_data.len() > MOST_BYTES {
         return Assessment::LeftAlone(LeftAlone::TooLarge);
     }
+    // A renewed certificate and a cross-certificate have the key of the one that is known.
+    let is_ours = |certificate: &Certificate| {
+        bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
+    };
+    match assess_written(user_data, bundle, is_ours) {
+        Assessment::LeftAlone(_) if trusted(user_data).iter().any(is_ours) => {
+            Assessment::LeftAlone(LeftAlone::OutOfReach)
+        }
+        assessed => assessed,
+    }
+}
+
+/// The same, by what is written in the config itself.
+fn assess_written(
+    user_data: &[u8],
+    bundle: &[Certificate],
+    is_ours: impl Fn(&Certificate) -> bool,
+) -> Assessment {
     let Some(config) = Config::read(user_data) else {
         return Assessment::LeftAlone(LeftAlone::NoIgnition);
     };
@@ -100,11 +131,7 @@ pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -
     if texts.is_empty() {
         return Assessment::LeftAlone(LeftAlone::NoAuthorities);
     }
-    // A renewed certificate and a cross-certificate have the key of the one that is known.
-    let is_ours = |certificate: &Certificate| {
-        bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
-    };
-    let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, is_ours)).collect();
+    let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, &is_ours)).collect();
     let own: Vec<_> = (0..entries.len()).filter(|&index| !entries[index].ours.is_empty()).collect();
     let Some((&first, rest)) = own.split_first() else {
         let is_named = entries.iter().any(|entry| entry.others.iter().any(is_named_like_ours));
@@ -142,16 +169,39 @@ pub fn observe(
 ) -> Pointer {
     let state = match assess(user_data, bundle, known) {
         Assessment::Stale(text) => {
-            PointerState::Stale(MendedPointer { holder: holder(name, &text), text })
+            PointerState::Stale(MendedPointer { holders: holders(name, &text), text })
         }
+        Assessment::LeftAlone(LeftAlone::OutOfReach) => PointerState::OutOfReach,
         Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
     };
-    let holder = holder(name, user_data);
+    let holders = holders(name, user_data);
     let (name, hosts) = (name.to_owned(), hosts(user_data));
-    Pointer { name, state, bytes: user_data.len(), hosts, holder, faults: Vec::new() }
+    Pointer { name, state, bytes: user_data.len(), hosts, holders, faults: Vec::new() }
 }
 
-/// All authorities that a pointer config trusts, ours or not.
+/// What Ignition makes of a text, nothing of what is too large to be user data.
+fn reading(user_data: &[u8]) -> Reading {
+    if user_data.len() > MOST_BYTES { Reading::default() } else { pointer_check::read(user_data) }
+}
+
+/// The authorities that a machine trusts when it fetches by a pointer config, ours or not, each once; all that are
+/// written there where it fetches nothing that is understood.
+#[must_use]
+pub fn trusted(user_data: &[u8]) -> Vec<Certificate> {
+    let found = reading(user_data).found;
+    if found.is_empty() {
+        return authorities(user_data);
+    }
+    let mut trusted = Vec::new();
+    for ca in found.into_iter().flat_map(|fetch| fetch.trusted) {
+        if !trusted.contains(&ca) {
+            trusted.push(ca);
+        }
+    }
+    trusted
+}
+
+/// All authorities that are written in a pointer config itself, ours or not.
 #[must_use]
 pub fn authorities(user_data: &[u8]) -> Vec<Certificate> {
     let Some(config) = Config::read(user_data) else { return Vec::new() };
@@ -162,6 +212,10 @@ pub fn authorities(user_data: &[u8]) -> Vec<Certificate> {
 /// Whether a pointer config fetches from `url`.
 #[must_use]
 pub fn fetches(user_data: &[u8], url: &str) -> bool {
+    let found = reading(user_data).found;
+    if !found.is_empty() {
+        return found.iter().any(|fetch| fetch.url == url);
+    }
     Config::read(user_data).is_some_and(|config| config.sources().any(|source| source == url))
 }
 
@@ -174,17 +228,34 @@ pub fn url_for(user_data: &[u8], pool: &str) -> Option<String> {
     Some(format!("https://{server}/config/{pool}"))
 }
 
-/// The hosts that a pointer config fetches from, in their order.
+/// The hosts that a pointer config fetches from, in their order. Of a config that no Ignition which is known here
+/// fetches anything by, those that are written in it.
 #[must_use]
 pub fn hosts(user_data: &[u8]) -> Vec<Host> {
+    let found = reading(user_data).found;
+    if !found.is_empty() {
+        return found.into_iter().map(|fetch| fetch.host).collect();
+    }
     let Some(config) = Config::read(user_data) else { return Vec::new() };
     config.urls().filter_map(|url| url.host()?.parse().ok()).collect()
 }
 
-/// The pointer config `name` as somebody who may be locked out. `None` if no certificate matters to
-/// it: it fetches nothing over TLS, or names no authorities that are understood.
+/// The pointer config `name` as those who may be locked out. None if no certificate matters to it: it fetches nothing
+/// over TLS, or names no authorities that are understood.
 #[must_use]
-pub fn holder(name: &str, user_data: &[u8]) -> Option<Holder> {
+pub fn holders(name: &str, user_data: &[u8]) -> Vec<Holder> {
+    let Reading { found, faults, .. } = reading(user_data);
+    if found.is_empty() {
+        return written_holder(name, user_data).into_iter().collect();
+    }
+    let mut holders = pointer_check::holders(name, &found);
+    // Whom a machine trusts by authorities that it fetches is not known; that it needs some is.
+    holders.retain(|holder| !holder.trusted.is_empty() || faults.is_empty());
+    holders
+}
+
+/// The same of a config that no Ignition which is known here fetches anything by: a newer one may.
+fn written_holder(name: &str, user_data: &[u8]) -> Option<Holder> {
     let config = Config::read(user_data)?;
     let urls = config.urls().filter(|url| url.scheme() == Some(&http::uri::Scheme::HTTPS));
     let hosts: Vec<Host> = urls.filter_map(|url| url.host()?.parse().ok()).collect();
@@ -214,10 +285,18 @@ impl Entry {
     }
 }
 
-/// The certificates of one entry, as DER. None if it is no data URL that is understood.
+/// The certificates of one entry, as DER, whatever their blocks are called. None if it is no data URL that is understood.
 fn certificates(entry: &str) -> Vec<CertificateDer<'static>> {
     let pem = pem(entry).unwrap_or_default();
-    CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok).collect()
+    let mut certificates = Vec::new();
+    let mut rest = &pem[..];
+    while let Some(Block { label, contents, rest: after }) = block(rest) {
+        rest = after;
+        if label.ends_with(b"CERTIFICATE") || Certificate::from_der(&contents).is_some() {
+            certificates.push(contents.into());
+        }
+    }
+    certificates
 }
 
 fn pem(entry: &str) -> Option<Vec<u8>> {
@@ -238,8 +317,8 @@ fn with_source(entry: &str, source: &str) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let mut fields = vec![format!("\"source\":{}", quoted(source))];
     for (name, value) in members(entry).unwrap_or_default() {
-        let is_own = |own: &&str| own.eq_ignore_ascii_case(&name);
-        if !["source", "verification", "compression"].iter().any(is_own) {
+        let is_own = |own: &str| names_field(&name, own);
+        if !["source", "verification", "compression"].into_iter().any(is_own) {
             fields.push(format!("{}:{value}", quoted(&name)));
         }
     }

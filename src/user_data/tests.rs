@@ -292,7 +292,7 @@ fn numbers_that_no_machine_holds_hide_nothing() {
     let text = text.replacen('{', "{\"x\": 1e400, ", 1);
     assert_eq!(hosts(text.as_bytes()), ["api-int.example.com".parse().unwrap()]);
     assert_eq!(authorities(text.as_bytes()).len(), 1);
-    assert!(holder("worker.ign", text.as_bytes()).is_some());
+    assert_eq!(holders("worker.ign", text.as_bytes()).len(), 1);
     assert!(fetches(text.as_bytes(), "https://api-int.example.com:22623/config/worker"));
 }
 
@@ -346,19 +346,19 @@ fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
     let with = |source: &str, authorities: &[Value]| {
         let mut config = config("3.1.0", authorities);
         config["ignition"]["config"]["merge"][0]["source"] = source.into();
-        holder("worker.ign", config.to_string().as_bytes())
+        holders("worker.ign", config.to_string().as_bytes())
     };
     let https = "https://api-int.example.com:22623/config/worker";
-    let found = with(https, &[plain(&[&ca])]).unwrap();
+    let [found] = &with(https, &[plain(&[&ca])])[..] else { panic!("one fetch") };
     assert_eq!(found.name, "worker.ign");
     assert_eq!(found.trusted, std::slice::from_ref(&ca));
     assert_eq!(found.hosts, ["api-int.example.com".parse().unwrap()]);
 
-    assert_eq!(with(https, &[]), None, "it trusts what its system does");
+    assert_eq!(with(https, &[]), [], "it trusts what its system does");
     let plain_http = "http://api-int.example.com:22624/config/worker";
-    assert_eq!(with(plain_http, &[plain(&[&ca])]), None);
-    assert_eq!(with("https://example.com/other", &[plain(&[&ca])]), None);
-    assert_eq!(holder("worker.ign", b"#cloud-config"), None);
+    assert_eq!(with(plain_http, &[plain(&[&ca])]), []);
+    assert_eq!(with("https://example.com/other", &[plain(&[&ca])]), []);
+    assert_eq!(holders("worker.ign", b"#cloud-config"), []);
 }
 
 #[test]
@@ -369,12 +369,12 @@ fn what_is_larger_than_any_platform_takes_is_left_alone() {
     let padded = |length: usize| format!("{text}{}", " ".repeat(length - text.len())).into_bytes();
     let largest = padded(MOST_BYTES);
     assert!(matches!(assess(&largest, &bundle, &[]), Assessment::Stale(_)));
-    assert!(holder("a", &largest).is_some());
+    assert_eq!(holders("a", &largest).len(), 1);
     let larger = padded(MOST_BYTES + 1);
     let left = Assessment::LeftAlone(LeftAlone::TooLarge);
     assert_eq!(assess(&larger, &bundle, &[]), left);
     assert!(
-        holder("a", &larger).is_none()
+        holders("a", &larger).is_empty()
             && !fetches(&larger, "https://a")
             && !is_plain_pointer(&larger)
     );
@@ -389,7 +389,7 @@ fn names_are_read_in_any_case_as_ignition_does() {
         .replace("compression", "COMPRESSION")
         .replace("\"source\"", "\"Source\"")
         .replace("merge", "Merge");
-    assert_eq!(holder("a", mixed.as_bytes()), holder("a", text.as_bytes()));
+    assert_eq!(holders("a", mixed.as_bytes()), holders("a", text.as_bytes()));
     let bundle = [new, old];
     let Assessment::Stale(mended) = assess(mixed.as_bytes(), &bundle, &[]) else {
         panic!("{mixed}")
@@ -397,4 +397,54 @@ fn names_are_read_in_any_case_as_ignition_does() {
     assert_eq!(assess(&mended, &bundle, &[]), Assessment::Current);
     // What was said of the contents before is gone, however it was written.
     assert!(!String::from_utf8(mended).unwrap().contains("COMPRESSION"));
+}
+
+/// What boots is known by what it trusts when it fetches, however it says so.
+#[test]
+fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
+    let (old, new) = (authority(100), authority(0));
+    let bundle = [new.clone()];
+    let known = [old.clone()];
+    let text = config("3.1.0", &[plain(&[&old])]).to_string();
+    let pem = |change: &dyn Fn(String) -> String| {
+        let source = BASE64.encode(change(old.to_pem()));
+        config("3.1.0", &[json!({"source": format!("data:;base64,{source}")})]).to_string()
+    };
+    let replaced = [
+        pem(&|pem| pem.replace("CERTIFICATE", "X509 CERTIFICATE")),
+        pem(&|pem| pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE")),
+        pem(&|pem| pem.replacen("-----\n", "-----\nSubject: x\n\n", 1)),
+        text.replace("\"source\"", "\"\u{17f}ource\""),
+    ];
+    for text in replaced {
+        let Assessment::Stale(mended) = assess(text.as_bytes(), &bundle, &known) else {
+            panic!("not stale: {text}")
+        };
+        assert_eq!(trusted(&mended), bundle, "{text}");
+        assert_eq!(holders("a", text.as_bytes())[0].trusted, known, "{text}");
+    }
+    let within = format!("data:;base64,{}", BASE64.encode(&text));
+    let bare = json!({"ignition": {"version": "3.1.0", "config": {"merge": [{"source": within}]}}});
+    let no_utf_8 = text.replacen('{', "{\"x\":\"@\",", 1);
+    let no_utf_8: Vec<u8> =
+        no_utf_8.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect();
+    let out_of_reach = Assessment::LeftAlone(LeftAlone::OutOfReach);
+    for text in [bare.to_string().into_bytes(), no_utf_8] {
+        assert_eq!(assess(&text, &bundle, &known), out_of_reach);
+        let pointer = observe("a", &text, &bundle, &known);
+        assert_eq!(pointer.state, PointerState::OutOfReach);
+        assert_eq!(pointer.holders.len(), 1);
+        assert_eq!(pointer.holders[0].trusted, known);
+        assert_eq!(pointer.hosts, ["api-int.example.com".parse().unwrap()]);
+        assert!(fetches(&text, "https://api-int.example.com:22623/config/worker"));
+        let carried = carriers("a", &text, &bundle, &known, true);
+        assert_eq!(carried.len(), 1);
+        assert_eq!(carried[0].pool, "worker");
+        assert!(matches!(carried[0].carries, crate::access::rotation::Carried::Cannot(_)));
+        // A stranger's is not ours to tell of.
+        let unknown = assess(&text, &bundle, &[]);
+        assert!(
+            matches!(unknown, Assessment::LeftAlone(reason) if reason != LeftAlone::OutOfReach)
+        );
+    }
 }

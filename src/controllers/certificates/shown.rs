@@ -22,7 +22,7 @@ pub struct Trust {
 
 impl Shown {
     pub(super) fn set(&self, state: &CertificateState) {
-        let holders = state.pointers.iter().filter_map(|pointer| pointer.holder.clone()).collect();
+        let holders = state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
         let faults =
             state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
         let trust = Trust { chain: state.chain(), holders, faults };

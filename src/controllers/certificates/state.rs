@@ -20,7 +20,7 @@ use crate::pki::{
     Pointer, PointerState, StoredPair,
 };
 use crate::pointer_check::faults_of;
-use crate::user_data;
+use crate::user_data::{self, LeftAlone};
 
 /// A pool, as the owner of its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub enum UserDataDuty {
     /// Nothing: it trusts the bundle.
     Nothing,
     /// It is not ours to change, and why.
-    LeftAlone(user_data::LeftAlone),
+    LeftAlone(LeftAlone),
     /// It is to have this text.
     Write(Vec<u8>),
 }
@@ -82,7 +82,7 @@ pub enum UserDataDuty {
 impl UserDataDuty {
     /// Why the secret is left alone, if it is.
     #[must_use]
-    pub fn left_alone(&self) -> Option<user_data::LeftAlone> {
+    pub fn left_alone(&self) -> Option<LeftAlone> {
         match self {
             Self::LeftAlone(reason) => Some(*reason),
             Self::Nothing | Self::Write(_) => None,
@@ -102,21 +102,22 @@ impl ClusterState {
         let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
         let pools = self.pools.iter().map(|pool| pool.name.clone()).collect();
         let pointers = names.into_iter().map(|name| {
-            let holder = |text: &[u8]| user_data::holder(&self.user_data_title(name), text);
+            let holders = |text: &[u8]| user_data::holders(&self.user_data_title(name), text);
             let state = match duties.get(name) {
                 Some(UserDataDuty::Write(_)) if refused.contains(name) => PointerState::Refused,
                 Some(UserDataDuty::Write(text)) => {
-                    let mended = MendedPointer { text: text.clone(), holder: holder(text) };
+                    let mended = MendedPointer { text: text.clone(), holders: holders(text) };
                     PointerState::Stale(mended)
                 }
+                Some(UserDataDuty::LeftAlone(LeftAlone::OutOfReach)) => PointerState::OutOfReach,
                 Some(UserDataDuty::Nothing | UserDataDuty::LeftAlone(_)) | None => {
                     PointerState::Kept
                 }
             };
             let text = self.user_data.get(name).map(user_data).unwrap_or_default();
-            let (hosts, holder) = (user_data::hosts(text), holder(text));
+            let (hosts, holders) = (user_data::hosts(text), holders(text));
             let (bytes, faults) = (text.len(), self.faults(name, &pools));
-            Pointer { name: name.clone(), state, bytes, hosts, holder, faults }
+            Pointer { name: name.clone(), state, bytes, hosts, holders, faults }
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
@@ -147,7 +148,9 @@ impl ClusterState {
         let Some(secret) = self.user_data.get(name) else { return Vec::new() };
         let text = user_data(secret);
         let pool = name.trim_end_matches("-managed").trim_end_matches("-user-data");
-        let is_pointer = pools.contains(pool) || !user_data::fetches_of_pools(text).is_empty();
+        let is_pointer = pools.contains(pool)
+            || !user_data::fetches_of_pools(text).is_empty()
+            || !user_data::hosts(text).is_empty();
         if !is_pointer || annotation(secret, ACCESS_ANNOTATION) == Some("off") {
             return Vec::new();
         }
@@ -200,7 +203,7 @@ impl ClusterState {
     #[must_use]
     pub fn newest_trusted(&self) -> Vec<String> {
         let newest = |secret: &Secret| {
-            let trusted = user_data::authorities(user_data(secret));
+            let trusted = user_data::trusted(user_data(secret));
             let newest = trusted.into_iter().max_by_key(|authority| authority.not_before);
             newest.map(|authority| authority.common_name)
         };
@@ -373,7 +376,7 @@ mod tests {
         let duties = [
             ("due", text.clone()),
             ("fine", UserDataDuty::Nothing),
-            ("foreign", UserDataDuty::LeftAlone(user_data::LeftAlone::Foreign)),
+            ("foreign", UserDataDuty::LeftAlone(LeftAlone::Foreign)),
             ("refused", text),
         ];
         let duties = duties.map(|(name, duty)| (name.to_owned(), duty)).into();
@@ -391,7 +394,7 @@ mod tests {
         let hosts: Vec<_> = seen.hosts.iter().map(Host::to_string).collect();
         assert_eq!(hosts, ["a.example.com", "b.example.com"], "the cluster's first, each once");
         let states: Vec<_> = seen.pointers.into_iter().map(|pointer| pointer.state).collect();
-        let due = PointerState::Stale(MendedPointer { text: b"new".to_vec(), holder: None });
+        let due = PointerState::Stale(MendedPointer { text: b"new".to_vec(), holders: Vec::new() });
         assert_eq!(states, [due, PointerState::Kept, PointerState::Kept, PointerState::Refused]);
         let seen = ClusterState::default().certificates(&BTreeMap::new(), &BTreeSet::new());
         let seen = seen.unwrap();

@@ -178,8 +178,10 @@ impl Place {
     /// The same at another time. Fails the test where those who verify certificates differ.
     #[track_caller]
     fn boots_at(&self, pointer: &str, at: OffsetDateTime) -> bool {
-        let holder = user_data::holder("handed out", pointer.as_bytes());
-        accepted(&self.chain(), &holder.expect("a pointer config"), at)
+        let [holder] = &user_data::holders("handed out", pointer.as_bytes())[..] else {
+            panic!("a pointer config of one pool: {pointer}")
+        };
+        accepted(&self.chain(), holder, at)
     }
 
     #[track_caller]

@@ -1,5 +1,6 @@
 //! Pointer configs as people and accidents make them, each given to Ignition itself and to `certs check --pointer`:
-//! a machine boots from it if and only if that says so.
+//! a machine boots from it if and only if that says so. `certs check` says the same of it where it is kept, and
+//! `certs distrust` of all that it trusts replaces that or names it.
 //!
 //! Two of them are asked: Debian's package, 2.14, built with an old Go, and a current one that `tests/ignition/install`
 //! builds. Where they differ the verdict is that of the stricter one, and [`DIFFERENT`] has the case.
@@ -10,7 +11,8 @@ mod real;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -79,13 +81,31 @@ impl Site {
 
     /// What `certs check --pointer` says: all of it, and whether a machine boots.
     fn verdict(&self, file: &Path) -> (bool, String) {
-        let mut command = binary();
-        command.args(["certs", "check", "--pointer"]).arg(file);
-        command.arg("--state-dir").arg(self.server.state());
-        let output = command.output().expect("the built binary");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+        certs(&["check", "--pointer", path(file)], &self.server.state())
     }
+
+    /// What is kept, and this beside it.
+    fn kept_with(&self, text: &[u8], folder: &Path) -> (PathBuf, PathBuf) {
+        let state = folder.join("state");
+        let copied = Command::new("cp").arg("-a").arg(self.server.state()).arg(&state).status();
+        assert!(copied.expect("cp").success());
+        let file = state.join("user-data/case.ign");
+        fs::write(&file, text).expect("a writable folder");
+        (state, file)
+    }
+}
+
+/// What a command says, all of it, and whether it ends with 0.
+fn certs(arguments: &[&str], state: &Path) -> (bool, String) {
+    let mut command = binary();
+    command.arg("certs").args(arguments).arg("--state-dir").arg(state);
+    let output = command.output().expect("the built binary");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("text")
 }
 
 /// What was wrong, and how many were asked.
@@ -94,6 +114,28 @@ struct Outcome {
     wrong: Mutex<Vec<String>>,
     booted: AtomicUsize,
     refused: AtomicUsize,
+}
+
+/// Where a case is kept, `certs check` says of it what `--pointer` does, and it is not forgotten when its CA is
+/// distrusted. Returns what is wrong.
+fn kept_otherwise(site: &Site, case: &Case, boots: bool, folder: &Path) -> Option<String> {
+    let (state, file) = site.kept_with(&case.text, folder);
+    let (is_in_order, said) = certs(&["check"], &state);
+    if is_in_order != boots {
+        return Some(format!("kept: {is_in_order}: {said}"));
+    }
+    if !boots {
+        return None;
+    }
+    let bundle = state.join("ca.crt");
+    let (is_done, said) = certs(&["distrust", path(&bundle), "--yes"], &state);
+    let is_written = fs::read(&file).expect("a file") != case.text;
+    let is_kept = if is_written {
+        certs(&["check", "--pointer", path(&file)], &state).0
+    } else {
+        said.contains(path(&file)) && !certs(&["check"], &state).0
+    };
+    (!is_done || !is_kept).then(|| format!("distrusted: written: {is_written}: {said}"))
 }
 
 /// Judges one case by all who read its spec.
@@ -111,7 +153,8 @@ fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) 
     let is_chosen = REFUSED_BY_CHOICE.contains(&&case.name[..]);
     let expected = all_boot && !is_chosen;
     let is_known = DIFFERENT.contains(&&case.name[..]) == (any_boots != all_boot);
-    if ours == expected && is_known && (all_boot || !is_chosen) {
+    let kept = kept_otherwise(site, case, ours, folder.path());
+    if ours == expected && is_known && (all_boot || !is_chosen) && kept.is_none() {
         return;
     }
     let of = |(ignition, answer): &(&Ignition, real::Answer)| {
@@ -119,7 +162,8 @@ fn compare(site: &Site, ignitions: &[Ignition], case: &Case, outcome: &Outcome) 
     };
     let real: String = real.iter().map(of).collect::<Vec<_>>().concat();
     let text = String::from_utf8_lossy(&case.text);
-    let told = format!("## {}\nours: {ours}: {said}{real}{text}\n", case.name);
+    let kept = kept.unwrap_or_default();
+    let told = format!("## {}\nours: {ours}: {said}{kept}{real}{text}\n", case.name);
     outcome.wrong.lock().expect("no panic").push(told);
 }
 

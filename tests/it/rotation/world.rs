@@ -212,11 +212,9 @@ impl World {
             Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
             Write::Pointer { name, text } => {
                 let pointer = &mut self.pointers[name.parse::<usize>().expect("an index")];
-                let holders = [&*pointer, &text].map(|text| user_data::holder("", text));
-                if let [Some(old), Some(new)] = holders {
-                    let fails = |holder| !locked_out(&before, &[holder], self.now).is_empty();
-                    is_spoilt = (!fails(old) && fails(new)).then_some(name);
-                }
+                let [old, new] = [&*pointer, &text].map(|text| user_data::holders("", text));
+                let boots = |holders: &[Holder]| locked_out(&before, holders, self.now).is_empty();
+                is_spoilt = (!old.is_empty() && boots(&old) && !boots(&new)).then_some(name);
                 *pointer = text;
             }
             Write::Serving(pair) => self.stored.serving = Some(pair),
@@ -255,8 +253,7 @@ impl World {
 
     /// Machines take what pointer configs there are.
     pub(super) fn hand_out(&mut self) {
-        for text in &self.pointers {
-            let Some(mut holder) = user_data::holder("", text) else { continue };
+        for mut holder in self.pointers.iter().flat_map(|text| user_data::holders("", text)) {
             holder.name = format!("pointer config {}", self.handed.len());
             let is_known =
                 |known: &Holder| known.trusted == holder.trusted && known.hosts == holder.hosts;
