@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
 use time::OffsetDateTime;
@@ -17,7 +16,6 @@ use crate::pki::Certificate;
 use crate::server::tls::{Pair, PairError};
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::Reporting;
-use crate::telemetry::Metrics;
 
 /// What conditions call it.
 const THING: &str = "serving pair";
@@ -164,6 +162,7 @@ impl ServingPair {
                 return Scanned::Unsettled;
             }
             let failed = self.take_over().err();
+            self.shown.judge(OffsetDateTime::now_utc());
             // It is waited for, which is told already.
             let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
             let reason = failed.map(|error| error.to_string());
@@ -204,26 +203,38 @@ impl Shown {
             return Err(fault);
         }
         self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
-        self.tell(pair.fault());
-        note(&pair, &self.reporting.metrics);
+        let expires = rfc3339(pair.expires);
+        self.reporting.metrics.certificate_expires(pair.expires.unix_timestamp());
+        tracing::info!(expires, "serving pair read");
         if terms.pair.is_some() {
             let until = pair.expires.date();
             let what = format!("another serving certificate, valid until {until}");
             self.history.note(what, OffsetDateTime::now_utc());
         }
+        if pair.fault().is_some() {
+            self.reporting.metrics.certificate_failures.inc();
+        }
         terms.pair = Some(pair);
+        drop(terms);
+        self.judge(OffsetDateTime::now_utc());
         self.reporting.status.out_of_service.set(THING, None);
         Ok(())
     }
 
-    /// A pair that no machine boots by is served where there was none before, for those who can read it, and told.
-    fn tell(&self, fault: Option<PairError>) {
-        let reason = fault.map(|fault| fault.to_string());
-        if let Some(reason) = &reason {
-            self.reporting.metrics.certificate_failures.inc();
+    /// Tells why no machine boots by what is served, if none does: a pair that cannot be read is served where there was
+    /// none before, for those who can read it, and any pair expires. Where all servers have the same, none of them is to
+    /// be taken out of service for it.
+    fn judge(&self, now: OffsetDateTime) {
+        let reason = self.terms().pair.as_ref().and_then(|pair| match pair.fault() {
+            Some(fault) => Some(fault.to_string()),
+            None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
+            None => None,
+        });
+        if self.reporting.status.degraded.set(THING, reason.clone())
+            && let Some(reason) = reason
+        {
             tracing::error!(reason, "no machine boots by the serving pair; bring another one");
         }
-        self.reporting.status.degraded.set(THING, reason);
     }
 
     /// Whether the pair of the files was shown; they may be gone since.
@@ -251,13 +262,6 @@ impl Shown {
     }
 }
 
-/// Tells the log and the metrics until when the serving pair is good.
-fn note(pair: &Pair, metrics: &Metrics) {
-    metrics.certificate_expires(pair.expires.unix_timestamp());
-    let expires = pair.expires.format(&Rfc3339).unwrap_or_default();
-    if pair.expires < SystemTime::now() {
-        tracing::error!(expires, "serving a certificate that has expired");
-    } else {
-        tracing::info!(expires, "serving pair read");
-    }
+fn rfc3339(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_default()
 }

@@ -4,7 +4,7 @@ use askama::Template;
 use time::{Duration, OffsetDateTime};
 
 use super::machine_row::moment;
-use super::{Certificate, ControllerOverview, MachineLine, Overview, Pool};
+use super::{Certificate, ControllerOverview, MachineLine, Overview, Pointer, Pool};
 use crate::ledger::Rank;
 
 /// The page's style sheet.
@@ -47,8 +47,13 @@ struct TimeLine {
 
 impl Page<'_> {
     fn headline(&self) -> String {
-        let Overview { not_ready, degraded, silent_servers, .. } = self.overview;
-        let state = headline(not_ready, &[degraded, silent_servers]);
+        let Overview { at, not_ready, degraded, silent_servers, .. } = self.overview;
+        let Overview { pools, certificates, pointers, .. } = self.overview;
+        let is_calm = degraded.is_empty()
+            && silent_servers.is_empty()
+            && pools.iter().all(|pool| pool.problem.is_none())
+            && all_boot(certificates, pointers, *at);
+        let state = headline(not_ready, is_calm);
         match (self.overview.count(Rank::Stuck), not_ready.is_empty()) {
             (0, _) => state.to_owned(),
             (1, true) => "1 machine is stuck".to_owned(),
@@ -75,19 +80,28 @@ impl Page<'_> {
 
 impl ControllerPage<'_> {
     fn headline(&self) -> &'static str {
-        headline(&self.overview.not_ready, &[&self.overview.degraded])
+        let ControllerOverview { at, not_ready, degraded, certificates, pointers, .. } =
+            self.overview;
+        let is_calm = degraded.is_empty() && all_boot(certificates, pointers, *at);
+        headline(not_ready, is_calm)
     }
 }
 
-/// The state in a few words: `notes` are what an administrator should know all the same.
-fn headline(not_ready: &[String], notes: &[&Vec<String>]) -> &'static str {
+/// The state in a few words: whether it `is_calm` says if there is anything else that an administrator should know.
+fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
     if !not_ready.is_empty() {
         "Not ready"
-    } else if notes.iter().any(|lines| !lines.is_empty()) {
+    } else if !is_calm {
         "Ready, with something to look at"
     } else {
         "Everything is in order"
     }
+}
+
+/// Whether all certificates are valid at `now`, and machines boot from all pointer configs.
+fn all_boot(certificates: &[Certificate], pointers: &[Pointer], now: OffsetDateTime) -> bool {
+    let is_valid = |it: &Certificate| (it.not_before..=it.not_after).contains(&now);
+    certificates.iter().all(is_valid) && pointers.iter().all(|it| it.problem.is_none())
 }
 
 impl Pool {
@@ -129,8 +143,6 @@ fn days(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use time::macros::datetime;
-
-    use std::sync::Arc;
 
     use super::super::{Change, Pointer, RegistryInUse, Server, sort};
     use super::*;
@@ -244,24 +256,46 @@ mod tests {
                 silent_servers: lines(silent),
                 ..overview(machines)
             };
-            let page = page(&overview).unwrap();
-            let headline = page.split("<h2 id=\"state\">").nth(1).unwrap();
-            headline.split("</h2>").next().unwrap().to_owned()
+            let [headline, _] = headlines(&overview);
+            headline
         };
         assert_eq!(of(&[], &[], &[], 0), "1 machine is stuck");
         assert_eq!(of(&[], &["a"], &[], 27), "28 machines are stuck");
         assert_eq!(of(&["a"], &[], &[], 27), "Not ready, 28 stuck");
-        let calm = |degraded: &[&str], silent: &[&str]| {
-            let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-            let (degraded, silent_servers) = (lines(degraded), lines(silent));
-            let (not_ready, machines) = (Vec::new(), Arc::default());
-            let overview =
-                Overview { not_ready, degraded, machines, silent_servers, ..overview(0) };
-            page(&overview).unwrap()
+
+        let mut calm = overview(0);
+        (calm.not_ready, calm.machines, calm.silent_servers) = Default::default();
+        calm.pools[0].problem = None;
+        let after = |change: fn(&mut Overview)| {
+            let mut overview = calm.clone();
+            change(&mut overview);
+            headlines(&overview)
         };
-        assert!(calm(&[], &[]).contains("Everything is in order"));
-        assert!(calm(&["a"], &[]).contains("Ready, with something to look at"));
-        assert!(calm(&[], &["a"]).contains("Ready, with something to look at"));
+        assert_eq!(after(|_| {}), ["Everything is in order"; 2]);
+        for change in [
+            (|it| it.degraded.push("a".to_owned())) as fn(&mut Overview),
+            |it| it.pointers[0].problem = Some("there is no pool of this name".to_owned()),
+            |it| it.certificates[0].not_after = NOON - Duration::seconds(1),
+            |it| it.certificates[0].not_before = NOON + Duration::seconds(1),
+        ] {
+            assert_eq!(after(change), ["Ready, with something to look at"; 2]);
+        }
+        let silent = after(|it| it.silent_servers.push("a".to_owned()));
+        let broken =
+            after(|it| it.pools[0].problem = Some("it has no configuration yet".to_owned()));
+        assert_eq!([&silent[0], &broken[0]], ["Ready, with something to look at"; 2]);
+    }
+
+    /// Of a server with this overview, and of a controller with as much of it as one has.
+    fn headlines(overview: &Overview) -> [String; 2] {
+        let Overview { at, server, not_ready, degraded, certificates, pointers, .. } =
+            overview.clone();
+        let controller =
+            ControllerOverview { at, server, not_ready, degraded, certificates, pointers };
+        [page(overview).unwrap(), controller_page(&controller).unwrap()].map(|page| {
+            let headline = page.split("<h2 id=\"state\">").nth(1).unwrap();
+            headline.split("</h2>").next().unwrap().to_owned()
+        })
     }
 
     #[test]

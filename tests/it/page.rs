@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::faults::bootstrap_folder;
 use crate::support::browser::Browser;
-use crate::support::server::Server;
+use crate::support::clock::follow_clock;
+use crate::support::pair::Pair;
+use crate::support::server::{Server, binary};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
 use crate::support::{in_repository, wait_for};
 
@@ -149,4 +152,83 @@ fn machine(number: u32) -> Value {
             "since": at, "last": at,
         },
     })
+}
+
+fn page(server: &Server) -> String {
+    String::from_utf8(server.metrics().get("/").body).expect("text")
+}
+
+#[test]
+fn a_pair_that_expires_while_it_is_served_is_told_and_takes_no_server_out_of_service() {
+    let base = bootstrap_folder();
+    let clock = base.path().join("clock");
+    // In one step: the server reads it each time that it looks at the clock.
+    let set = |ahead: &str| {
+        let next = base.path().join("clock.next");
+        fs::write(&next, ahead).expect("a writable folder");
+        fs::rename(&next, &clock).expect("a rename in one folder");
+    };
+    set("+0");
+    let Pair { certificate, key, .. } = Pair::make(base.path(), "localhost");
+    let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
+    let mut command = binary();
+    command.arg("bootstrap").arg("--server-basedir").arg(base.path());
+    command.arg("--bootstrap-kubeconfig").arg(kubeconfig);
+    command.arg("--cert").arg(certificate).arg("--key").arg(key);
+    follow_clock(&mut command, &clock);
+    let server = Server::prepared(command).until_ready();
+    let readiness = || {
+        let answer = server.metrics().get("/readyz");
+        assert_eq!(answer.status, 200);
+        String::from_utf8(answer.body).expect("text")
+    };
+    let line = "serving pair: expired at 2119-12-31T00:00:00Z\n";
+    assert!(!readiness().contains(line), "{}", readiness());
+    set("+100y");
+    wait_for("the line", || readiness().contains(line).then_some(()));
+    assert!(page(&server).contains("Ready, with something to look at"), "{}", page(&server));
+    set("+0");
+    wait_for("the clock to be right", || (!readiness().contains(line)).then_some(()));
+    let logged = || server.log().matches("no machine boots by the serving pair").count();
+    wait_for("the line in the log, once", || (logged() == 1).then_some(()));
+}
+
+#[test]
+fn a_pointer_config_that_boots_nobody_is_in_the_headline_at_once() {
+    let folder = manifests("3.4.0");
+    let server = Server::serve(folder.path(), &["--access", "off"]);
+    assert!(page(&server).contains("Everything is in order"), "{}", page(&server));
+    let pointers = server.state().join("user-data");
+    let pointer = fs::read_to_string(pointers.join("worker.ign")).expect("a pointer config");
+    let unknown = pointer.replace("/config/worker", "/config/wroker");
+    fs::write(pointers.join("unknown.ign"), unknown).expect("a write");
+    let page = page(&server);
+    assert!(page.contains("locked out") && page.contains("there is no pool wroker"), "{page}");
+    assert!(page.contains("Ready, with something to look at"), "{page}");
+}
+
+/// One pool, whose config is of this spec.
+fn manifests(spec: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_config(folder.path(), spec);
+    write_pool(folder.path());
+    folder
+}
+
+fn write_config(folder: &Path, spec: &str) {
+    let image = format!("os.example.com:5000/os@sha256:{}", "0".repeat(64));
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "rendered"},
+        "spec": {"osImageURL": image, "config": {"ignition": {"version": spec}}},
+    });
+    fs::write(folder.join("config.json"), config.to_string()).expect("a writable folder");
+}
+
+fn write_pool(folder: &Path) {
+    let pool = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"}, "status": {"configuration": {"name": "rendered"}},
+    });
+    fs::write(folder.join("pool.json"), pool.to_string()).expect("a writable folder");
 }
