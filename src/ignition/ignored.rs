@@ -82,7 +82,8 @@ fn look(value: &Value, shape: &Shape, spec: Spec, at: &At<'_>, found: &mut Vec<I
                     Some(field) => {
                         look(value, &field.shape, spec, &at, found);
                         let mode = value.as_i64().filter(|_| field.name == "mode");
-                        mode.and_then(decimal_mode)
+                        let is_directory = || at.to_string().starts_with("storage.directories[");
+                        mode.and_then(|mode| decimal_mode(mode, is_directory()))
                     }
                 };
                 found.extend(reason.map(|reason| Ignored { path: at.to_string(), reason }));
@@ -98,23 +99,40 @@ fn look(value: &Value, shape: &Shape, spec: Spec, at: &At<'_>, found: &mut Vec<I
     }
 }
 
-/// Permissions that nobody wants, where their decimal digits as octal ones are some that people do.
-fn decimal_mode(mode: i64) -> Option<IgnoredReason> {
+/// Permissions that surprise, where their decimal digits as octal ones do not.
+fn decimal_mode(mode: i64, is_directory: bool) -> Option<IgnoredReason> {
     let meant = i64::from_str_radix(&mode.to_string(), 8).ok()?;
-    let is_meant = !is_sensible(mode) && is_sensible(meant & 0o777);
+    let is_meant = (0..=7777).contains(&mode)
+        && !is_typical(mode, is_directory)
+        && is_typical(meant, is_directory);
     is_meant.then_some(IgnoredReason::DecimalMode { mode, meant })
 }
 
-/// Whether the owner may read, nobody may do more than who comes before, and nobody writes or runs what
-/// they cannot read.
-fn is_sensible(mode: i64) -> bool {
-    let [owner, group, other] = [mode >> 6 & 7, mode >> 3 & 7, mode & 7];
-    let is_class = |class: i64| class == 0 || class & 4 != 0;
-    mode & !0o7777 == 0
-        && owner & 4 != 0
-        && group & !owner == 0
-        && other & !group == 0
-        && [owner, group, other].into_iter().all(is_class)
+/// Whether permissions are no surprise, by the rule of Butane (`isTypicalMode` in `config/util/util.go`).
+fn is_typical(mode: i64, is_directory: bool) -> bool {
+    // Root passes them over.
+    if mode == 0 {
+        return true;
+    }
+    let mut others = 0;
+    for class in [mode & 7, mode >> 3 & 7, mode >> 6 & 7] {
+        let (reads, runs) = (class & 4 != 0, class & 1 != 0);
+        let may_less = others & !class != 0;
+        let others_only_read = runs && others & 5 == 4;
+        if may_less || others_only_read || (class != 0 && !reads) {
+            return false;
+        }
+        others |= class;
+    }
+    let [is_read, is_written, is_run] = [4, 2, 1].map(|bit| others & bit != 0);
+    let [sets_user, sets_group, is_sticky] = [0o4000, 0o2000, 0o1000].map(|bit| mode & bit != 0);
+    is_read
+        && if is_directory {
+            is_run && !sets_user && (is_written || !(sets_group || is_sticky))
+        } else {
+            let is_open = mode & 2 != 0;
+            !is_sticky && (!(sets_user || sets_group) || (is_run && !is_open))
+        }
 }
 
 #[cfg(test)]
@@ -165,35 +183,37 @@ mod tests {
         );
     }
 
+    /// What Butane's `isTypicalMode` makes of them.
     #[test]
     fn modes_that_people_want_are_let_be_in_either_writing() {
-        for mode in [
-            0o644, 0o755, 0o600, 0o700, 0o640, 0o750, 0o400, 0o440, 0o444, 0o555, 0o500, 0o777,
-            0o1777, 0o664, 0o660, 0,
-        ] {
-            assert_eq!(decimal_mode(mode), None, "{mode:o}");
+        let files = [
+            0o644, 0o755, 0o600, 0o700, 0o640, 0o750, 0o400, 0o440, 0o444, 0o555, 0o500, 0o550,
+            0o664, 0o660, 0o666, 0o775, 0o770, 0o777, 0o4755, 0o2755, 0o2750,
+        ];
+        let directories =
+            [0o755, 0o700, 0o750, 0o555, 0o500, 0o550, 0o775, 0o770, 0o777, 0o1777, 0o2750, 0o2775];
+        for (is_directory, wanted) in [(false, &files[..]), (true, &directories)] {
+            for &meant in wanted {
+                assert_eq!(decimal_mode(meant, is_directory), None, "{meant:o}");
+                let mode = format!("{meant:o}").parse().unwrap();
+                let reason = Some(IgnoredReason::DecimalMode { mode, meant });
+                assert_eq!(decimal_mode(mode, is_directory), reason, "{mode}");
+            }
         }
-        for (mode, meant) in [
-            (644, 0o644),
-            (755, 0o755),
-            (600, 0o600),
-            (700, 0o700),
-            (640, 0o640),
-            (400, 0o400),
-            (440, 0o440),
-            (444, 0o444),
-            (777, 0o777),
-            (664, 0o664),
-            (660, 0o660),
-            (750, 0o750),
-            (1777, 0o1777),
-        ] {
-            assert_eq!(
-                decimal_mode(mode),
-                Some(IgnoredReason::DecimalMode { mode, meant }),
-                "{mode}"
-            );
+        // As it has them, these are no better in either writing.
+        for mode in [0, 711, 710, 751, 701, 771, 511, 220, 200, 111, 1000, 7777, 8, 10_755, -644] {
+            for is_directory in [false, true] {
+                assert_eq!(decimal_mode(mode, is_directory), None, "{mode}");
+            }
         }
+        assert_eq!(decimal_mode(1777, false), None);
+        assert_eq!(decimal_mode(4755, true), None);
+        let config = |list: &str| json!({"ignition": {"version": "3.2.0"}, "storage": {list: [{"path": "/a", "mode": 1777}]}});
+        assert_eq!(lines(&config("files")), Vec::<String>::new());
+        assert_eq!(
+            lines(&config("directories")),
+            ["storage.directories[0].mode: 1777 is 3361 in octal; for 1777 write 1777"]
+        );
     }
 
     #[test]
