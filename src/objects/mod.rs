@@ -12,6 +12,7 @@ mod machine_config;
 mod machine_config_pool;
 mod metadata;
 mod secret_name;
+mod unread;
 
 pub use self::defect::Defect;
 pub use api_server::{ApiServer, TlsProfile};
@@ -21,6 +22,7 @@ pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::MachineConfigPool;
 pub use metadata::Metadata;
 pub use secret_name::{InvalidName, SecretName};
+pub use unread::{is_misspelt, unread_fields, unread_kind, unread_version};
 
 use std::sync::Arc;
 
@@ -126,30 +128,6 @@ impl Object {
         };
         Ok(Some(object))
     }
-}
-
-/// Why an object of this kind is not what its author takes it for by its `apiVersion`, if it is not. One of
-/// another group may be another thing of the same name.
-#[must_use]
-pub fn unread_version(kind: &str, version: &str) -> Option<String> {
-    let (group, known): (&str, &[&str]) = match kind {
-        "MachineConfigPool" | "MachineConfig" | "ControllerConfig" => {
-            ("machineconfiguration.openshift.io/", &["v1"])
-        }
-        "MachineOSConfig" | "MachineOSBuild" => {
-            ("machineconfiguration.openshift.io/", &["v1", "v1alpha1"])
-        }
-        "APIServer" | "Image" => ("config.openshift.io/", &["v1"]),
-        "Route" => ("route.openshift.io/", &["v1"]),
-        "Service" | "ConfigMap" | "Secret" | "Config" => ("", &["v1"]),
-        _ => return None,
-    };
-    let found = version.strip_prefix(group)?;
-    if version.is_empty() || known.contains(&found) || found.contains('/') {
-        return None;
-    }
-    let becomes = if group.is_empty() { "so the object is not read" } else { "read as v1" };
-    Some(format!("{version} is not known, {becomes}"))
 }
 
 fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T, ObjectError> {

@@ -43,6 +43,8 @@ pub use merge::{
     Administrators, Contents, LARGEST, MergePlan, RegistryCaMaps, Write, collect, plan,
 };
 
+use crate::objects::is_misspelt;
+
 /// The namespace of the administrator's config map.
 pub const ADMINISTRATOR_NAMESPACE: &str = "openshift-config";
 /// The namespace of the registry operator's and of the merged config map.
@@ -51,3 +53,48 @@ pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
 pub const OPERATOR_MAP: &str = "image-registry-ca";
 /// The config map that both are merged into.
 pub const MERGED_MAP: &str = "merged-trusted-image-registry-ca";
+
+/// Why a config map is not read that is nearly called like one of these, if it is: each is read in its own namespace.
+#[must_use]
+pub fn misplaced(namespace: &str, name: &str) -> Option<String> {
+    let is_name = |known: &str| name == known || is_misspelt(name, known);
+    let meant = [MERGED_MAP, OPERATOR_MAP].into_iter().find(|known| is_name(known))?;
+    let is_read = (namespace, name) == (MANAGED_NAMESPACE, meant);
+    // The other name may be used for other things elsewhere.
+    let is_meant = meant == MERGED_MAP
+        || namespace == MANAGED_NAMESPACE
+        || is_misspelt(namespace, MANAGED_NAMESPACE);
+    (is_meant && !is_read)
+        .then(|| format!("metadata: not read: {meant} is read in namespace {MANAGED_NAMESPACE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_maps_of_another_name_or_namespace_are_named() {
+        for (namespace, name) in [
+            ("openshift-machine-config-operatr", MERGED_MAP),
+            ("", MERGED_MAP),
+            (MANAGED_NAMESPACE, "merged-trusted-image-registry-cas"),
+            ("openshift-config-manged", OPERATOR_MAP),
+            (MANAGED_NAMESPACE, "image-registry-Ca"),
+        ] {
+            let told = misplaced(namespace, name).unwrap_or_default();
+            assert!(
+                told.ends_with("is read in namespace openshift-config-managed"),
+                "{name}: {told}"
+            );
+        }
+        for (namespace, name) in [
+            (MANAGED_NAMESPACE, MERGED_MAP),
+            (MANAGED_NAMESPACE, OPERATOR_MAP),
+            (MANAGED_NAMESPACE, "trusted-ca-bundle"),
+            ("openshift-image-registry", OPERATOR_MAP),
+            (ADMINISTRATOR_NAMESPACE, "registry-cas"),
+        ] {
+            assert_eq!(misplaced(namespace, name), None, "{namespace}/{name}");
+        }
+    }
+}

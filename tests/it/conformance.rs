@@ -142,7 +142,7 @@ fn every_method_and_path_gets_what_the_contract_says() {
 }
 
 /// The folder with the data: the one that `CONFORMANCE_DATA` names, else the usual one.
-fn data() -> Option<PathBuf> {
+pub(crate) fn data() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("CONFORMANCE_DATA") {
         let data = PathBuf::from(folder);
         assert!(data.is_dir(), "CONFORMANCE_DATA names {}, no folder", data.display());

@@ -5,11 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use machine_config_server::source::manifest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::conformance::data;
+use crate::support::manifests::{files, yaml_documents};
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{in_repository, wait_for};
 
 /// The four kinds of it, each where it is.
 const REASONS: [&str; 4] = [
@@ -177,4 +180,127 @@ fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
     assert_eq!(report["warnings"].as_array().map(Vec::len), Some(REASONS.len() + 1), "{report}");
     let (code, _, error) = run(&["bootstrap", "--server-basedir", root, "--strict"]);
     assert!(code != Some(0) && !error.contains("unexpected argument"), "{error}");
+}
+
+#[test]
+fn objects_that_were_misspelt_are_named_and_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let root = folder.path().to_str().expect("a path in UTF-8");
+    let mut config = machine_config();
+    config["spec"] = json!({"config": {"ignition": {"version": "3.2.0"}}});
+    write(folder.path(), "config.json", &config);
+    let mut good = pool("v1");
+    write(folder.path(), "pool.json", &good);
+    let inspect = ["inspect", root, "worker"];
+    let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());
+    assert_eq!(code, Some(0), "{text}");
+    good["metadata"]["name"] = "other".into();
+    let change = |pointer: &str, name: &str, value: Value| {
+        let mut object = good.clone();
+        let parent = object.pointer_mut(pointer).expect("a parent");
+        parent.as_object_mut().expect("an object").insert(name.to_owned(), value);
+        object
+    };
+    let api = "machineconfiguration.openshift.io/v1";
+    for (object, told) in [
+        (change("", "specs", json!({})), "MachineConfigPool other: specs: unknown field, ignored"),
+        (change("/metadata", "annotatons", json!({})), "is annotations meant?"),
+        (change("", "spec", json!({"pausd": true})), "is paused meant?"),
+        (change("", "kind", "MachineConfigPol".into()), "is MachineConfigPool meant?"),
+        (
+            json!({"apiversion": api, "kind": "MachineConfig", "metadata": {"name": "a"}, "spec": {}}),
+            "is apiVersion meant?",
+        ),
+        (
+            json!({"apiVersion": api, "kind": "ControllerConfig", "metadata": {"name": "a"},
+                "spec": {"kubeAPIServerServingCAdata": "aGVsbG8="}}),
+            "is kubeAPIServerServingCAData meant?",
+        ),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+                "name": "merged-trusted-image-registry-ca", "namespace": "openshift-config-manged"}}),
+            "is read in namespace openshift-config-managed",
+        ),
+    ] {
+        write(folder.path(), "other.json", &object);
+        let (code, text, _) = run(&inspect);
+        assert!(code == Some(0) && text.contains(told), "{told} in {text}");
+        let (code, text, _) = run(&[&inspect[..], &["--strict"]].concat());
+        assert_eq!(code, Some(1), "{text}");
+    }
+}
+
+/// What a schema has, all of it.
+fn whole(schema: &Value) -> Value {
+    if let Some(properties) = schema["properties"].as_object() {
+        return properties.iter().map(|(name, schema)| (name.clone(), whole(schema))).collect();
+    }
+    match schema["type"].as_str() {
+        Some("array") => json!([whole(&schema["items"])]),
+        Some("object") => json!({}),
+        Some("boolean") => true.into(),
+        Some("integer" | "number") => 1.into(),
+        _ => "".into(),
+    }
+}
+
+fn warnings(text: &[u8], place: &str) -> Vec<String> {
+    manifest::read(text).unwrap_or_else(|error| panic!("{place}: {error}")).warnings
+}
+
+#[test]
+fn objects_of_real_clusters_raise_no_alarm() {
+    let data = data();
+    let fixtures = in_repository("ignition-fixtures");
+    let below = |folder: &Path| -> Vec<_> {
+        files(folder).into_iter().map(|file| folder.join(file)).collect()
+    };
+    let mut paths = below(&fixtures);
+    if let Some(data) = &data {
+        paths.extend(below(&data.join("rendered")));
+        paths.extend([data.join("controller-config.yaml"), data.join("kubeconfig")]);
+    }
+    let mut seen = 0;
+    for path in paths {
+        let place = path.display().to_string();
+        if [".yaml", ".json", "kubeconfig"].iter().any(|end| place.ends_with(end)) {
+            assert_eq!(warnings(&fs::read(&path).expect("a file"), &place), [""; 0], "{place}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 3, "{seen}");
+    for (kind, spec) in [
+        (
+            "Service",
+            json!({"ports": [{"name": "a", "port": 1, "targetPort": 2, "nodePort": 3, "protocol": "TCP",
+            "appProtocol": "a"}], "type": "a", "selector": {}, "clusterIP": "a", "ipFamilies": []}),
+        ),
+        ("Secret", Value::Null),
+        ("ConfigMap", Value::Null),
+    ] {
+        let object = json!({"apiVersion": "v1", "kind": kind, "immutable": null, "metadata": {
+            "name": "a", "namespace": "b", "labels": {}, "annotations": {}, "uid": "c", "generateName": "d",
+            "generation": 1, "managedFields": [], "ownerReferences": [], "finalizers": []}, "spec": spec});
+        assert_eq!(warnings(object.to_string().as_bytes(), kind), [""; 0], "{kind}");
+    }
+    for file in data.iter().flat_map(|data| below(&data.join("crds"))) {
+        let text = fs::read_to_string(&file).expect("a schema");
+        for definition in yaml_documents(&text) {
+            let spec = &definition["spec"];
+            for version in spec["versions"].as_array().expect("versions") {
+                let mut object = whole(&version["schema"]["openAPIV3Schema"]);
+                let group = spec["group"].as_str().expect("a group");
+                object["apiVersion"] =
+                    format!("{group}/{}", version["name"].as_str().expect("v")).into();
+                object["kind"] = spec["names"]["kind"].clone();
+                object["metadata"] = json!({"name": "a"});
+                let place = format!("{} of {}", object["apiVersion"], file.display());
+                // A config is looked at elsewhere; other values may not be valid.
+                if let Some(config) = object.pointer_mut("/spec/config") {
+                    *config = json!({"ignition": {"version": "3.4.0"}});
+                }
+                assert_eq!(warnings(object.to_string().as_bytes(), &place), [""; 0], "{place}");
+            }
+        }
+    }
 }

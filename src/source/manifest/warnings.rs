@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use crate::escape::{REASON, cut};
 use crate::ignition::ignored;
-use crate::objects::{MachineConfigSpec, unread_version};
+use crate::objects::{MachineConfigSpec, unread_fields, unread_kind, unread_version};
+use crate::registry_ca;
 
 /// Fields of one object that are named; more are counted.
 const MAX_NAMED: usize = 20;
@@ -13,10 +14,16 @@ const MAX_NAMED: usize = 20;
 pub(super) fn warnings(document: &Map<String, Value>) -> Vec<String> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let kind = text(document.get("kind"));
-    let name = text(document.get("metadata").and_then(|metadata| metadata.get("name")));
+    let metadata = |key| text(document.get("metadata").and_then(|metadata| metadata.get(key)));
+    let (name, namespace) = (metadata("name"), metadata("namespace"));
     let version = text(document.get("apiVersion"));
     let mut reasons = Vec::new();
     reasons.extend(unread_version(&kind, &version).map(|reason| format!("apiVersion: {reason}")));
+    reasons.extend(unread_kind(&kind, &version).map(|reason| format!("kind: {reason}")));
+    reasons.extend(unread_fields(document));
+    if kind == "ConfigMap" && version == "v1" {
+        reasons.extend(registry_ca::misplaced(&namespace, &name));
+    }
     if kind == "MachineConfig"
         && let Some(Value::Object(spec)) = document.get("spec")
     {

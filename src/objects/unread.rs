@@ -1,0 +1,342 @@
+//! What people write in an object that is not read: kinds, versions and fields that were misspelt, most of all.
+
+use serde_json::{Map, Value};
+
+/// A kind that is read.
+struct Kind {
+    name: &'static str,
+    /// The API's group, with a slash; empty for the core.
+    group: &'static str,
+    versions: &'static [&'static str],
+    /// All of its fields beside `apiVersion`, `kind` and `metadata`; empty where others choose them.
+    top: &'static [&'static str],
+    /// Those below that are read, and some that people set beside them. Objects of a cluster have many more.
+    fields: &'static [&'static str],
+}
+
+const MACHINE_CONFIGURATION: &str = "machineconfiguration.openshift.io/";
+const SPEC: &[&str] = &["spec", "status"];
+
+const KINDS: [Kind; 12] = [
+    Kind {
+        name: "MachineConfigPool",
+        group: MACHINE_CONFIGURATION,
+        versions: &["v1"],
+        top: SPEC,
+        fields: &[
+            "metadata.annotations",
+            "spec.configuration.name",
+            "spec.machineConfigSelector",
+            "spec.maxUnavailable",
+            "spec.nodeSelector",
+            "spec.paused",
+            "status.configuration.name",
+            "status.updatedMachineCount",
+        ],
+    },
+    Kind {
+        name: "MachineConfig",
+        group: MACHINE_CONFIGURATION,
+        versions: &["v1"],
+        top: SPEC,
+        fields: &["metadata.annotations"],
+    },
+    Kind {
+        name: "ControllerConfig",
+        group: MACHINE_CONFIGURATION,
+        versions: &["v1"],
+        top: SPEC,
+        fields: &["spec.cloudProviderCAData", "spec.kubeAPIServerServingCAData"],
+    },
+    Kind {
+        name: "MachineOSConfig",
+        group: MACHINE_CONFIGURATION,
+        versions: &["v1", "v1alpha1"],
+        top: SPEC,
+        fields: &["spec.machineConfigPool.name", "status.currentImagePullSpec"],
+    },
+    Kind {
+        name: "MachineOSBuild",
+        group: MACHINE_CONFIGURATION,
+        versions: &["v1", "v1alpha1"],
+        top: SPEC,
+        fields: &[
+            "spec.machineConfig.name",
+            "spec.machineOSConfig.name",
+            "status.conditions.status",
+            "status.conditions.type",
+        ],
+    },
+    Kind {
+        name: "APIServer",
+        group: "config.openshift.io/",
+        versions: &["v1"],
+        top: SPEC,
+        fields: &[
+            "spec.tlsSecurityProfile.custom.ciphers",
+            "spec.tlsSecurityProfile.custom.minTLSVersion",
+            "spec.tlsSecurityProfile.type",
+        ],
+    },
+    Kind {
+        name: "Image",
+        group: "config.openshift.io/",
+        versions: &["v1"],
+        top: SPEC,
+        fields: &["spec.additionalTrustedCA.name"],
+    },
+    Kind {
+        name: "Route",
+        group: "route.openshift.io/",
+        versions: &["v1"],
+        top: SPEC,
+        fields: &["spec.host"],
+    },
+    Kind { name: "Service", group: "", versions: &["v1"], top: SPEC, fields: &["spec.ports.port"] },
+    Kind {
+        name: "ConfigMap",
+        group: "",
+        versions: &["v1"],
+        top: &["binaryData", "data", "immutable"],
+        fields: &[],
+    },
+    Kind {
+        name: "Secret",
+        group: "",
+        versions: &["v1"],
+        top: &["data", "immutable", "stringData", "type"],
+        fields: &[],
+    },
+    Kind { name: "Config", group: "", versions: &["v1"], top: &[], fields: &[] },
+];
+
+const EVERYWHERE: [&str; 2] = ["metadata.name", "metadata.namespace"];
+
+impl Kind {
+    /// The version in an `apiVersion`, if that is of this kind's group.
+    fn version<'a>(&self, api_version: &'a str) -> Option<&'a str> {
+        api_version.strip_prefix(self.group).filter(|version| !version.contains('/'))
+    }
+}
+
+/// Why an object of this kind is not what its author takes it for by its `apiVersion`, if it is not. One of
+/// another group may be another thing of the same name.
+#[must_use]
+pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
+    let kind = KINDS.iter().find(|known| known.name == kind)?;
+    let version = kind.version(api_version)?;
+    if api_version.is_empty() || kind.versions.contains(&version) {
+        return None;
+    }
+    let becomes = if kind.group.is_empty() { "so the object is not read" } else { "read as v1" };
+    Some(format!("{api_version} is not known, {becomes}"))
+}
+
+/// Why an object is not read at all, if its kind is a misspelt one of those that are.
+#[must_use]
+pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
+    if KINDS.iter().any(|known| known.name == kind) {
+        return None;
+    }
+    let is_meant = |known: &&Kind| {
+        known.version(api_version).is_some_and(|version| !version.is_empty())
+            && is_misspelt(kind, known.name)
+    };
+    let meant = KINDS.iter().find(is_meant)?.name;
+    Some(format!("{kind} is not known, so the object is not read; is {meant} meant?"))
+}
+
+/// Fields of an object that have no effect, as far as that is certain: those beside `spec`, and those that are a
+/// misspelt name of another. One line each.
+#[must_use]
+pub fn unread_fields(object: &Map<String, Value>) -> Vec<String> {
+    let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (name, api_version) = (text("kind"), text("apiVersion"));
+    let is_of = |kind: &&Kind| {
+        kind.name == name && (api_version.is_empty() || kind.version(api_version).is_some())
+    };
+    let Some(kind) = KINDS.iter().find(is_of).filter(|kind| !kind.top.is_empty()) else {
+        return Vec::new();
+    };
+    let top: Vec<&str> =
+        ["apiVersion", "kind", "metadata"].iter().chain(kind.top).copied().collect();
+    let fields: Vec<&str> = EVERYWHERE.iter().chain(kind.fields).copied().collect();
+    let mut lines = Vec::new();
+    // What is null says nothing.
+    for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
+        if top.contains(&&**name) {
+            misspelt(value, &below(&fields, name), name, &mut lines);
+        } else {
+            lines.push(unknown(name, top.iter().find(|top| is_misspelt(name, top)).copied()));
+        }
+    }
+    lines
+}
+
+/// The paths below a field, of those that begin with it.
+fn below<'a>(paths: &[&'a str], field: &str) -> Vec<&'a str> {
+    let parts = paths.iter().filter_map(|path| path.split_once('.'));
+    parts.filter(|(head, _)| *head == field).map(|(_, rest)| rest).collect()
+}
+
+/// Finds fields below `place` that are nearly one of `paths`.
+fn misspelt(value: &Value, paths: &[&str], place: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                misspelt(item, paths, &format!("{place}[{index}]"), lines);
+            }
+        }
+        Value::Object(members) if !paths.is_empty() => {
+            let heads: Vec<_> =
+                paths.iter().map(|path| path.split('.').next().unwrap_or_default()).collect();
+            for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+                let place = format!("{place}.{name}");
+                if heads.contains(&&**name) {
+                    misspelt(value, &below(paths, name), &place, lines);
+                } else if let Some(meant) = heads.iter().find(|head| is_misspelt(name, head)) {
+                    lines.push(unknown(&place, Some(meant)));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn unknown(place: &str, meant: Option<&str>) -> String {
+    let hint = meant.map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
+    format!("{place}: unknown field, ignored{hint}")
+}
+
+/// Whether a word is another one but for case, or for one letter: added, left out, replaced, or swapped with the next.
+#[must_use]
+pub fn is_misspelt(word: &str, meant: &str) -> bool {
+    let [a, b] = [word, meant].map(str::to_ascii_lowercase);
+    let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
+    while let ([x, rest_a @ ..], [y, rest_b @ ..]) = (a, b)
+        && x == y
+    {
+        (a, b) = (rest_a, rest_b);
+    }
+    while let ([rest_a @ .., x], [rest_b @ .., y]) = (a, b)
+        && x == y
+    {
+        (a, b) = (rest_a, rest_b);
+    }
+    word != meant
+        && match (a, b) {
+            ([] | [_], [] | [_]) => true,
+            ([first, second], [x, y]) => (first, second) == (y, x),
+            _ => false,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lines(object: Value) -> Vec<String> {
+        let Value::Object(object) = object else { panic!("an object") };
+        unread_fields(&object)
+    }
+
+    #[test]
+    fn a_word_is_misspelt_by_case_or_one_letter() {
+        let near =
+            ["Paused", "pausd", "pauseed", "pased", "puased", "paucsed", "paused_", "PAUSED"];
+        for word in near {
+            assert!(is_misspelt(word, "paused") && is_misspelt("paused", word), "{word}");
+        }
+        for word in ["paused", "pause_d_", "spaued", "pau", "", "unpaused"] {
+            assert!(!is_misspelt(word, "paused") && !is_misspelt("paused", word), "{word}");
+        }
+        assert!(is_misspelt("sepc", "spec") && is_misspelt("", "a") && !is_misspelt("", ""));
+    }
+
+    #[test]
+    fn fields_that_were_misspelt_are_named_with_what_was_meant() {
+        let api = "machineconfiguration.openshift.io/v1";
+        let pool = json!({
+            "apiVersion": api, "kind": "MachineConfigPool",
+            "metadata": {"name": "worker", "annotatons": {"a": "b"}, "label": {}, "names": null},
+            "specs": {}, "status": {"updatedmachineCount": 1, "machineCount": 2},
+            "spec": {"pausd": true, "configuration": {"nane": "a", "source": []}, "else": 1},
+        });
+        assert_eq!(
+            lines(pool),
+            [
+                "metadata.annotatons: unknown field, ignored; is annotations meant?",
+                "specs: unknown field, ignored; is spec meant?",
+                "status.updatedmachineCount: unknown field, ignored; is updatedMachineCount meant?",
+                "spec.pausd: unknown field, ignored; is paused meant?",
+                "spec.configuration.nane: unknown field, ignored; is name meant?",
+            ]
+        );
+        for (object, line) in [
+            (
+                json!({"apiVersion": api, "kind": "ControllerConfig",
+                    "spec": {"kubeAPIServerServingCAdata": ""}}),
+                "spec.kubeAPIServerServingCAdata: unknown field, ignored; is kubeAPIServerServingCAData meant?",
+            ),
+            (
+                json!({"apiversion": api, "kind": "MachineConfig", "spec": {}}),
+                "apiversion: unknown field, ignored; is apiVersion meant?",
+            ),
+            (
+                json!({"apiVersion": api, "kind": "MachineConfig", "sepc": {}}),
+                "sepc: unknown field, ignored; is spec meant?",
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "spec": {}, "data": {"spce": ""}}),
+                "spec: unknown field, ignored",
+            ),
+            (
+                json!({"apiVersion": api, "kind": "MachineOSBuild",
+                    "status": {"conditions": [{"type": ""}, {"Type": ""}]}}),
+                "status.conditions[1].Type: unknown field, ignored; is type meant?",
+            ),
+        ] {
+            assert_eq!(lines(object), [line]);
+        }
+    }
+
+    #[test]
+    fn what_others_define_is_let_be() {
+        for object in [
+            json!({"apiVersion": "image.openshift.io/v1", "kind": "Image", "dockerImageLayers": []}),
+            json!({"apiVersion": "serving.knative.dev/v1", "kind": "Service", "specs": {}}),
+            json!({"apiVersion": "v1", "kind": "Config", "clusters": [], "current-context": "a"}),
+            json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": {}}),
+        ] {
+            assert_eq!(lines(object), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn kinds_that_were_misspelt_are_named_in_their_own_group() {
+        let api = "machineconfiguration.openshift.io/v1";
+        let told =
+            "MachineConfigPol is not known, so the object is not read; is MachineConfigPool meant?";
+        assert_eq!(unread_kind("MachineConfigPol", api).as_deref(), Some(told));
+        for (kind, api) in
+            [("machineConfig", api), ("configmap", "v1"), ("Rout", "route.openshift.io/v1")]
+        {
+            assert!(unread_kind(kind, api).is_some(), "{kind}");
+        }
+        for (kind, api) in [
+            ("MachineConfig", api),
+            ("MachineConfigNode", api),
+            ("KubeletConfig", api),
+            ("MachineConfigPol", "example.com/v1"),
+            ("Images", "image.openshift.io/v1"),
+            ("Services", "apps/v1"),
+            ("ServiceAccount", "v1"),
+            ("Pod", "v1"),
+            ("MachineConfigPol", ""),
+        ] {
+            assert_eq!(unread_kind(kind, api), None, "{kind}");
+        }
+    }
+}
