@@ -73,11 +73,12 @@ pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result
 /// configs. Of a folder, `manifests` say which pools and configs there are.
 ///
 /// # Errors
-/// What needs to be done, if something does, or how much is out of order.
+/// What needs to be done, if something does, or how much is out of order; where it `is_strict`, how much has no
+/// effect in configs.
 pub fn check(
     place: &Place,
     manifests: Option<&Path>,
-    is_json: bool,
+    [is_json, is_strict]: [bool; 2],
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
@@ -85,11 +86,15 @@ pub fn check(
     let mut checked = judged(&seen, policy, now)?;
     // Worth knowing, and no fault of the certificates.
     let Worth { exposed, ignored } = worth(place, manifests)?;
+    let ignored_count = ignored.len();
     checked.exposed = exposed;
     checked.warnings.extend(ignored);
     print(&checked, is_json)?;
     match checked.verdict {
         Some(verdict) => bail!("{}: {verdict}", seen.place),
+        None if is_strict && ignored_count > 0 => {
+            bail!("--strict refuses what has no effect: {ignored_count}")
+        }
         None => Ok(()),
     }
 }

@@ -6,15 +6,17 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use serde::Serialize;
 use time::OffsetDateTime;
 
+use super::certs_report::{self, Report};
 use super::kept::{self, Place, Served};
 use super::print_line;
 use super::probe::{self, Address};
 use super::tokens;
 use crate::ignition::secrets::redacted;
-use crate::pki::Lockout;
-use crate::pointer_check::{self, Admission, Fetch, Known, Problem, Reading};
+use crate::pointer_check::{self, Admission, Fetch, Known, PointerConfig, Problem, Reading};
+use crate::source::manifest::config_warnings;
 use crate::user_data::MOST_BYTES;
 
 /// What a pointer config is judged by.
@@ -26,22 +28,65 @@ pub enum Against {
     Server(Address),
 }
 
-/// Tells what is wrong with `file`, or that a machine boots from it, one line each.
+/// What there is to say of a pointer config.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CheckedPointer {
+    /// The file.
+    name: String,
+    /// Whether a machine boots from it.
+    boots: bool,
+    /// Why not.
+    faults: Vec<String>,
+    /// What keeps no machine from booting today.
+    warnings: Vec<String>,
+    /// Fields without effect.
+    ignored: Vec<String>,
+    /// From where a machine boots.
+    from: Vec<String>,
+}
+
+/// Tells what is wrong with `file`, or that a machine boots from it, in lines or as JSON.
 ///
 /// # Errors
-/// The file cannot be read, there is nothing to judge it by, or no machine would boot from it.
-pub fn check_pointer(file: &Path, against: &Against, now: OffsetDateTime) -> anyhow::Result<()> {
+/// The file cannot be read, there is nothing to judge it by, or no machine would boot from it; where it `is_strict`,
+/// something in it has no effect.
+pub fn check_pointer(
+    file: &Path,
+    against: &Against,
+    [is_json, is_strict]: [bool; 2],
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let text = read(file).with_context(|| format!("--pointer {name}"))?;
-    let faults = match against {
+    let ignored = config_warnings(&String::from_utf8_lossy(&text));
+    let mut checked = CheckedPointer { name: name.clone(), ignored, ..CheckedPointer::default() };
+    match against {
         Against::Place(place, manifests) => {
-            by_place(&name, &text, (place, manifests.as_deref()), now)?
+            by_place(&mut checked, &text, (place, manifests.as_deref()), now)?;
         }
-        Against::Server(address) => by_server(&name, &text, address, now)?,
-    };
-    match faults {
-        0 => Ok(()),
-        many => bail!("{name}: no machine would boot from it: faults: {many}"),
+        Against::Server(address) => by_server(&mut checked, &text, address, now)?,
+    }
+    checked.boots = checked.faults.is_empty();
+    certs_report::print(&checked, is_json)?;
+    match (checked.faults.len(), checked.ignored.len()) {
+        (0, ignored) if is_strict && ignored > 0 => {
+            bail!("{name}: --strict refuses what has no effect: {ignored}")
+        }
+        (0, _) => Ok(()),
+        (many, _) => bail!("{name}: no machine would boot from it: faults: {many}"),
+    }
+}
+
+impl Report for CheckedPointer {
+    fn print_lines(&self) {
+        let Self { name, faults, warnings, ignored, from, .. } = self;
+        for warning in warnings.iter().chain(ignored) {
+            print_line(&format!("{name}: warning: {warning}"));
+        }
+        for line in faults.iter().chain(from) {
+            print_line(line);
+        }
     }
 }
 
@@ -54,17 +99,18 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the number of faults, all of which it has told.
 fn by_place(
-    name: &str,
+    checked: &mut CheckedPointer,
     text: &[u8],
     (place, manifests): (&Place, Option<&Path>),
     now: OffsetDateTime,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<()> {
     const ELSE: &str = "--connect HOST:PORT asks a server that runs";
+    let name = checked.name.clone();
     let in_itself = pointer_check::read(text);
     if in_itself.config.is_none() {
-        return Ok(tell_faults(name, &in_itself));
+        checked.take(in_itself);
+        return Ok(());
     }
     let Served { place: kept, chain, pools } =
         kept::served(place, manifests).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
@@ -75,38 +121,33 @@ fn by_place(
         Ok(records) => Some(records),
         // Whoever looks at certificates need not have a right to tokens.
         Err(error) if matches!(place, Place::Cluster { .. }) => {
-            print_line(&format!("{name}: warning: its token is not looked at: {error:#}"));
+            checked.warnings.push(format!("its token is not looked at: {error:#}"));
             None
         }
         Err(error) => bail!("{error:#}; {ELSE}"),
     };
     let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &pools };
-    let verdict = pointer_check::judge(name, text, known, now);
-    for warning in &verdict.warnings {
-        print_line(&format!("{name}: warning: {warning}"));
-    }
-    for problem in &verdict.problems {
-        print_line(&told(name, &kept, problem));
-    }
+    let verdict = pointer_check::judge(&name, text, known, now);
+    checked.warnings.extend(verdict.warnings.iter().map(ToString::to_string));
+    checked.faults.extend(verdict.problems.iter().map(|problem| told(&name, &kept, problem)));
     for (fetch, admission) in &verdict.fetches {
         let url = &redacted(&fetch.url.to_string()).into_owned();
         let by = match admission {
             Admission::Open => "certificates",
             Admission::Proven => "certificates and tokens",
             Admission::Unjudged => {
-                print_line(&format!(
-                    "{name}: warning: the token for {url} is signed by another issuer, and not \
-                     looked at"
+                checked.warnings.push(format!(
+                    "the token for {url} is signed by another issuer, and not looked at"
                 ));
                 "certificates"
             }
             Admission::Refused(_) => continue,
         };
         if verdict.problems.is_empty() {
-            print_line(&format!("{name}: boots from {url}, by the {by} of {kept}"));
+            checked.from.push(format!("{name}: boots from {url}, by the {by} of {kept}"));
         }
     }
-    Ok(verdict.problems.len())
+    Ok(())
 }
 
 /// A problem of the file `name` as a line.
@@ -115,61 +156,53 @@ fn told(name: &str, place: &str, problem: &Problem) -> String {
         // It has the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
         Problem::Refused { url, refusal } => {
+            let url = redacted(&url.to_string()).into_owned();
             let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
             let by = format!("by the tokens of {place}");
-            let url = redacted(&url.to_string()).into_owned();
             format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
         }
         _ => format!("{name}: {problem}"),
     }
 }
 
-/// Returns the number of faults, all of which it has told, as the warnings.
-fn tell_faults(name: &str, reading: &Reading) -> usize {
-    for warning in &reading.warnings {
-        print_line(&format!("{name}: warning: {warning}"));
+impl CheckedPointer {
+    /// Takes in what there is to say of the file itself.
+    fn take(&mut self, reading: Reading) -> Option<PointerConfig> {
+        let Reading { config, faults, warnings, .. } = reading;
+        self.warnings.extend(warnings.iter().map(ToString::to_string));
+        self.faults.extend(faults.iter().map(|fault| format!("{}: {fault}", self.name)));
+        config
     }
-    for fault in &reading.faults {
-        print_line(&format!("{name}: {fault}"));
-    }
-    reading.faults.len()
 }
 
-/// Returns the number of faults, all of which it has told.
 fn by_server(
-    name: &str,
+    checked: &mut CheckedPointer,
     text: &[u8],
     address: &Address,
     now: OffsetDateTime,
-) -> anyhow::Result<usize> {
-    let reading = pointer_check::read(text);
-    let mut faults = tell_faults(name, &reading);
-    let Some(config) = reading.config else { return Ok(faults) };
+) -> anyhow::Result<()> {
+    let name = checked.name.clone();
+    let Some(config) = checked.take(pointer_check::read(text)) else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut told: Vec<Lockout> = Vec::new();
     for fetch in &config.fetches {
         let judge =
-            |chain: &_| pointer_check::refusals(name, std::slice::from_ref(fetch), chain, now);
+            |chain: &_| pointer_check::refusals(&name, std::slice::from_ref(fetch), chain, now);
         let accept = pointer_check::accept(config.spec);
         let asked = probe::ask(address, fetch, &accept, |chain| judge(chain).is_empty());
         let probe = runtime.block_on(asked).with_context(|| format!("--connect {address}"))?;
-        let mut refusals = judge(&probe.chain);
-        refusals.retain(|refusal| !told.contains(refusal));
-        tell(&refusals);
-        faults += refusals.len();
-        told.extend(refusals);
+        let refusals = judge(&probe.chain).into_iter().map(|refusal| refusal.to_string());
+        for refusal in refusals {
+            if !checked.faults.contains(&refusal) {
+                checked.faults.push(refusal);
+            }
+        }
         if let Some(status) = probe.status {
-            faults += usize::from(status != http::StatusCode::OK);
-            print_line(&format!("{name}: {}", answer(fetch, address, status)));
+            let line = format!("{name}: {}", answer(fetch, address, status));
+            let is_served = status == http::StatusCode::OK;
+            if is_served { &mut checked.from } else { &mut checked.faults }.push(line);
         }
     }
-    Ok(faults)
-}
-
-fn tell(refusals: &[Lockout]) {
-    for refusal in refusals {
-        print_line(&refusal.to_string());
-    }
+    Ok(())
 }
 
 /// What a machine makes of a status.

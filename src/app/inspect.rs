@@ -346,7 +346,8 @@ fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> a
     let mut got = by_server(&errand(settings, url, first.headers, trusted, now)?)?;
     let warnings = reading.warnings.iter().map(ToString::to_string);
     let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
-    let seen: Vec<_> = warnings.chain(others).collect();
+    let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
+    let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
     if let (Some(way), false) = (&mut got.way, seen.is_empty()) {
         way.steps.insert(0, Step { name: "pointer", outcome: Outcome::Noted, seen, took: None });
     }

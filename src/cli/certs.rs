@@ -80,8 +80,12 @@ struct CheckFlags {
     #[arg(long, value_name = "FILE")]
     pointer: Option<PathBuf>,
     /// Print JSON, for scripts
-    #[arg(long, conflicts_with = "pointer")]
+    #[arg(long)]
     json: bool,
+    /// End with 1 where something in configs or in the pointer config has no effect: an unknown field, or
+    /// one that is newer than the config's spec
+    #[arg(long)]
+    strict: bool,
     /// Judge it by the server that listens there, not by what is kept to be served
     #[arg(long, value_name = "HOST:PORT", requires = "pointer",
         conflicts_with_all = ["state_dir", "kubeconfig", "in_cluster"])]
@@ -90,21 +94,16 @@ struct CheckFlags {
 
 impl CheckFlags {
     fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+        let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
             let manifests = self.manifests.as_deref();
-            return certs::check(
-                &self.place.place(),
-                manifests,
-                self.json,
-                &Policy::default(),
-                now,
-            );
+            return certs::check(&self.place.place(), manifests, output, &Policy::default(), now);
         };
         let against = match &self.connect {
             Some(address) => Against::Server(address.clone()),
             None => Against::Place(self.place.place(), self.manifests.clone()),
         };
-        check_pointer(file, &against, now)
+        check_pointer(file, &against, output, now)
     }
 }
 

@@ -205,7 +205,7 @@ fn whom_the_certificates_lock_out_is_told() {
     // The server says the same, and that the first one would be answered.
     let Said { status, lines, error } = served.by_server(&elsewhere);
     assert_eq!((status, lines.len()), (1, 3), "{lines:?}");
-    assert!(lines[0].contains("boots from https://localhost:22623/config/worker"), "{lines:?}");
+    assert!(lines[2].contains("boots from https://localhost:22623/config/worker"), "{lines:?}");
     assert_eq!(error, one_error(&elsewhere, 2));
 
     let folder = served.folder.path();
@@ -415,11 +415,12 @@ fn a_warning_keeps_nobody_from_booting() {
     let served = Served::start();
     let large = served.with(|config| config["x"] = "x".repeat(16 * 1024).into());
     for said in [served.by_state(&large), served.by_server(&large)] {
-        assert_eq!((said.status, said.lines.len()), (0, 2), "{:?}", said.lines);
+        assert_eq!((said.status, said.lines.len()), (0, 3), "{:?}", said.lines);
         let start = format!("{}: warning: it has ", large.display());
         assert!(said.lines[0].starts_with(&start), "{:?}", said.lines);
         assert!(said.lines[0].ends_with(" bytes, and EC2 takes 16384 of user data"));
-        assert!(said.lines[1].contains(": boots from https://"), "{:?}", said.lines);
+        assert!(said.lines[1].ends_with("warning: x: unknown field, ignored"), "{:?}", said.lines);
+        assert!(said.lines[2].contains(": boots from https://"), "{:?}", said.lines);
     }
 }
 
@@ -587,5 +588,52 @@ fn what_is_secret_in_a_url_is_not_printed() {
         let text = said.lines.concat();
         assert!(text.contains("https://") && text.contains("/config/worker"), "{text}");
         assert!(!text.contains("hunter2") && !text.contains("s3cr3t"), "{text}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_told_and_scripts_get_json() {
+    let served = Served::start();
+    let file = served.with(|config| {
+        config["ignition"]["confg"] = json!({});
+        config["storage"] = json!({"files": [{"path": "/a", "mode": 644}]});
+    });
+    let name = file.display().to_string();
+    let ignored = [
+        "ignition.confg: unknown field, ignored",
+        "storage.files[0].mode: 644 is 1204 in octal; for 0644 write 420",
+    ];
+    for against in [["--state-dir", &served.state], ["--connect", &served.address]] {
+        let json = |file: &Path| {
+            let said = check(file, &[&against[..], &["--json"]].concat());
+            let report: Value = serde_json::from_str(&said.lines.concat()).expect("JSON");
+            (said, report)
+        };
+        let plain = check(&file, &against);
+        assert_eq!((plain.status, plain.lines.len()), (0, 3), "{:?}", plain.lines);
+        for (line, ignored) in plain.lines.iter().zip(ignored) {
+            assert_eq!(*line, format!("{name}: warning: {ignored}"));
+        }
+        let (said, report) = json(&file);
+        assert_eq!(said.status, 0, "{}", said.error);
+        let expected = json!({
+            "name": name, "boots": true, "faults": [], "warnings": [], "ignored": ignored,
+            "from": [plain.lines[2]],
+        });
+        assert_eq!(report, expected);
+        let strict = check(&file, &[&against[..], &["--strict"]].concat());
+        assert_eq!((strict.status, &strict.lines), (1, &plain.lines));
+        let refused = "--strict refuses what has no effect: 2";
+        assert!(strict.error.contains(refused), "{}", strict.error);
+
+        let own = check(&served.own(), &[&against[..], &["--strict"]].concat());
+        assert_eq!(own.status, 0, "{:?} {}", own.lines, own.error);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let broken = folder.path().join("broken.ign");
+        fs::write(&broken, "#!/bin/sh").expect("a write");
+        let (said, report) = json(&broken);
+        assert_eq!((said.status, said.error), (1, one_error(&broken, 1)));
+        let fault = report["faults"][0].as_str().expect("a fault");
+        assert!(report["boots"] == false && fault.contains("but a script"), "{report}");
     }
 }

@@ -178,6 +178,9 @@ fn inspect_and_render_name_it_and_fail_when_they_are_strict() {
     let (_, text, _) = run(&[&check[..], &["--json"]].concat());
     let report: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["warnings"].as_array().map(Vec::len), Some(REASONS.len() + 1), "{report}");
+    let (code, strict, error) = run(&[&check[..], &["--strict"]].concat());
+    assert_eq!(code, Some(1), "{strict}");
+    assert!(error.contains("--strict refuses what has no effect: 5"), "{error}");
     let (code, _, error) = run(&["bootstrap", "--server-basedir", root, "--strict"]);
     assert!(code != Some(0) && !error.contains("unexpected argument"), "{error}");
 }
