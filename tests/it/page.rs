@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::faults::bootstrap_folder;
 use crate::support::browser::Browser;
 use crate::support::clock::follow_clock;
+use crate::support::logged::Logged;
 use crate::support::pair::Pair;
 use crate::support::server::{Server, binary};
 use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
@@ -231,4 +232,49 @@ fn write_pool(folder: &Path) {
         "metadata": {"name": "worker"}, "status": {"configuration": {"name": "rendered"}},
     });
     fs::write(folder.join("pool.json"), pool.to_string()).expect("a writable folder");
+}
+
+#[test]
+fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let server = Server::serve_when_up(folder.path(), &[]);
+    let logged = |text: &str| {
+        wait_for(text, || server.log().contains(text).then_some(()));
+    };
+    logged("no MachineConfigPool found");
+    let address = server.metrics().address();
+    logged(&format!("Status page: http://{address}/\n"));
+
+    // The config comes first: its pool is never read without it.
+    write_config(folder.path(), "9.9.9");
+    write_pool(folder.path());
+    logged("the pool is not ready");
+
+    write_config(folder.path(), "3.4.0");
+    logged("the pool is ready again");
+    let overview = server.metrics().get("/api/v1/overview").json();
+    let registry = json!([{"host": "os.example.com:5000", "pools": ["worker"]}]);
+    assert_eq!(overview["registries_without_ca"], registry, "{overview}");
+
+    // Another one finds the port in use, and serves without.
+    let mut second = binary();
+    second.arg("serve").arg(folder.path()).arg("--state-dir").arg(folder.path().join(".state"));
+    second.args(["--listen-address=127.0.0.1", "--secure-port=0", "--insecure-port=0"]);
+    second.arg(format!("--metrics-address={address}"));
+    let second = Logged::start("the second server", &mut second);
+    let told = format!("cannot listen on {address} (metrics and status page)");
+    wait_for("the port", || {
+        let log = second.log();
+        let mut lines = log.lines().filter(|line| line.contains(&told));
+        lines.any(|line| line.contains("use --metrics-address")).then_some(())
+    });
+    for command in ["controller", "node-ca"] {
+        let output = binary()
+            .args([command, "--kubeconfig=/no/such", &format!("--metrics-address={address}")])
+            .output()
+            .expect("the built binary");
+        let error = String::from_utf8(output.stderr).expect("text");
+        let told = format!("cannot listen on {address} (metrics); use --metrics-address");
+        assert!(output.status.code() == Some(1) && error.contains(&told), "{error}");
+    }
 }
