@@ -82,6 +82,12 @@ impl Publisher {
                 tokio::task::block_in_place(|| {
                     is_done = on_change(ports, &inputs);
                     answers.check();
+                    tracing::info!(
+                        pools = inputs.pools.len(),
+                        machine_configs = inputs.machine_configs.len(),
+                        problems = inputs.problems.len() + answers.failing(),
+                        "inputs read"
+                    );
                     // What is served is known once it was rendered.
                     let pools = answers.pools().into_iter();
                     let now = pools.map(|pool| (Arc::clone(&pool.name), pool)).collect();
@@ -98,16 +104,9 @@ impl Publisher {
     pub(super) fn publish(&mut self, inputs: &Inputs) {
         self.note_problems(&inputs.problems);
         self.note_warnings(&inputs.warnings);
-        if !self.answers.publish(inputs, SystemTime::now()) {
-            return;
+        if self.answers.publish(inputs, SystemTime::now()) {
+            self.published.send_replace(Some(inputs.clone()));
         }
-        tracing::info!(
-            pools = inputs.pools.len(),
-            machine_configs = inputs.machine_configs.len(),
-            problems = inputs.problems.len() + self.answers.failing(),
-            "inputs read"
-        );
-        self.published.send_replace(Some(inputs.clone()));
     }
 
     /// Logs each once, and again if it comes back.

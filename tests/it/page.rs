@@ -248,10 +248,20 @@ fn a_server_tells_of_an_empty_directory_a_broken_pool_and_what_comes_next() {
     // The config comes first: its pool is never read without it.
     write_config(folder.path(), "9.9.9");
     write_pool(folder.path());
+    let reads = || {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("inputs read"));
+        lines.filter(|line| line.contains(" pools=1 ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let broken = wait_for("the broken pool", || Some(reads()).filter(|lines| !lines.is_empty()));
+    assert!(broken.iter().all(|line| line.contains(" problems=1")), "{broken:?}");
     logged("the pool is not ready");
 
     write_config(folder.path(), "3.4.0");
     logged("the pool is ready again");
+    wait_for("the mended pool", || {
+        reads().iter().find(|line| line.contains(" problems=0")).cloned()
+    });
     let overview = server.metrics().get("/api/v1/overview").json();
     let registry = json!([{"host": "os.example.com:5000", "pools": ["worker"]}]);
     assert_eq!(overview["registries_without_ca"], registry, "{overview}");
