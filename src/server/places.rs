@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use self::queue::{Position, Queue};
 use self::shares::Shares;
-use self::source::Group;
+pub(super) use self::source::Group;
 pub use self::source::{Door, Source};
 pub use self::turn::Shed;
 use self::turn::{GRACE, Turn};

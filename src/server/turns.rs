@@ -3,16 +3,18 @@
 //! A client's part in a handshake may be bytes that it has kept from another day, and ours is a
 //! signature: with an RSA key of 4096 bits some milliseconds, so that one address with a thousand
 //! connections has seconds of work done for it, and everybody who comes after waits. So handshakes are
-//! computed in turns: one of each source, and then the next of the first. Within a source, first come,
+//! computed in turns: one of each source, and then the next of the first. IPv6 networks of 48 bits take
+//! turns as one source does, within them those of 56 bits, and within these those of 64: a client may
+//! have a whole network, and a machine may be in one with such a client. Within a source, first come,
 //! first served.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::places::Source;
+use super::places::{Group, Source};
 
 /// Connections before their first turn, up to which the order does not matter: all of them together take
 /// a blink.
@@ -33,10 +35,18 @@ struct Shared {
 struct Queue {
     free: usize,
     next: u64,
-    /// Who waits, of each source in `order`, first come first; none where all of them left.
-    waiting: HashMap<Source, BTreeMap<u64, oneshot::Sender<Turn>>>,
-    /// Each source that has or had someone waiting, once.
-    order: VecDeque<Source>,
+    everyone: Line,
+}
+
+/// Those of a group who wait.
+#[derive(Debug, Default)]
+struct Line {
+    /// Of a source, first come first.
+    waiting: BTreeMap<u64, oneshot::Sender<Turn>>,
+    /// Each part of a larger group that has or had someone waiting,
+    parts: BTreeMap<Group, Line>,
+    /// and in which order they take turns.
+    order: VecDeque<Group>,
 }
 
 /// A turn. Dropping it gives it to the next one.
@@ -58,8 +68,7 @@ struct Waiter {
 impl Turns {
     /// So many turns at a time.
     pub(super) fn new(at_a_time: usize) -> Self {
-        let queue =
-            Queue { free: at_a_time, next: 0, waiting: HashMap::new(), order: VecDeque::new() };
+        let queue = Queue { free: at_a_time, next: 0, everyone: Line::default() };
         Self(Arc::new(Shared { queue: Mutex::new(queue), arrivals: AtomicUsize::new(0) }))
     }
 
@@ -75,7 +84,7 @@ impl Turns {
             return None;
         }
         let mut queue = self.queue();
-        let is_free = queue.free > 0 && queue.order.is_empty();
+        let is_free = queue.free > 0 && queue.everyone.is_empty();
         is_free.then(|| {
             queue.free -= 1;
             Turn(Some(self.clone()))
@@ -97,11 +106,7 @@ impl Turns {
         let mut queue = self.queue();
         let number = queue.next;
         queue.next += 1;
-        let is_new = !queue.waiting.contains_key(&source);
-        if is_new {
-            queue.order.push_back(source);
-        }
-        queue.waiting.entry(source).or_default().insert(number, sender);
+        queue.everyone.enter(source).waiting.insert(number, sender);
         drop(queue);
         Waiter { turns: self.clone(), source, number, turn }
     }
@@ -113,7 +118,7 @@ impl Turns {
             if queue.free == 0 {
                 return;
             }
-            let Some(next) = queue.pop() else { return };
+            let Some(next) = queue.everyone.pop() else { return };
             queue.free -= 1;
             drop(queue);
             // One that left meanwhile gives it back by dropping it.
@@ -126,19 +131,41 @@ impl Turns {
     }
 }
 
-impl Queue {
-    /// The first of the source that is next, which is the last one then.
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.order.is_empty()
+    }
+
+    /// The line of a source within that of everyone.
+    fn enter(&mut self, source: Source) -> &mut Self {
+        Group::within_everyone(source).fold(self, |line, part| {
+            line.parts.entry(part).or_insert_with(|| {
+                line.order.push_back(part);
+                Self::default()
+            })
+        })
+    }
+
+    /// The same, where there is one.
+    fn of(&mut self, source: Source) -> Option<&mut Self> {
+        Group::within_everyone(source).try_fold(self, |line, part| line.parts.get_mut(&part))
+    }
+
+    /// The first of the part that is next, which is the last one then.
     fn pop(&mut self) -> Option<oneshot::Sender<Turn>> {
-        while let Some(source) = self.order.pop_front() {
-            let Some(waiting) = self.waiting.get_mut(&source) else { continue };
-            let first = waiting.pop_first();
-            if waiting.is_empty() {
-                self.waiting.remove(&source);
+        if let Some((_, first)) = self.waiting.pop_first() {
+            return Some(first);
+        }
+        while let Some(part) = self.order.pop_front() {
+            let Some(line) = self.parts.get_mut(&part) else { continue };
+            let first = line.pop();
+            if line.is_empty() {
+                self.parts.remove(&part);
             } else {
-                self.order.push_back(source);
+                self.order.push_back(part);
             }
-            if let Some((_, first)) = first {
-                return Some(first);
+            if first.is_some() {
+                return first;
             }
         }
         None
@@ -162,9 +189,8 @@ impl Drop for Arrival {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut queue = self.turns.queue();
-        if let Some(waiting) = queue.waiting.get_mut(&self.source) {
-            waiting.remove(&self.number);
+        if let Some(line) = self.turns.queue().everyone.of(self.source) {
+            line.waiting.remove(&self.number);
         }
     }
 }
@@ -179,16 +205,21 @@ mod tests {
         Source::V4(last.into())
     }
 
+    /// An IPv6 network of 64 bits: the last 8 of these, those before, and the 48 before them.
+    fn network(first: u128, middle: u128, last: u128) -> Source {
+        Source::V6(first << 16 | middle << 8 | last)
+    }
+
     /// So many of each source, who note their source when it is their turn and are done.
-    async fn order_of(turns: &Turns, waiting: &[(u32, usize)]) -> Vec<u32> {
+    async fn order_of(turns: &Turns, waiting: &[(Source, usize)]) -> Vec<Source> {
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();
-        for (last, many) in waiting {
+        for (source, many) in waiting {
             for _ in 0..*many {
-                let (turns, order, last) = (turns.clone(), Arc::clone(&order), *last);
+                let (turns, order, source) = (turns.clone(), Arc::clone(&order), *source);
                 tasks.spawn(async move {
-                    let _turn = turns.wait(source(last)).await.unwrap();
-                    order.lock().unwrap().push(last);
+                    let _turn = turns.wait(source).await.unwrap();
+                    order.lock().unwrap().push(source);
                 });
             }
         }
@@ -200,14 +231,32 @@ mod tests {
     async fn sources_take_turns_however_many_wait_of_one() {
         for at_a_time in [1, 2, 7] {
             let turns = Turns::new(at_a_time);
-            let order = order_of(&turns, &[(1, 1_000), (2, 3), (3, 1)]).await;
+            let waiting = [(source(1), 1_000), (source(2), 3), (source(3), 1)];
+            let order = order_of(&turns, &waiting).await;
             assert_eq!(order.len(), 1_004);
-            let place = |last| order.iter().rposition(|it| *it == last).unwrap();
+            let place = |last| order.iter().rposition(|it| *it == source(last)).unwrap();
             assert!(place(2) < 10 + at_a_time && place(3) < 4 + at_a_time, "{:?}", &order[..20]);
             let queue = turns.queue();
             assert_eq!(queue.free, at_a_time);
-            assert!(queue.waiting.is_empty() && queue.order.is_empty());
+            assert!(queue.everyone.is_empty() && queue.everyone.parts.is_empty());
         }
+    }
+
+    #[tokio::test]
+    async fn a_network_takes_turns_as_one_source_does_however_many_are_in_it() {
+        let turns = Turns::new(1);
+        let machines = [source(1), network(2, 0, 0), network(1, 200, 0), network(1, 1, 200)];
+        // All networks of 64 bits of one of 56, and one of each of a hundred others within the same 48.
+        let mut waiting: Vec<_> = (0..200).map(|last| (network(1, 1, last), 3)).collect();
+        waiting.extend((2..102).map(|middle| (network(1, middle, 0), 3)));
+        waiting.extend(machines.map(|machine| (machine, 1)));
+        let order = order_of(&turns, &waiting).await;
+        let place = |machine| order.iter().position(|it| *it == machine).unwrap();
+        assert!(place(machines[0]) < 3 && place(machines[1]) < 3, "{:?}", &order[..5]);
+        // Within the network, those of 56 bits take turns, and within these the sources.
+        assert!(place(machines[2]) < 110, "{}", place(machines[2]));
+        assert!(place(machines[3]) < 510, "{}", place(machines[3]));
+        assert!(turns.queue().everyone.parts.is_empty());
     }
 
     #[tokio::test]
@@ -218,7 +267,10 @@ mod tests {
         let wait = |last| tokio::spawn(turns.clone().wait(source(last)));
         let (gone, left) = (wait(1), wait(2));
         let stays = wait(1);
-        let waiting = || turns.queue().waiting.values().map(BTreeMap::len).sum::<usize>();
+        let waiting = || {
+            let queue = turns.queue();
+            queue.everyone.parts.values().map(|line| line.waiting.len()).sum::<usize>()
+        };
         while waiting() < 3 {
             tokio::task::yield_now().await;
         }
@@ -234,7 +286,8 @@ mod tests {
         drop(turn);
         drop(late);
         let queue = turns.queue();
-        assert_eq!((queue.free, queue.order.len(), queue.waiting.len()), (1, 0, 0));
+        assert_eq!((queue.free, queue.everyone.parts.len()), (1, 0));
+        assert!(queue.everyone.is_empty());
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl From<SocketAddr> for Source {
 /// A source, or sources that are likely to be one client's: providers assign IPv6 networks of 56 and
 /// 48 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Group {
+pub(in crate::server) enum Group {
     Everyone,
     Network48(u128),
     Network56(u128),
@@ -44,13 +44,19 @@ pub(super) enum Group {
 impl Group {
     /// All groups that a source belongs to, the largest first.
     pub(super) fn of(source: Source) -> impl DoubleEndedIterator<Item = Self> + Clone {
+        std::iter::once(Self::Everyone).chain(Self::within_everyone(source))
+    }
+
+    /// The same, without the one of everyone.
+    pub(in crate::server) fn within_everyone(
+        source: Source,
+    ) -> impl DoubleEndedIterator<Item = Self> + Clone {
         let networks = match source {
             Source::V6(network) => {
                 [Some(Self::Network48(network >> 16)), Some(Self::Network56(network >> 8))]
             }
             Source::V4(_) | Source::Balancer => [None, None],
         };
-        let (own, networks) = (Self::Source(source), networks.into_iter().flatten());
-        std::iter::once(Self::Everyone).chain(networks).chain(std::iter::once(own))
+        networks.into_iter().flatten().chain(std::iter::once(Self::Source(source)))
     }
 }
