@@ -32,7 +32,7 @@ use super::activity::{Activity, Phase};
 use super::answer;
 use super::limits::Limits;
 use super::payload::Payload;
-use super::places::{Door, Place, Shed, Source, Weighed};
+use super::places::{Door, Place, Source};
 use super::proxy_protocol;
 use super::send_room::{Allowance, SendRoom};
 use super::timeout_stream::TimeoutStream;
@@ -90,7 +90,8 @@ pub(super) async fn serve(
     context: Context,
 ) {
     let Caller { peer, is_balancer, activity, place } = caller;
-    let allowance = Arc::new(Allowance::new(context.room.clone(), place, activity.clone()));
+    let (room, metrics) = (context.room.clone(), context.metrics.clone());
+    let allowance = Arc::new(Allowance::new(room, place, activity.clone(), metrics));
     let door = if tls.is_some() { Door::Tls } else { Door::Plain };
     if door == Door::Plain && !is_balancer {
         activity.begin(Phase::FirstHead, Instant::now());
@@ -99,7 +100,7 @@ pub(super) async fn serve(
         TimeoutStream::new(stream, activity.clone(), context.limits, Arc::clone(&allowance));
     // Until its client sends something a connection costs next to nothing. Where it never does, reading
     // fails below.
-    if stream.readable().await.is_ok() && allowed(allowance.begin(door), &context).is_err() {
+    if stream.readable().await.is_ok() && allowance.begin(door).is_err() {
         return;
     }
     let begun = Begun { stream, peer, is_balancer, activity, allowance };
@@ -159,22 +160,6 @@ fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: 
     }
 }
 
-/// Counts what came of asking for memory, and tells whether it is scarce.
-fn allowed(weighed: Result<Weighed, Shed>, context: &Context) -> Result<bool, Shed> {
-    match weighed {
-        Ok(Weighed { shed, is_scarce }) => {
-            for shed in shed {
-                context.metrics.shed(shed.label());
-            }
-            Ok(is_scarce)
-        }
-        // Ignition tries again.
-        Err(shed) => {
-            context.metrics.shed(shed.label());
-            Err(shed)
-        }
-    }
-}
 /// A connection that is to be closed.
 struct NotKept;
 
@@ -295,8 +280,7 @@ impl Asked {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         let Ok(mut response) = context.router.clone().call(request).await;
-        let weighed = allowance.answer(size(&response)).await;
-        let is_scarce = allowed(weighed, context).unwrap_or_else(|_| {
+        let is_scarce = allowance.answer(size(&response)).await.unwrap_or_else(|_| {
             response = answer::soon(NO_MEMORY.to_owned());
             true
         });

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::places::{Door, Place, Shed, Weighed};
+use crate::telemetry::ConnectionMetrics;
 
 /// What first answers that go out at once may come to, in KiB: 37 of 440 KB, 135 compact ones.
 const ROOM: usize = 16 << 10;
@@ -27,6 +28,9 @@ const ROOM: usize = 16 << 10;
 const SMALL: u64 = 16 << 10;
 /// What a connection takes with TLS, and without, once its client has sent something.
 const BEGUN: [u64; 2] = [24 << 10, 20 << 10];
+/// What TLS and HTTP keep at most of a handshake, or of a head and a TLS record, that is large and not
+/// complete.
+const INCOMPLETE: u64 = 64 << 10;
 /// The send buffer of a bounded connection; the kernel doubles it, for what it keeps beside the bytes.
 const SEND_BUFFER: usize = 32 << 10;
 /// What the kernel takes with it, and with what comes in meanwhile.
@@ -53,7 +57,11 @@ pub(super) struct Allowance {
     room: SendRoom,
     pub(super) place: Place,
     activity: Activity,
+    metrics: ConnectionMetrics,
+    /// Bytes that are counted for the connection without its answers,
     begun: AtomicU64,
+    /// and for these.
+    answers: AtomicU64,
     /// Bytes that TLS may have encrypted and not sent.
     ahead: AtomicU64,
     /// Held until the next answer, or the connection's end: so long the kernel may hold what was sent
@@ -69,12 +77,19 @@ impl SendRoom {
 }
 
 impl Allowance {
-    pub(super) fn new(room: SendRoom, place: Place, activity: Activity) -> Self {
+    pub(super) fn new(
+        room: SendRoom,
+        place: Place,
+        activity: Activity,
+        metrics: ConnectionMetrics,
+    ) -> Self {
         Self {
             room,
             place,
             activity,
+            metrics,
             begun: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
             at_once: Mutex::default(),
             is_bounded: AtomicBool::new(false),
@@ -82,10 +97,16 @@ impl Allowance {
     }
 
     /// The client has sent something: it is no longer a connection that costs next to nothing.
-    pub(super) fn begin(&self, door: Door) -> Result<Weighed, Shed> {
-        let bytes = BEGUN[usize::from(door == Door::Plain)];
-        self.begun.store(bytes, Ordering::Relaxed);
-        self.place.weigh(bytes, Instant::now())
+    pub(super) fn begin(&self, door: Door) -> Result<(), Shed> {
+        let begun = BEGUN[usize::from(door == Door::Plain)];
+        self.counted(self.weigh(begun, 0, Instant::now())).map(|_| ())
+    }
+
+    /// The client has sent more of a handshake or a head than machines do.
+    pub(super) fn keep_incomplete(&self) -> Result<(), Shed> {
+        let begun = self.begun.load(Ordering::Relaxed) + INCOMPLETE;
+        let answers = self.answers.load(Ordering::Relaxed);
+        self.counted(self.weigh(begun, answers, Instant::now())).map(|_| ())
     }
 
     /// How many bytes may be encrypted ahead.
@@ -96,10 +117,11 @@ impl Allowance {
         usize::try_from(ahead).unwrap_or(usize::MAX)
     }
 
-    /// Waits until an answer of so many bytes may be sent. An error where that takes too long.
-    pub(super) async fn answer(&self, bytes: u64) -> Result<Weighed, Shed> {
+    /// Waits until an answer of so many bytes may be sent, and tells whether memory is scarce. An error
+    /// where that takes too long.
+    pub(super) async fn answer(&self, bytes: u64) -> Result<bool, Shed> {
         if self.activity.written() + bytes <= SMALL {
-            return Ok(Weighed { shed: Vec::new(), is_scarce: false });
+            return Ok(false);
         }
         let deadline = Instant::now() + PATIENCE;
         let [mut wait, longest] = LOOKS;
@@ -107,7 +129,7 @@ impl Allowance {
             let now = Instant::now();
             match self.take(bytes, now) {
                 Err(_) if now < deadline => tokio::time::sleep(wait).await,
-                taken => return taken,
+                taken => return self.counted(taken),
             }
             wait = longest.min(2 * wait);
         }
@@ -121,7 +143,7 @@ impl Allowance {
         let permit = is_first.then(|| Arc::clone(&self.room.0).try_acquire_many_owned(kib).ok());
         let mut at_once = self.at_once.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(permit) = permit.flatten()
-            && let Ok(weighed) = self.place.weigh(begun + bytes, now)
+            && let Ok(weighed) = self.weigh(begun, bytes, now)
         {
             *at_once = Some(permit);
             return Ok(weighed);
@@ -129,7 +151,29 @@ impl Allowance {
         self.is_bounded.store(true, Ordering::Relaxed);
         *at_once = None;
         let ahead = self.ahead.load(Ordering::Relaxed);
-        self.place.weigh(begun + ahead + BOUNDED, now)
+        self.weigh(begun, ahead + BOUNDED, now)
+    }
+
+    fn weigh(&self, begun: u64, answers: u64, now: Instant) -> Result<Weighed, Shed> {
+        let weighed = self.place.weigh(begun + answers, now)?;
+        self.begun.store(begun, Ordering::Relaxed);
+        self.answers.store(answers, Ordering::Relaxed);
+        Ok(weighed)
+    }
+
+    /// Counts what came of asking for memory, and tells whether it is scarce.
+    fn counted(&self, weighed: Result<Weighed, Shed>) -> Result<bool, Shed> {
+        match weighed {
+            Ok(Weighed { shed, is_scarce }) => {
+                shed.into_iter().for_each(|shed| self.metrics.shed(shed.label()));
+                Ok(is_scarce)
+            }
+            // Ignition tries again.
+            Err(shed) => {
+                self.metrics.shed(shed.label());
+                Err(shed)
+            }
+        }
     }
 
     /// Whether what is sent next has to be bounded.
@@ -186,7 +230,8 @@ mod tests {
             let place = places.take(Source::Balancer, Door::Tls, activity.clone(), Instant::now());
             activity.begin(Phase::Answer, Instant::now());
             activity.count_request();
-            Allowance::new(room.clone(), place.unwrap().0, activity)
+            let metrics = ConnectionMetrics::default();
+            Allowance::new(room.clone(), place.unwrap().0, activity, metrics)
         }
     }
 
@@ -226,6 +271,16 @@ mod tests {
         };
         let (answered, ()) = tokio::join!(second.answer(100 << 10), later);
         assert!(answered.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_of_an_incomplete_head_is_counted_beside_answers() {
+        let allowance = allowances(200 << 10)();
+        allowance.begin(Door::Tls).unwrap();
+        allowance.keep_incomplete().unwrap();
+        allowance.answer(100 << 10).await.unwrap();
+        assert_eq!(allowance.keep_incomplete(), Err(Shed::Full));
+        assert_eq!(allowance.place.weigh(201 << 10, Instant::now()).unwrap_err(), Shed::Full);
     }
 
     #[test]

@@ -19,6 +19,9 @@ use super::activity::{Activity, Phase};
 use super::limits::Limits;
 use super::send_room::{self, Allowance};
 
+/// Bytes of a handshake or a head, which no machine exceeds.
+const LARGE: usize = 4 << 10;
+
 /// A stream that fails with [`io::ErrorKind::TimedOut`] when its client exceeds a limit.
 ///
 /// When it ends before its client has taken an answer, the kernel drops what is left of it.
@@ -35,6 +38,10 @@ pub(super) struct TimeoutStream {
     /// The client takes no more of what is written.
     is_blocked: bool,
     allowance: Arc<Allowance>,
+    /// Bytes of the handshake, or of the head and what follows it,
+    received: usize,
+    /// and whether they have been too many.
+    is_large: bool,
     is_bounded: bool,
     /// Nothing more is to be sent, and the client has room for all that was.
     is_taken: bool,
@@ -57,6 +64,8 @@ impl TimeoutStream {
             timer: None,
             is_blocked: false,
             allowance,
+            received: 0,
+            is_large: false,
             is_bounded: false,
             is_taken: false,
         }
@@ -91,18 +100,25 @@ impl TimeoutStream {
         Poll::Ready(Ok(()))
     }
 
-    /// A byte came in.
-    fn received(&mut self) {
+    /// So many bytes came in.
+    fn received(&mut self, bytes: usize) -> io::Result<()> {
         match self.activity.phase() {
             // The first byte of a head starts its time; later ones do not extend it.
             Phase::FirstHead | Phase::Idle | Phase::Handed => {
                 self.since = Instant::now();
                 self.activity.begin(Phase::Head, self.since);
                 self.timed = Phase::Head;
+                self.received = 0;
             }
             Phase::Handshake | Phase::Head => {}
             Phase::Answer | Phase::Sending => self.since = Instant::now(),
         }
+        self.received += bytes;
+        if self.received > LARGE && !self.is_large {
+            self.is_large = true;
+            self.allowance.keep_incomplete().map_err(|_| io::ErrorKind::OutOfMemory)?;
+        }
+        Ok(())
     }
 
     /// Nothing moves: waits until the limit is reached, and then fails.
@@ -211,8 +227,9 @@ impl AsyncRead for TimeoutStream {
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(context, buffer) {
             Poll::Ready(result) => {
-                if buffer.filled().len() > before {
-                    self.received();
+                let bytes = buffer.filled().len() - before;
+                if bytes > 0 {
+                    self.received(bytes)?;
                 }
                 Poll::Ready(result)
             }
