@@ -127,3 +127,66 @@ impl AsyncWrite for TurnStream {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::yield_now;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::server::activity::Activity;
+    use crate::server::limits::Limits;
+    use crate::server::places::{Door, Places};
+    use crate::server::send_room::{Allowance, SendRoom};
+    use crate::telemetry::ConnectionMetrics;
+
+    /// A client that is connected, and what the server has of it.
+    async fn connected(turns: Turns) -> (TcpStream, TurnStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, peer) = listener.accept().await.unwrap();
+        let (limits, now) = (Limits::default(), Instant::now());
+        let activity = Activity::new(now);
+        let places = Places::new(limits.places);
+        let (place, _) = places.take(peer.into(), Door::Tls, activity.clone(), now).unwrap();
+        let metrics = ConnectionMetrics::default();
+        let allowance = Allowance::new(SendRoom::new(), place, activity.clone(), metrics);
+        let stream = TimeoutStream::new(stream, activity, limits, Arc::new(allowance));
+        (client, TurnStream::new(stream, peer.into(), turns))
+    }
+
+    /// What is read at its turn from a client that sent something and then stayed, or left.
+    async fn read_at_its_turn(leaves: bool) -> io::Result<usize> {
+        let turns = Turns::new(1);
+        let others = turns.take().unwrap();
+        let (mut client, mut stream) = connected(turns).await;
+        client.write_all(b"hello").await.unwrap();
+        let mut buffer = [0; 16];
+        while !matches!(stream.stage, Stage::Waiting(_)) {
+            assert!(stream.read(&mut buffer).now_or_never().is_none());
+            yield_now().await;
+        }
+        let client = (!leaves).then_some(client);
+        while leaves && !stream.stream.has_left() {
+            yield_now().await;
+        }
+        drop(others);
+        let read = stream.read(&mut buffer).await;
+        drop(client);
+        read
+    }
+
+    #[tokio::test]
+    async fn nothing_is_computed_for_a_client_that_has_left_before_its_turn() {
+        let read = |leaves| timeout(Duration::from_secs(10), read_at_its_turn(leaves));
+        assert_eq!(read(false).await.unwrap().unwrap(), 5);
+        let error = read(true).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+}
