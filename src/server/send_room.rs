@@ -165,7 +165,9 @@ impl Allowance {
     fn counted(&self, weighed: Result<Weighed, Shed>) -> Result<bool, Shed> {
         match weighed {
             Ok(Weighed { shed, is_scarce }) => {
-                shed.into_iter().for_each(|shed| self.metrics.shed(shed.label()));
+                for shed in shed {
+                    self.metrics.shed(shed.label());
+                }
                 Ok(is_scarce)
             }
             // Ignition tries again.

@@ -38,10 +38,8 @@ pub(super) struct TimeoutStream {
     /// The client takes no more of what is written.
     is_blocked: bool,
     allowance: Arc<Allowance>,
-    /// Bytes of the handshake, or of the head and what follows it,
-    received: usize,
-    /// and whether they have been too many.
-    is_large: bool,
+    /// Bytes of the handshake, or of the head and what follows it; `None` once they have been too many.
+    received: Option<usize>,
     is_bounded: bool,
     /// Nothing more is to be sent, and the client has room for all that was.
     is_taken: bool,
@@ -64,8 +62,7 @@ impl TimeoutStream {
             timer: None,
             is_blocked: false,
             allowance,
-            received: 0,
-            is_large: false,
+            received: Some(0),
             is_bounded: false,
             is_taken: false,
         }
@@ -108,14 +105,14 @@ impl TimeoutStream {
                 self.since = Instant::now();
                 self.activity.begin(Phase::Head, self.since);
                 self.timed = Phase::Head;
-                self.received = 0;
+                self.received = self.received.map(|_| 0);
             }
             Phase::Handshake | Phase::Head => {}
             Phase::Answer | Phase::Sending => self.since = Instant::now(),
         }
-        self.received += bytes;
-        if self.received > LARGE && !self.is_large {
-            self.is_large = true;
+        self.received = self.received.map(|received| received + bytes);
+        if self.received.is_some_and(|received| received > LARGE) {
+            self.received = None;
             self.allowance.keep_incomplete().map_err(|_| io::ErrorKind::OutOfMemory)?;
         }
         Ok(())

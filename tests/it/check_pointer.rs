@@ -561,15 +561,15 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     assert_eq!(kept.check_pointer("worker", &with).status, 0);
 
     // The page of a server that has read them, and its log.
-    let server = Server::serve_with_state(&manifests, &kept.state);
+    let running = Server::serve_with_state(&manifests, &kept.state);
     let problem = wait_for("a problem of the pointer config", || {
-        let overview = server.metrics().get("/api/v1/overview").json();
+        let overview = running.metrics().get("/api/v1/overview").json();
         let pointers = overview["pointers"].as_array().expect("a list").clone();
         let gone = pointers.into_iter().find(|it| it["name"] == name.as_str())?;
         gone["problem"].as_str().map(str::to_owned)
     });
     assert!(problem.contains("no pool gone"), "{problem}");
-    wait_for("the log", || server.log().contains("there is no pool gone here").then_some(()));
+    wait_for("the log", || running.log().contains("there is no pool gone here").then_some(()));
 }
 
 fn merge(config: &mut Value) -> &mut Value {
