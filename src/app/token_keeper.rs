@@ -30,6 +30,19 @@ impl TokenKeeper {
     pub(super) fn new(state: StateFolder, policy: RotationPolicy) -> Self {
         Self { state, policy }
     }
+
+    /// What is known where nothing can be written: a disk that is full opens no pool.
+    pub(super) fn unwritten(
+        &self,
+        wanted: &BTreeMap<String, Mode>,
+        now: OffsetDateTime,
+        reason: String,
+    ) -> Kept {
+        let standing = self.state.standing(wanted, now).or_else(|_| self.state.records());
+        let records = standing.ok().filter(|records| !records.tokens.is_empty());
+        // It may heal by itself, with no change of these files: a disk has room again.
+        Kept { records, requeue_at: Some(now + RETRY), attention: vec![reason] }
+    }
 }
 
 impl KeepTokens for TokenKeeper {
@@ -43,13 +56,7 @@ impl KeepTokens for TokenKeeper {
                 let TokensReconciled { attention, requeue_at, records, .. } = reconciled;
                 Kept { records: Some(records), requeue_at, attention }
             }
-            Err(error) => {
-                // What is known of them may be there though nothing can be written: a disk that is full opens no pool.
-                let standing = self.state.standing(wanted, now).or_else(|_| self.state.records());
-                let records = standing.ok().filter(|records| !records.tokens.is_empty());
-                // It may heal by itself, with no change of these files: a disk has room again.
-                Kept { records, requeue_at: Some(now + RETRY), attention: vec![error.to_string()] }
-            }
+            Err(error) => self.unwritten(wanted, now, error.to_string()),
         }
     }
 }

@@ -6,6 +6,8 @@
 //! cache as with it, by one that has refused strangers before and was asked for no less since; and nobody is
 //! refused for good before a list said that the pool is enforced. One case is left: a server that knows
 //! nothing else believes a list that was restored, until the keeper has looked.
+//!
+//! The gate and the keeper of `serve` go through such orders in `src/app/access/tests.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
