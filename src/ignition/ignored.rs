@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(lines(&config("files")), Vec::<String>::new());
         assert_eq!(
             lines(&config("directories")),
-            ["storage.directories[0].mode: 1777 is 3361 in octal; for 1777 write 1777"]
+            ["storage.directories[0].mode: 1777 is 3361 in octal; for 1777 write 1023"]
         );
     }
 

@@ -230,9 +230,10 @@ fn whom_the_certificates_lock_out_is_told() {
         config["ignition"]["config"] = json!({"append": merge});
     });
     for said in [served.by_state(&spec_2), served.by_server(&spec_2)] {
-        assert_eq!((said.status, said.lines.len()), (1, 2), "{:?}", said.lines);
+        assert_eq!((said.status, said.lines.len()), (1, 3), "{:?}", said.lines);
         assert!(said.lines[0].contains("reads only the first in spec 2"), "{:?}", said.lines);
-        assert!(said.lines[1].contains("among the CAs that it trusts"), "{:?}", said.lines);
+        assert!(said.lines[1].contains("append[0].httpHeaders: unknown field"), "{:?}", said.lines);
+        assert!(said.lines[2].contains("among the CAs that it trusts"), "{:?}", said.lines);
     }
 }
 

@@ -183,7 +183,7 @@ fn a_pointer_config_larger_than_a_platform_takes_is_named_with_its_size() {
     assert_eq!(Attention::verdict(&world.attention), "in order");
     assert_eq!(
         Attention::summary(&world.attention).as_deref(),
-        Some("user data larger than EC2 takes: 1; `certs check` tells more")
+        Some("user data too large for EC2, or not kept: 1; `certs check` tells more")
     );
 }
 
