@@ -110,12 +110,25 @@ pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -
     let is_ours = |certificate: &Certificate| {
         bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
     };
-    match assess_written(user_data, bundle, is_ours) {
-        Assessment::LeftAlone(_) if trusted(user_data).iter().any(is_ours) => {
-            Assessment::LeftAlone(LeftAlone::OutOfReach)
-        }
-        assessed => assessed,
-    }
+    let assessed = assess_written(user_data, bundle, is_ours);
+    let is_out_of_reach = match &assessed {
+        Assessment::LeftAlone(_) => trusted(user_data).iter().any(is_ours),
+        Assessment::Current => is_replaced_within(user_data, bundle, is_ours),
+        Assessment::Stale(text) => is_replaced_within(text, bundle, is_ours),
+    };
+    if is_out_of_reach { Assessment::LeftAlone(LeftAlone::OutOfReach) } else { assessed }
+}
+
+/// Whether a machine fetches by other authorities of ours than those of the bundle, which are written in the config
+/// itself: those of a config within it take their place.
+fn is_replaced_within(
+    user_data: &[u8],
+    bundle: &[Certificate],
+    is_ours: impl Fn(&Certificate) -> bool,
+) -> bool {
+    reading(user_data).found.iter().any(|fetch| {
+        fetch.trusted.iter().any(&is_ours) && !fetch.trusted.iter().any(|ca| bundle.contains(ca))
+    })
 }
 
 /// The same, by what is written in the config itself.

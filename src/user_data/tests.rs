@@ -424,12 +424,17 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         assert_eq!(holders("a", text.as_bytes())[0].trusted, known, "{text}");
     }
     let within = format!("data:;base64,{}", BASE64.encode(&text));
-    let bare = json!({"ignition": {"version": "3.1.0", "config": {"merge": [{"source": within}]}}});
+    let bare =
+        json!({"ignition": {"version": "3.1.0", "config": {"merge": [{"source": &within}]}}});
+    let mut replacing = config("3.1.0", &[plain(&[&old])]);
+    replacing["ignition"]["config"] = json!({"replace": {"source": within}});
     let no_utf_8 = text.replacen('{', "{\"x\":\"@\",", 1);
     let no_utf_8: Vec<u8> =
         no_utf_8.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect();
     let out_of_reach = Assessment::LeftAlone(LeftAlone::OutOfReach);
-    for text in [bare.to_string().into_bytes(), no_utf_8] {
+    for text in
+        [bare, replacing].map(|it| it.to_string().into_bytes()).into_iter().chain([no_utf_8])
+    {
         assert_eq!(assess(&text, &bundle, &known), out_of_reach);
         let pointer = observe("a", &text, &bundle, &known);
         assert_eq!(pointer.state, PointerState::OutOfReach);
