@@ -84,6 +84,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         policy: settings.certificates,
         attention: Vec::new(),
         failure: None,
+        looked: (OffsetDateTime::now_utc(), Instant::now()),
     };
     // What cannot be brought in order must not keep machines from what is there.
     let requeue_at = renewal.reconcile();
@@ -214,13 +215,16 @@ struct Renewal {
     attention: Vec<Attention>,
     /// Why the last try failed.
     failure: Option<String>,
+    /// When the last look was, by both clocks.
+    looked: (OffsetDateTime, Instant),
 }
 
 impl Renewal {
     /// Does what is due, tells what cannot be done, and when something will be due again.
     fn reconcile(&mut self) -> OffsetDateTime {
         let generate = &mut |_| self.policy.algorithm.generate();
-        let now = OffsetDateTime::now_utc();
+        self.looked = (OffsetDateTime::now_utc(), Instant::now());
+        let (now, _) = self.looked;
         let asked = Asked::default();
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
         match state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
@@ -252,7 +256,7 @@ impl Renewal {
             reporting.status.degraded.set("certificates", told);
             reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
             tokio::select! {
-                () = wait_until(requeue_at) => {}
+                () = wait_until(requeue_at, self.looked) => {}
                 // Pointer configs are judged by other pools.
                 Ok(()) = self.pools.changed() => {}
             }
@@ -264,8 +268,7 @@ impl Renewal {
 /// Waits until the certificates are to be checked again. A file may be restored, so one wait is never
 /// trusted for years; and where the clock is set, as it is just after a start without a battery,
 /// what was made by the one before may have to be mended at once.
-async fn wait_until(time: OffsetDateTime) {
-    let (since, started) = (OffsetDateTime::now_utc(), Instant::now());
+async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Instant)) {
     let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
     while let Some(left) = wait.checked_sub(started.elapsed()) {
         tokio::time::sleep(left.min(SHORTEST_WAIT.unsigned_abs())).await;

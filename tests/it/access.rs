@@ -296,7 +296,7 @@ fn a_pool_says_itself_how_much_it_is_restricted() {
         line.contains("pool worker") && line.contains("expected off, audit or enforce"),
         "{line}"
     );
-    assert_eq!(status("worker"), 401);
+    wait_for("it to be closed still", || (status("worker") == 401).then_some(()));
 }
 
 #[test]

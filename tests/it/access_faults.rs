@@ -348,7 +348,10 @@ fn a_broken_file_opens_nothing_and_its_name_is_told() {
             assert_closed(&server, state);
             let output = tokens(state, &["rotate"]);
             let error = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(error.contains(file) && error.lines().count() == 1, "{name}: {error}");
+            // On a machine that is busy the command may have to wait for the server.
+            let lines =
+                error.lines().filter(|line| !line.contains(": waiting for another process"));
+            assert!(error.contains(file) && lines.count() == 1, "{name}: {error}");
             // As it was, it is as it was.
             if path.is_dir() {
                 fs::remove_dir(&path).expect("a folder");

@@ -29,7 +29,7 @@ fn a_pointer_config_that_is_larger_than_ec2_takes_is_named_and_boots() {
     assert!(said.lines().any(is_warning), "{said}");
 
     let server = place.serve_anyhow(None, &[]);
-    wait_until_told(&server, "user data larger than EC2 takes: 1");
+    wait_until_told(&server, "user data too large for EC2, or not kept: 1");
     wait_until_logged(&server, &warning);
     assert_eq!(
         (attention(&server, "user-data"), attention(&server, "refused")),
