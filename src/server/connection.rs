@@ -100,7 +100,7 @@ pub(super) async fn serve(
         TimeoutStream::new(stream, activity.clone(), context.limits, Arc::clone(&allowance));
     // Until its client sends something a connection costs next to nothing. Where it never does, reading
     // fails below.
-    if stream.readable().await.is_ok() && allowance.begin(door).is_err() {
+    if stream.readable().await.is_ok() && allowance.begin(door).await.is_err() {
         return;
     }
     let begun = Begun { stream, peer, is_balancer, activity, allowance };

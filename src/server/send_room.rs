@@ -42,7 +42,7 @@ const RECEIVE_BUFFER: usize = 16 << 10;
 const AHEAD: u64 = 128 << 10;
 /// The same when many answers are under way.
 const AHEAD_BOUNDED: u64 = 32 << 10;
-/// How long an answer waits for memory before its client is asked to come again,
+/// How long a connection or an answer waits for memory before its client has to come again,
 const PATIENCE: Duration = Duration::from_secs(10);
 /// and how often it looks, the first time and later.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(320)];
@@ -96,10 +96,11 @@ impl Allowance {
         }
     }
 
-    /// The client has sent something: it is no longer a connection that costs next to nothing.
-    pub(super) fn begin(&self, door: Door) -> Result<(), Shed> {
+    /// The client has sent something: it is no longer a connection that costs next to nothing. Waits until
+    /// there is memory for it. An error where that takes too long.
+    pub(super) async fn begin(&self, door: Door) -> Result<(), Shed> {
         let begun = BEGUN[usize::from(door == Door::Plain)];
-        self.counted(self.weigh(begun, 0, Instant::now())).map(|_| ())
+        self.counted(patiently(|now| self.weigh(begun, 0, now)).await).map(|_| ())
     }
 
     /// The client has sent more of a handshake or a head than machines do.
@@ -123,16 +124,7 @@ impl Allowance {
         if self.activity.written() + bytes <= SMALL {
             return Ok(false);
         }
-        let deadline = Instant::now() + PATIENCE;
-        let [mut wait, longest] = LOOKS;
-        loop {
-            let now = Instant::now();
-            match self.take(bytes, now) {
-                Err(_) if now < deadline => tokio::time::sleep(wait).await,
-                taken => return self.counted(taken),
-            }
-            wait = longest.min(2 * wait);
-        }
+        self.counted(patiently(|now| self.take(bytes, now)).await)
     }
 
     /// Takes what the answer needs to go out at once, or else what it needs to go out in parts.
@@ -197,6 +189,20 @@ pub(super) fn bound_received(socket: &impl AsFd) -> io::Result<()> {
 /// Bounds what the kernel holds for a client.
 pub(super) fn bound(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_send_buffer_size(SEND_BUFFER)
+}
+
+/// Asks for memory until there is some, or it has taken too long.
+async fn patiently<T>(mut ask: impl FnMut(Instant) -> Result<T, Shed>) -> Result<T, Shed> {
+    let deadline = Instant::now() + PATIENCE;
+    let [mut wait, longest] = LOOKS;
+    loop {
+        let now = Instant::now();
+        match ask(now) {
+            Err(_) if now < deadline => tokio::time::sleep(wait).await,
+            answer => return answer,
+        }
+        wait = longest.min(2 * wait);
+    }
 }
 
 /// Whether the kernel has bytes that the client's side has not room for.
@@ -275,10 +281,23 @@ mod tests {
         assert!(answered.is_ok());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_begins_waits_for_memory_too() {
+        let allowance = allowances(150 << 10);
+        let (first, second) = (allowance(), allowance());
+        first.answer(140 << 10).await.unwrap();
+        let later = async {
+            tokio::time::sleep(PATIENCE / 2).await;
+            drop(first);
+        };
+        let (begun, ()) = tokio::join!(second.begin(Door::Tls), later);
+        assert_eq!(begun, Ok(()));
+    }
+
     #[tokio::test]
     async fn what_is_kept_of_an_incomplete_head_is_counted_beside_answers() {
         let allowance = allowances(200 << 10)();
-        allowance.begin(Door::Tls).unwrap();
+        allowance.begin(Door::Tls).await.unwrap();
         allowance.keep_incomplete().unwrap();
         allowance.answer(100 << 10).await.unwrap();
         assert_eq!(allowance.keep_incomplete(), Err(Shed::Full));
