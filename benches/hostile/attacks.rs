@@ -1,7 +1,7 @@
 //! What hostile clients do, from addresses that are not the machines'.
 
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::TlsConnector;
 
@@ -19,6 +20,8 @@ use tokio_rustls::TlsConnector;
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// Bytes that a slow reader takes at a time, and how long it waits before it takes more.
 const SLOWLY: (usize, Duration) = (60 << 10, Duration::from_secs(3));
+/// Machines that the boot ledger remembers.
+const MACHINES: u32 = 10_000;
 /// Before whoever was refused comes again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Memory that the kernel takes on the attacker's side of a connection is not the server's.
@@ -48,10 +51,22 @@ pub(crate) enum Attack {
     ManyHellos,
     /// The same on 500 connections that end at once.
     LostHellos,
+    /// The same from 600 networks of 64 bits of one of 48, a connection each.
+    NetworkHellos,
     /// 1,300 connections to the administrators' listener.
     Metrics,
+    /// The same, that ask for all machines of a full boot ledger and read nothing.
+    UnreadMachines,
     /// Requests with 15 KB in the pool's name on 16 connections at a time.
     LongNames,
+    /// Requests with what is longest once it is escaped, in the pool's name, `User-Agent` and `Accept`, on 16
+    /// connections at a time.
+    LongEscapes,
+    /// 2,400 connections from twelve addresses with 60 KB of a ClientHello that never ends.
+    LongHellos,
+    /// 2,400 connections with TLS from twelve addresses with 16 KB of a head, and of a record that never
+    /// ends.
+    HalfRecords,
     /// Twelve addresses with 1,000 connections with TLS each that read 60 KB of their answers every 3 s.
     SlowReaders,
     /// Fourteen addresses with 1,000 connections each to the port with TLS that say nothing.
@@ -78,7 +93,19 @@ pub(crate) struct Ports {
 impl Attack {
     /// Whether it has the server compute handshakes.
     pub(crate) fn is_on_handshakes(self) -> bool {
-        matches!(self, Self::Handshakes | Self::Hellos | Self::ManyHellos | Self::LostHellos)
+        matches!(
+            self,
+            Self::Handshakes
+                | Self::Hellos
+                | Self::ManyHellos
+                | Self::LostHellos
+                | Self::NetworkHellos
+        )
+    }
+
+    /// Whether it comes from IPv6 networks.
+    pub(crate) fn is_from_networks(self) -> bool {
+        self == Self::NetworkHellos
     }
 
     /// Goes on until the process is ended.
@@ -89,6 +116,8 @@ impl Attack {
             Self::None
             | Self::SlowReaders
             | Self::SilentAddresses
+            | Self::LongHellos
+            | Self::HalfRecords
             | Self::Unread3000
             | Self::Unread9900 => {}
             Self::Idle => {
@@ -141,24 +170,36 @@ impl Attack {
                 };
                 many(64, shake);
             }
-            Self::Hellos => hellos(secure, 1, 500, true),
-            Self::ManyHellos => hellos(secure, 12, 250, true),
-            Self::LostHellos => hellos(secure, 1, 500, false),
+            Self::Hellos => hellos(secure, [FROM], 500, true),
+            Self::ManyHellos => hellos(secure, (0..12).map(address), 250, true),
+            Self::LostHellos => hellos(secure, [FROM], 500, false),
+            Self::NetworkHellos => hellos(secure, (0..600).map(network), 1, true),
             Self::Metrics => many(1_300, move || {
                 say_nothing(FROM, metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }),
-            Self::LongNames => {
-                let ask = move || async move {
-                    let mut stream = connect(insecure).await?;
-                    let request =
-                        format!("GET /config/{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(15_000));
-                    let mut answer = vec![0; 4_096];
-                    loop {
-                        stream.write_all(request.as_bytes()).await?;
-                        anyhow::ensure!(stream.read(&mut answer).await? > 0, "the end");
+            Self::UnreadMachines => {
+                let ask = move |first: u32| async move {
+                    for number in (first..MACHINES).step_by(16) {
+                        // One that is refused is one machine less.
+                        let _ = ask_once(machine(number), insecure).await;
                     }
                 };
-                many(16, ask);
+                (0..16).map(ask).collect::<JoinSet<()>>().join_all().await;
+                many(1_300, move || ask_and_stay(metrics));
+            }
+            Self::LongNames => ask_on(
+                insecure,
+                &format!("GET /config/{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(15_000)),
+            ),
+            Self::LongEscapes => {
+                // U+10FFFF in UTF-8.
+                let (pool, other) = ("%f4%8f%bf%bf".repeat(300), "\u{10ffff}".repeat(300));
+                ask_on(
+                    insecure,
+                    &format!(
+                        "GET /config/{pool} HTTP/1.1\r\nHost: a\r\nUser-Agent: {other}\r\nAccept: {other}\r\n\r\n"
+                    ),
+                );
             }
         }
         if let Some((connections, addresses)) = self.connections() {
@@ -178,6 +219,7 @@ impl Attack {
         match self {
             Self::SlowReaders => Some((12_000, 12)),
             Self::SilentAddresses => Some((14_000, 14)),
+            Self::LongHellos | Self::HalfRecords => Some((2_400, 12)),
             Self::Unread3000 => Some((3_000, 12)),
             Self::Unread9900 => Some((9_900, 12)),
             _ => None,
@@ -193,8 +235,20 @@ impl Attack {
         if self == Self::SilentAddresses {
             return say_nothing(from, secure, b"").await;
         }
+        if self == Self::LongHellos {
+            return say_nothing(from, secure, &long_hello()).await;
+        }
         let stream = connect_from(from, secure).await?;
         let mut stream = connector.connect(ServerName::try_from("localhost")?, stream).await?;
+        if self == Self::HalfRecords {
+            let head =
+                format!("GET /config/master HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(16_000));
+            stream.write_all(head.as_bytes()).await?;
+            stream.flush().await?;
+            let (mut stream, _) = stream.into_inner();
+            stream.write_all(&record(23, 16_384, &[0; 16_000])).await?;
+            return stay(&mut stream, Duration::MAX).await;
+        }
         stream.write_all(b"GET /config/master HTTP/1.1\r\nHost: a\r\n\r\n").await?;
         if self != Self::SlowReaders {
             // What the server sends stays where it is; that it ends the connection shows in the kernel.
@@ -217,6 +271,27 @@ fn address(number: u32) -> IpAddr {
     (Ipv4Addr::from_bits(Ipv4Addr::new(127, 0, 1, 1).to_bits() + number)).into()
 }
 
+/// One of those of as many machines as they like.
+fn machine(number: u32) -> IpAddr {
+    (Ipv4Addr::from_bits(Ipv4Addr::new(127, 1, 0, 1).to_bits() + number)).into()
+}
+
+/// One of a network of 64 bits, all of which are in one of 48.
+fn network(number: u16) -> IpAddr {
+    Ipv6Addr::new(0x2001, 0xdb8, 1, number, 0, 0, 0, 1).into()
+}
+
+/// A TLS record of this kind that says that it has so many bytes, and has these.
+fn record(kind: u8, length: u16, bytes: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3][..], &length.to_be_bytes(), bytes].concat()
+}
+
+/// The beginning of a ClientHello that says that it has 65,280 bytes.
+fn long_hello() -> Vec<u8> {
+    let message = [&[1, 0, 0xff, 0][..], &[0; 59_996]].concat();
+    message.chunks(15_000).flat_map(|part| record(22, 15_000, part)).collect()
+}
+
 /// So many clients at a time, each of whom comes again after a while when it is sent away.
 fn many<F, A>(clients: usize, client: F)
 where
@@ -234,12 +309,53 @@ where
     }
 }
 
-/// So many clients from each of so many addresses, who send a ClientHello that was made once, and wait for
+/// Asks the same on 16 connections again and again.
+fn ask_on(to: SocketAddr, request: &str) {
+    let request: Arc<str> = request.into();
+    many(16, move || {
+        let request = Arc::clone(&request);
+        async move {
+            let mut stream = connect(to).await?;
+            let mut answer = vec![0; 4_096];
+            loop {
+                stream.write_all(request.as_bytes()).await?;
+                anyhow::ensure!(stream.read(&mut answer).await? > 0, "the end");
+            }
+        }
+    });
+}
+
+/// Is a machine that asks for a config that there is not.
+async fn ask_once(from: IpAddr, to: SocketAddr) -> Result<()> {
+    let mut stream = connect_from(from, to).await?;
+    let agent = format!("Ignition/{}", "2".repeat(100));
+    let request = format!("GET /config/none HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    stream.read_u8().await?;
+    Ok(())
+}
+
+/// Asks for all machines, and reads nothing.
+async fn ask_and_stay(to: SocketAddr) -> Result<()> {
+    let mut stream = connect(to).await?;
+    stream.write_all(b"GET /api/v1/machines HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+    loop {
+        anyhow::ensure!(stream.take_error()?.is_none(), "the end");
+        sleep(AGAIN).await;
+    }
+}
+
+/// So many clients from each of these addresses, who send a ClientHello that was made once, and wait for
 /// what comes, or do not.
-fn hellos(to: SocketAddr, addresses: u8, clients: usize, waits: bool) {
+fn hellos(
+    to: SocketAddr,
+    addresses: impl IntoIterator<Item = IpAddr>,
+    clients: usize,
+    waits: bool,
+) {
     let Ok(hello) = client_hello() else { return };
-    for last in 0..addresses {
-        let (hello, from) = (hello.clone(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2 + last)));
+    for from in addresses {
+        let hello = hello.clone();
         many(clients, move || {
             let hello = hello.clone();
             async move {
@@ -264,7 +380,7 @@ fn client_hello() -> Result<Arc<[u8]>> {
     Ok(hello.into())
 }
 
-async fn say_nothing(from: IpAddr, to: SocketAddr, first: &'static [u8]) -> Result<()> {
+async fn say_nothing(from: IpAddr, to: SocketAddr, first: &[u8]) -> Result<()> {
     let mut stream = connect_from(from, to).await?;
     stream.write_all(first).await?;
     stay(&mut stream, Duration::MAX).await
@@ -285,7 +401,7 @@ async fn connect(to: SocketAddr) -> Result<TcpStream> {
 }
 
 async fn connect_from(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
+    let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.bind((from, 0).into())?;
     Ok(socket.connect(to).await?)
@@ -338,6 +454,8 @@ impl ServerCertVerifier for Everybody {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![
             SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::ECDSA_NISTP384_SHA384,
+            SignatureScheme::ECDSA_NISTP521_SHA512,
             SignatureScheme::RSA_PSS_SHA256,
             SignatureScheme::RSA_PSS_SHA512,
         ]

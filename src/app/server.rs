@@ -32,7 +32,7 @@ use crate::overview::History;
 use crate::server::administrators::router;
 use crate::server::guard::Guard;
 use crate::server::latest::Latest;
-use crate::server::listener::any_address;
+use crate::server::listener::{any_address, processors};
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::tls_policy::TlsPolicy;
@@ -109,7 +109,11 @@ pub struct Listen {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
     raise_file_limit();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // Those that compute handshakes, for each of which an RSA key takes a millisecond or some, and as many
+    // for all else.
+    let workers = 2 * processors();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let served = runtime.block_on(serve(settings));
     // What was cut off must not hold up the process' end.
     runtime.shutdown_background();

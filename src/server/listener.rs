@@ -87,17 +87,22 @@ pub struct Serving {
     tasks: TaskTracker,
 }
 
+/// How many handshakes are computed at a time.
+#[must_use]
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 impl Serving {
     /// A server that listens nowhere yet.
     #[must_use]
     pub fn new(router: Router, limits: Limits, metrics: ConnectionMetrics) -> Self {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             context: Context {
                 router,
                 limits,
                 metrics,
-                turns: Turns::new(processors),
+                turns: Turns::new(processors()),
                 room: SendRoom::new(),
                 failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
                 unnamed: Arc::new(Occurrences::new("balancers' connections without a client")),

@@ -31,7 +31,6 @@ pub mod proxy_protocol;
 pub mod readiness;
 mod renderings;
 mod send_room;
-mod signing;
 mod timeout_stream;
 pub mod tls;
 pub mod tls_policy;

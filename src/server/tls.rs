@@ -16,7 +16,6 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
-use super::signing::beside_workers;
 use super::tls_policy::TlsPolicy;
 use crate::pki::{Unusable, belongs, load_key, sent_chain};
 
@@ -110,7 +109,7 @@ impl Pair {
             return Err(PairError::Mismatch { cert: cert.to_owned(), key: key.to_owned() });
         }
         let unfit = sent_chain(cert_pem).err().map(|fault| (cert.to_owned(), fault.to_string()));
-        let certified = CertifiedKey::new(chain, beside_workers(signing_key));
+        let certified = CertifiedKey::new(chain, signing_key);
         Ok(Self { certified: Arc::new(certified), expires, unfit })
     }
 

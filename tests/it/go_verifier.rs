@@ -5,6 +5,8 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::Command;
 use std::sync::LazyLock;
 
 use machine_config_server::pki::{Certificate, Holder, LockoutReason, locked_out};
@@ -20,7 +22,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 
 use crate::rotation::model;
-use crate::support::go;
+use crate::support::{go, in_repository};
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const YEAR: Duration = Duration::days(365);
@@ -447,4 +449,43 @@ fn go_sees_in_the_states_of_the_model_whom_we_see() {
         },
         2_000,
     );
+}
+
+/// The programs by which `tests/verifier/install` makes its own, as functions that do nothing but what it
+/// looks at. Packages can be had where there is a network, once their lists are there.
+const STAND_INS: [(&str, &str); 4] = [
+    (
+        "BASH_FUNC_go%%",
+        r#"() { if [[ $1 == env ]]; then echo go1.99; else cp /bin/true "$4"; fi; }"#,
+    ),
+    (
+        "BASH_FUNC_apt-get%%",
+        r#"() {
+            if [[ $* == *update* ]]; then [[ $NETWORK == yes ]] && touch "$XDG_CACHE_HOME/lists"
+            else [[ -e $XDG_CACHE_HOME/lists ]] && touch go.deb; fi
+        }"#,
+    ),
+    ("BASH_FUNC_apt-cache%%", "() { echo golang-1.19-go; }"),
+    (
+        "BASH_FUNC_dpkg-deb%%",
+        r#"() {
+            mkdir -p "$3/usr/lib/go-1.19/bin"
+            printf '#!/bin/bash\ncp /bin/true "$4"\n' >"$3/usr/lib/go-1.19/bin/go"
+            chmod 755 "$3/usr/lib/go-1.19/bin/go"
+        }"#,
+    ),
+];
+
+#[test]
+fn the_program_of_an_older_go_is_made_as_soon_as_it_can_be() {
+    let cache = tempfile::tempdir().expect("a temporary folder");
+    for (network, is_there) in [("no", false), ("yes", true), ("no", true)] {
+        let mut install = Command::new(in_repository("tests/verifier/install"));
+        install.envs(STAND_INS).env("XDG_CACHE_HOME", cache.path()).env("NETWORK", network);
+        let output = install.output().expect("bash");
+        let path = String::from_utf8(output.stdout).expect("text");
+        let path = Path::new(path.trim_end());
+        assert!(output.status.success() && path.is_file(), "{}", path.display());
+        assert_eq!(path.with_file_name("verifier-1.19").is_file(), is_there);
+    }
 }

@@ -184,6 +184,10 @@ fn client_hellos_from_a_file_keep_no_machine_waiting() {
             is_over.store(true, Ordering::Relaxed);
             within.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
+        // Each takes memory that is counted for nobody, and those without work stay for seconds.
+        let processors = std::thread::available_parallelism().expect("a number").get();
+        let threads = server.threads();
+        assert!(threads <= 3 * processors + 16, "{threads} threads, {key}");
     }
 }
 
@@ -240,6 +244,37 @@ fn a_dozen_addresses_that_do_not_read_take_no_more_memory_than_is_allowed() {
         (answer.ok()?.status == 200).then_some(())
     });
     drop(held);
+}
+
+#[test]
+fn what_is_kept_of_large_handshakes_and_heads_takes_no_more_memory_than_is_allowed() {
+    // With 64 KiB for what is kept of each, in bytes and connections.
+    const ALLOWED: (u64, f64) = (8 << 20, 128.0);
+    // The beginning of a ClientHello of 65,280 bytes, in records.
+    let message = [&[1, 0, 0xff, 0][..], &[0; 60_000]].concat();
+    let record = |part: &[u8]| {
+        let length = u16::try_from(part.len()).expect("a record").to_be_bytes();
+        [&[22, 3, 1][..], &length, part].concat()
+    };
+    let hello: Vec<u8> = message.chunks(16_000).flat_map(record).collect();
+    let head = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(16_000));
+    let timeouts = ["--handshake-timeout", "600s", "--head-timeout", "600s"];
+    for (what, begun) in [("handshake", &hello[..]), ("head", head.as_bytes())] {
+        let server = sample_cluster(&[&["--max-connection-memory", "8"], &timeouts[..]].concat());
+        let before = server.resident_bytes();
+        let address = if what == "head" { server.insecure() } else { server.secure() };
+        let begin = |number| {
+            let mut stream = connect_from(one_of_a_dozen(number), address).ok()?;
+            stream.write_all(begun).ok().map(|()| stream)
+        };
+        let held: Vec<_> = (0..500).filter_map(begin).collect();
+        wait_for("those to be gone for whom there is no memory", || {
+            (server.metric("mcs_connections") <= ALLOWED.1).then_some(())
+        });
+        let grown = server.resident_bytes().saturating_sub(before);
+        assert!(grown < 2 * ALLOWED.0, "{grown} bytes for {} clients, {what}", held.len());
+        assert_eq!(contract::config(&server.tls(), "master", "3.4.0").status, 200);
+    }
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn the_real_ignitions_and_the_check_agree_on_every_case() {
 #[test]
 fn the_real_ignitions_and_the_check_agree_on_mutations() {
     let site = Site::start();
-    let cases = mutations::some(&site, 220);
+    let cases = mutations::some(&site, 300);
     let Outcome { booted, refused, .. } = agree(&site, &cases);
     let (booted, refused) = (booted.into_inner(), refused.into_inner());
     assert!(booted > 20 && refused > 60, "{booted} booted, {refused} did not");

@@ -207,6 +207,11 @@ impl Server {
         1024 * kibibytes.parse::<u64>().expect("a number")
     }
 
+    /// How many threads it has.
+    pub(crate) fn threads(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").count()
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child of this process").is_none()
     }
