@@ -67,6 +67,12 @@ pub fn check_pointer(
         }
         Against::Server(address) => by_server(&mut checked, &text, address, now)?,
     }
+    // A URL may have a password in it.
+    for line in
+        [&mut checked.faults, &mut checked.warnings, &mut checked.from].into_iter().flatten()
+    {
+        *line = redacted(line).into_owned();
+    }
     checked.boots = checked.faults.is_empty();
     certs_report::print(&checked, is_json)?;
     match (checked.faults.len(), checked.ignored.len()) {
@@ -131,7 +137,7 @@ fn by_place(
     checked.warnings.extend(verdict.warnings.iter().map(ToString::to_string));
     checked.faults.extend(verdict.problems.iter().map(|problem| told(&name, &kept, problem)));
     for (fetch, admission) in &verdict.fetches {
-        let url = &redacted(&fetch.url.to_string()).into_owned();
+        let url = &fetch.url;
         let by = match admission {
             Admission::Open => "certificates",
             Admission::Proven => "certificates and tokens",
@@ -156,7 +162,6 @@ fn told(name: &str, place: &str, problem: &Problem) -> String {
         // It has the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
         Problem::Refused { url, refusal } => {
-            let url = redacted(&url.to_string()).into_owned();
             let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
             let by = format!("by the tokens of {place}");
             format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
@@ -207,7 +212,7 @@ fn by_server(
 
 /// What a machine makes of a status.
 fn answer(fetch: &Fetch, address: &Address, status: http::StatusCode) -> String {
-    let (url, code) = (redacted(&fetch.url.to_string()).into_owned(), status.as_u16());
+    let (url, code) = (&fetch.url, status.as_u16());
     if status == http::StatusCode::OK {
         format!("boots from {url}, as {address} answers")
     } else if status.is_server_error() {

@@ -32,6 +32,8 @@ use crate::store::state_folder::{StateError, StateFolder};
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
+/// How often it is looked meanwhile whether files that others made are in order, as on the page.
+const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// What is to be served.
 pub struct ServeSettings {
@@ -231,10 +233,7 @@ impl Renewal {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
                 log_left_out(&done.left_out);
-                let new = done.attention.iter().filter(|it| !self.attention.contains(it));
-                let files = self.state.key_files();
-                new.for_each(|it| log_attention(it, &located(it, &files)));
-                self.attention = done.attention;
+                self.take(done.attention);
                 self.failure = None;
                 done.requeue_at
             }
@@ -249,6 +248,23 @@ impl Renewal {
         }
     }
 
+    /// Looks only: whoever is putting files in place is not interfered with.
+    fn look(&mut self) {
+        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
+        if let Ok(Some(attention)) = looked {
+            self.take(attention);
+        }
+    }
+
+    /// Logs what is new of it.
+    fn take(&mut self, attention: Vec<Attention>) {
+        let new = attention.iter().filter(|it| !self.attention.contains(it));
+        let files = self.state.key_files();
+        new.for_each(|it| log_attention(it, &located(it, &files)));
+        self.attention = attention;
+    }
+
     async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
         loop {
             let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
@@ -259,6 +275,10 @@ impl Renewal {
                 () = wait_until(requeue_at, self.looked) => {}
                 // Pointer configs are judged by other pools.
                 Ok(()) = self.pools.changed() => {}
+                () = tokio::time::sleep(BETWEEN_LOOKS) => {
+                    tokio::task::block_in_place(|| self.look());
+                    continue;
+                }
             }
             requeue_at = tokio::task::block_in_place(|| self.reconcile());
         }

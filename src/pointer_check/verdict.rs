@@ -9,6 +9,7 @@ use super::fetch::Fetch;
 use super::token::{Admission, admission};
 use super::{read, refusals};
 use crate::access::{Records, Refusal};
+use crate::ignition::secrets::redacted;
 use crate::pki::{Certificate, Lockout, LockoutReason};
 
 /// What is known of the servers that a machine asks.
@@ -91,7 +92,9 @@ pub fn judge(name: &str, user_data: &[u8], known: Known<'_>, now: OffsetDateTime
 pub fn faults_of(name: &str, user_data: &[u8], pools: &BTreeSet<String>) -> Vec<Lockout> {
     let known = Known { chain: None, records: None, pools };
     let problems = judge(name, user_data, known, OffsetDateTime::UNIX_EPOCH).problems;
-    let lines: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    // A URL may have a password in it.
+    let lines: Vec<_> =
+        problems.iter().map(|problem| redacted(&problem.to_string()).into_owned()).collect();
     let reason = LockoutReason::Pointer(lines.join("; "));
     let lockout = Lockout { holder: name.to_owned(), reason };
     if lines.is_empty() { Vec::new() } else { vec![lockout] }

@@ -264,6 +264,23 @@ impl StateFolder {
         Err(StateError::Endless { path: self.path.clone(), steps: MOST_STEPS })
     }
 
+    /// What needs an administrator now, where nothing is to be done before that is known. Changes nothing.
+    pub fn attention(
+        &self,
+        hosts: &[Host],
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> Result<Option<Vec<Attention>>, StateError> {
+        let _lock = self.lock()?;
+        let state = self.observe(hosts, &Asked::default())?;
+        // What takes a key is something to be done.
+        let generate = &mut |_| Err(IssueError::NoKey(String::new()));
+        match next(&state, policy, now, generate) {
+            Ok(Next::Settled { attention, .. }) => Ok(Some(attention)),
+            Ok(Next::Step { .. }) | Err(_) => Ok(None),
+        }
+    }
+
     /// Stores one thing.
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {

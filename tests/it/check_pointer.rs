@@ -571,6 +571,13 @@ fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
     });
     assert!(problem.contains("no pool gone"), "{problem}");
     wait_for("the log", || running.log().contains("there is no pool gone here").then_some(()));
+
+    // One that somebody puts beside them while it runs.
+    fs::write(kept.pointer("late"), &gone).expect("a writable folder");
+    wait_for("the readiness", || {
+        let told = running.metrics().get("/readyz").body;
+        String::from_utf8_lossy(&told).contains("locked out: 2").then_some(())
+    });
 }
 
 fn merge(config: &mut Value) -> &mut Value {
@@ -585,7 +592,16 @@ fn what_is_secret_in_a_url_is_not_printed() {
         let url = source.as_str().expect("a URL").replace("https://", "https://me:hunter2@");
         *source = json!(format!("{url}?token=s3cr3t-t0ken"));
     });
-    for said in [served.by_state(&file), served.by_server(&file)] {
+    let mut said = vec![served.by_state(&file), served.by_server(&file)];
+    let compressed = served.with(|config| {
+        let merge = merge(config);
+        let url =
+            merge["source"].as_str().expect("a URL").replace("https://", "https://me:hunter2@");
+        merge["source"] = url.into();
+        merge["compression"] = "gzip".into();
+    });
+    said.push(served.by_state(&compressed));
+    for said in said {
         let text = said.lines.concat();
         assert!(text.contains("https://") && text.contains("/config/worker"), "{text}");
         assert!(!text.contains("hunter2") && !text.contains("s3cr3t"), "{text}");
