@@ -178,13 +178,7 @@ impl Attack {
                 say_nothing(FROM, metrics, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }),
             Self::UnreadMachines => {
-                let ask = move |first: u32| async move {
-                    for number in (first..MACHINES).step_by(16) {
-                        // One that is refused is one machine less.
-                        let _ = ask_once(machine(number), insecure).await;
-                    }
-                };
-                (0..16).map(ask).collect::<JoinSet<()>>().join_all().await;
+                fill_ledger(insecure).await;
                 many(1_300, move || ask_and_stay(metrics));
             }
             Self::LongNames => ask_on(
@@ -288,7 +282,7 @@ fn record(kind: u8, length: u16, bytes: &[u8]) -> Vec<u8> {
 
 /// The beginning of a ClientHello that says that it has 65,280 bytes.
 fn long_hello() -> Vec<u8> {
-    let message = [&[1, 0, 0xff, 0][..], &[0; 59_996]].concat();
+    let message = [&[1, 0, 0xff, 0][..], &vec![0; 59_996]].concat();
     message.chunks(15_000).flat_map(|part| record(22, 15_000, part)).collect()
 }
 
@@ -323,6 +317,17 @@ fn ask_on(to: SocketAddr, request: &str) {
             }
         }
     });
+}
+
+/// Is each of the machines that the boot ledger remembers, 16 at a time.
+async fn fill_ledger(to: SocketAddr) {
+    let ask = move |first: u32| async move {
+        for number in (first..MACHINES).step_by(16) {
+            // One that is refused is one machine less.
+            let _ = ask_once(machine(number), to).await;
+        }
+    };
+    (0..16).map(ask).collect::<JoinSet<()>>().join_all().await;
 }
 
 /// Is a machine that asks for a config that there is not.

@@ -251,15 +251,15 @@ fn what_is_kept_of_large_handshakes_and_heads_takes_no_more_memory_than_is_allow
     // With 64 KiB for what is kept of each, in bytes and connections.
     const ALLOWED: (u64, f64) = (8 << 20, 128.0);
     // The beginning of a ClientHello of 65,280 bytes, in records.
-    let message = [&[1, 0, 0xff, 0][..], &[0; 60_000]].concat();
+    let message = [&[1, 0, 0xff, 0][..], &vec![0; 60_000]].concat();
     let record = |part: &[u8]| {
         let length = u16::try_from(part.len()).expect("a record").to_be_bytes();
         [&[22, 3, 1][..], &length, part].concat()
     };
     let hello: Vec<u8> = message.chunks(16_000).flat_map(record).collect();
-    let head = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(16_000));
+    let request = format!("GET /livez HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(16_000));
     let timeouts = ["--handshake-timeout", "600s", "--head-timeout", "600s"];
-    for (what, begun) in [("handshake", &hello[..]), ("head", head.as_bytes())] {
+    for (what, begun) in [("handshake", &hello[..]), ("head", request.as_bytes())] {
         let server = sample_cluster(&[&["--max-connection-memory", "8"], &timeouts[..]].concat());
         let before = server.resident_bytes();
         let address = if what == "head" { server.insecure() } else { server.secure() };
