@@ -122,8 +122,7 @@ fn made() -> (tempfile::TempDir, PathBuf) {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     let pointer = server.state().join("user-data/worker.ign");
     wait_for("the pointer configs", || pointer.exists().then_some(()));
-    let copy = Command::new("cp").arg("-a").arg(server.state()).arg(&state).status();
-    assert!(copy.expect("cp").success());
+    server.copy_state(&state);
     (folder, state)
 }
 

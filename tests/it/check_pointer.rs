@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -96,8 +96,7 @@ impl Served {
     fn copied(&self) -> Kept {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let state = folder.path().join("state");
-        let copied = Command::new("cp").arg("-a").arg(&self.state).arg(&state).status();
-        assert!(copied.expect("cp").success());
+        self.server.copy_state(&state);
         Kept { state, _folder: folder }
     }
 

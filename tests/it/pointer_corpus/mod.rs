@@ -12,7 +12,6 @@ mod real;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -87,8 +86,7 @@ impl Site {
     /// What is kept, and this beside it.
     fn kept_with(&self, text: &[u8], folder: &Path) -> (PathBuf, PathBuf) {
         let state = folder.join("state");
-        let copied = Command::new("cp").arg("-a").arg(self.server.state()).arg(&state).status();
-        assert!(copied.expect("cp").success());
+        self.server.copy_state(&state);
         let file = state.join("user-data/case.ign");
         fs::write(&file, text).expect("a writable folder");
         (state, file)

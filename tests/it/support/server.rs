@@ -207,6 +207,19 @@ impl Server {
         1024 * kibibytes.parse::<u64>().expect("a number")
     }
 
+    /// Copies what it keeps to a folder that is not there. What it is putting in place meanwhile, by a name
+    /// with a dot until then, is left out.
+    pub(crate) fn copy_state(&self, to: &Path) {
+        fs::create_dir(to).expect("a writable folder");
+        let entries = fs::read_dir(self.state()).expect("a state directory");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let is_in_place = |path: &PathBuf| {
+            path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
+        };
+        let copied = Command::new("cp").arg("-a").args(paths.filter(is_in_place)).arg(to).status();
+        assert!(copied.expect("cp").success());
+    }
+
     /// How many threads it has.
     pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").count()
