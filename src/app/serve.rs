@@ -27,7 +27,7 @@ use crate::server::tls_policy::TlsPolicy;
 use crate::server::{Balancers, Limits};
 use crate::source::directory::Layout;
 use crate::source::{self, Reporting};
-use crate::store::state_folder::{StateError, StateFolder};
+use crate::store::state_folder::{Stamps, StateError, StateFolder};
 
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
@@ -85,6 +85,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         hosts,
         policy: settings.certificates,
         attention: Vec::new(),
+        stamps: None,
         failure: None,
         looked: (OffsetDateTime::now_utc(), Instant::now()),
     };
@@ -215,6 +216,8 @@ struct Renewal {
     policy: Policy,
     /// What was told to be out of order.
     attention: Vec<Attention>,
+    /// The files that were looked at last.
+    stamps: Option<Stamps>,
     /// Why the last try failed.
     failure: Option<String>,
     /// When the last look was, by both clocks.
@@ -250,6 +253,11 @@ impl Renewal {
 
     /// Looks only: whoever is putting files in place is not interfered with.
     fn look(&mut self) {
+        let stamps = self.state.stamps().ok();
+        if stamps.is_some() && stamps == self.stamps {
+            return;
+        }
+        self.stamps = stamps;
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
         let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
         if let Ok(Some(attention)) = looked {

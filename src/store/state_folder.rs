@@ -25,6 +25,7 @@ use super::folder_lock::{LOCK, LockError, Patience};
 use super::owners::{Reader, Status};
 use super::unreadable::Unreadable;
 use crate::bounded_file;
+use crate::file_stamp::FileStamp;
 use crate::ignition::{SpecVersion, pointer};
 use crate::pki::certificate::{is_whole_pem, key_of};
 use crate::pki::{
@@ -131,6 +132,10 @@ pub struct Reconciled {
     /// When something will be due by itself.
     pub requeue_at: OffsetDateTime,
 }
+
+/// The files of a folder, each with what tells it from another state of it; `None` where it is not there.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
 /// A pointer config in the folder.
 #[derive(Debug)]
@@ -262,6 +267,17 @@ impl StateFolder {
             }
         }
         Err(StateError::Endless { path: self.path.clone(), steps: MOST_STEPS })
+    }
+
+    /// What tells whether any file is another one than before, without reading them.
+    pub fn stamps(&self) -> Result<Stamps, StateError> {
+        let mut paths = self.pointer_paths()?;
+        paths.extend([self.bundle_path(), self.authority_path(), self.serving_path()]);
+        let stamp = |path: PathBuf| {
+            let metadata = std::fs::metadata(&path).ok();
+            (path, metadata.map(|metadata| FileStamp::of(&metadata)))
+        };
+        Ok(Stamps(paths.into_iter().map(stamp).collect()))
     }
 
     /// What needs an administrator now, where nothing is to be done before that is known. Changes nothing.
