@@ -1,7 +1,8 @@
 //! One machine: it connects, checks the server's certificate and fetches its config, as Ignition does
 //! it.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::str;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
 /// The name that the machines ask for.
@@ -33,13 +34,16 @@ pub(crate) const BUFFER_SIZE: usize = 512 * 1_024;
 #[derive(Clone)]
 pub(crate) struct Machine {
     address: SocketAddr,
+    /// Where it connects from, of this computer's own addresses; any one if it is unspecified.
+    source: Ipv4Addr,
     connector: TlsConnector,
     host: ServerName<'static>,
+    user_agent: Arc<str>,
     request: Arc<str>,
 }
 
 impl Machine {
-    /// A machine that boots from `address` and trusts the CA in the file `ca`.
+    /// A machine of the pool `master` that boots from `address` and trusts the CA in the file `ca`.
     pub(crate) fn new(
         address: SocketAddr,
         ca: &Path,
@@ -56,10 +60,22 @@ impl Machine {
         config.resumption = Resumption::disabled();
         Ok(Self {
             address,
+            source: Ipv4Addr::UNSPECIFIED,
             connector: TlsConnector::from(Arc::new(config)),
             host: ServerName::try_from(HOST)?,
-            request: request(user_agent).into(),
+            user_agent: user_agent.into(),
+            request: request("master", user_agent).into(),
         })
+    }
+
+    /// The same machine in another pool.
+    pub(crate) fn of_pool(&self, pool: &str) -> Self {
+        Self { request: request(pool, &self.user_agent).into(), ..self.clone() }
+    }
+
+    /// The same machine at an address of its own, by which a server tells it from others.
+    pub(crate) fn at(self, source: Ipv4Addr) -> Self {
+        Self { source, ..self }
     }
 
     /// Boots once; afterwards `buffer` holds the answer, and the range returned is the config in it.
@@ -67,8 +83,17 @@ impl Machine {
         tokio::time::timeout(PATIENCE, self.fetch(buffer)).await.context("waited too long")?
     }
 
+    async fn connect(&self) -> io::Result<TcpStream> {
+        if self.source.is_unspecified() {
+            return TcpStream::connect(self.address).await;
+        }
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((self.source, 0).into())?;
+        socket.connect(self.address).await
+    }
+
     async fn fetch<'a>(&self, buffer: &'a mut Vec<u8>) -> Result<&'a [u8]> {
-        let stream = TcpStream::connect(self.address).await?;
+        let stream = self.connect().await?;
         // As Go does. Else the request would wait in the kernel until the server has acknowledged the
         // handshake's last message, 40 ms later where the server has no reason to write anything.
         stream.set_nodelay(true)?;
@@ -111,9 +136,9 @@ fn provider(is_post_quantum: bool) -> CryptoProvider {
 }
 
 /// What Ignition sends for spec 3.4.
-fn request(user_agent: &str) -> String {
+fn request(pool: &str, user_agent: &str) -> String {
     format!(
-        "GET /config/master HTTP/1.1\r\n\
+        "GET /config/{pool} HTTP/1.1\r\n\
          Host: {HOST}:22623\r\n\
          User-Agent: {user_agent}\r\n\
          Accept: application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1\r\n\

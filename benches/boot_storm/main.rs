@@ -23,6 +23,7 @@
 //! | `machine` | one boot |
 //! | `report` | rounds, the table, the targets |
 
+#[allow(dead_code, reason = "another benchmark uses it too")]
 mod machine;
 mod manifests;
 mod options;

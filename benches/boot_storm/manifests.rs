@@ -13,8 +13,9 @@ const REAL_MACHINE_CONFIG: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/conformance/rendered/rendered-master-aws.yaml");
 const MACHINE_CONFIG: &str = "rendered-master-aws";
 
-const FILES: usize = 40;
-const LINES_A_FILE: usize = 46;
+/// What comes to some 440 KB.
+pub(crate) const FILES: usize = 40;
+pub(crate) const LINES_A_FILE: usize = 46;
 
 /// What a data URL leaves as it is (RFC 3986, unreserved characters).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -26,7 +27,8 @@ pub(crate) fn write(directory: &Path) -> Result<()> {
     if Path::new(REAL_MACHINE_CONFIG).exists() {
         fs::copy(REAL_MACHINE_CONFIG, machine_config).context(REAL_MACHINE_CONFIG)?;
     } else {
-        fs::write(machine_config, made_machine_config().to_string())?;
+        let made = made_machine_config(MACHINE_CONFIG, FILES, LINES_A_FILE);
+        fs::write(machine_config, made.to_string())?;
     }
     fs::write(directory.join("pool.yaml"), pool().to_string())?;
     fs::write(directory.join("controller-config.yaml"), controller_config().to_string())?;
@@ -56,12 +58,13 @@ fn controller_config() -> Value {
     })
 }
 
-fn made_machine_config() -> Value {
-    let files: Vec<Value> = (0..FILES).map(file).collect();
+/// A MachineConfig of so many files, each of some 240 bytes a line.
+pub(crate) fn made_machine_config(name: &str, files: usize, lines: usize) -> Value {
+    let files: Vec<Value> = (0..files).map(|index| file(index, lines)).collect();
     json!({
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfig",
-        "metadata": {"name": MACHINE_CONFIG},
+        "metadata": {"name": name},
         "spec": {
             "osImageURL": "quay.io/example/os@sha256:".to_owned() + &"0".repeat(64),
             "config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}},
@@ -71,9 +74,9 @@ fn made_machine_config() -> Value {
 
 /// A script, because scripts and unit files are what a real config consists of: every sixth
 /// character needs an escape, which is what the size on the wire depends on.
-fn file(index: usize) -> Value {
+fn file(index: usize, lines: usize) -> Value {
     let mut script = String::from("#!/bin/bash\nset -euo pipefail\n");
-    for line in 0..LINES_A_FILE {
+    for line in 0..lines {
         // Writing to a String can't fail.
         let _ = writeln!(script, "if [[ -f /etc/sysconfig/unit-{index}-{line} ]]; then exit 0; fi");
     }

@@ -9,7 +9,8 @@
 //! is replaced whole: whenever the process dies, what is on disk is complete. The token is never
 //! written, and neither are registry logins: their secrets are no kind of object that is kept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -117,10 +118,9 @@ impl Cache {
         let json = serde_json::to_vec(&Saved(lists.collect()));
         files::replace_own(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
 
-        let is_kept = |path: &Path| {
-            let name = path.file_stem().unwrap_or_default();
-            snapshot.machine_configs.iter().any(|config| config.name() == name)
-        };
+        let names = snapshot.machine_configs.iter().map(|config| OsStr::new(config.name()));
+        let names: HashSet<_> = names.collect();
+        let is_kept = |path: &Path| names.contains(path.file_stem().unwrap_or_default());
         let present = list(&folder).map_err(|e| failed(&e.path, e.error))?;
         for path in present.iter().filter(|path| !is_kept(path)) {
             std::fs::remove_file(path).map_err(|error| failed(path, error))?;

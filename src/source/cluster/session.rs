@@ -219,8 +219,8 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             if self.absent.insert(kind) {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
-            self.view.absent(kind);
-            self.is_changed = true;
+            // It is looked for again and again, and mostly there is nothing new.
+            self.is_changed |= self.view.absent(kind);
             return;
         }
         self.reporting.metrics.watch_failed(kind.name());
@@ -353,6 +353,12 @@ mod tests {
         session.publish();
         for _ in 0..3 {
             session.take(Report::Connectivity(Ok(())));
+            session.publish();
+        }
+        for _ in 0..3 {
+            let reason = "404 page not found".to_owned();
+            let failure = Failure { reason, is_absent: true, is_forbidden: false };
+            session.take(Report::Failed(Kind::Route, failure));
             session.publish();
         }
         session.take(Report::Change(Kind::Service, Change::Deleted("registry".to_owned())));

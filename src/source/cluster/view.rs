@@ -90,9 +90,11 @@ impl ClusterView {
         }
     }
 
-    /// Takes in that the API server does not know the kind.
-    pub(super) fn absent(&mut self, kind: Kind) {
-        *self.kinds.entry(kind).or_default() = Objects { is_read: true, ..Objects::default() };
+    /// Takes in that the API server does not know the kind; tells whether that is other than before.
+    pub(super) fn absent(&mut self, kind: Kind) -> bool {
+        let absent = Objects { is_read: true, ..Objects::default() };
+        let before = self.kinds.insert(kind, absent);
+        !before.is_some_and(|before| before.is_read && before.by_name.is_empty())
     }
 
     /// Takes in what a watch saw of a secret with registry logins; tells why machines do without it,
