@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use criterion::{BatchSize, Criterion};
-use machine_config_server::access::{
+use ignition::{Config, Form, SpecVersion, negotiate};
+use machine_config_server::source::directory::{Directory, Layout};
+use model::access::{
     self, Credential, KnownTokens, Mode, Modes, Networks, Policy, Record, Records, Token, decide,
 };
-use machine_config_server::ignition::{Config, Form, SpecVersion, negotiate};
-use machine_config_server::ledger::{Ledger, Request};
-use machine_config_server::render::{CompressedContents, PoolInputs, render, select};
-use machine_config_server::source::directory::{Directory, Layout};
+use model::ledger::{Ledger, Request};
+use model::render::{CompressedContents, PoolInputs, render, select};
 use time::OffsetDateTime;
 
 /// As Ignition 2.18 (spec 3.4) sends it, and one that has to be searched for something servable.

@@ -56,7 +56,10 @@ fn linked(metadata: &Value) -> Result<Vec<&Value>, Box<dyn Error>> {
         }
     }
     let packages = metadata["packages"].as_array().ok_or("no packages")?;
-    let is_linked = |package: &&Value| package["id"].as_str().is_some_and(|id| found.contains(id));
+    // Those that come from nowhere else are this program's own.
+    let is_linked = |package: &&Value| {
+        package["source"].is_string() && package["id"].as_str().is_some_and(|id| found.contains(id))
+    };
     Ok(packages.iter().filter(is_linked).collect())
 }
 

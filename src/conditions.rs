@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::escape::escaped;
+use model::escape::escaped;
 
 /// Conditions by the thing that each is about. Shared by those who notice, and the one who tells.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::ignition::negotiate;
+use ignition::negotiate;
 
 fuzz_target!(|accept: &str| {
     let found = negotiate(Some(accept));

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::access::{
+use model::access::{
     Credential, KnownTokens, Mode, Modes, Networks, Policy, Record, Records, Refusal, Request,
     Token, decide,
 };

@@ -6,8 +6,8 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::ignition::{SpecVersion, pointer};
-use machine_config_server::user_data::{Brings, fetches_of_pools, lifted, no_header, with_bearer};
+use ignition::{SpecVersion, pointer};
+use model::user_data::{Brings, fetches_of_pools, lifted, no_header, with_bearer};
 use machine_config_server_fuzz::{AUTHORITIES, expanded};
 use serde::de::IgnoredAny;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::pki::{Certificate, Holder, locked_out};
+use pki::{Certificate, Holder, locked_out};
 use machine_config_server_fuzz::{AUTHORITIES, NOW};
 
 fuzz_target!(|der: &[u8]| {

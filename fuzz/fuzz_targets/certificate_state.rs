@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::pki::{
+use pki::{
     Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, Pointer,
     PointerState, Policy, Request, StoredPair, foresee, locked_out, told_lockouts,
     trusted_by_somebody,

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::ignition::data_url::{check, decode, encode};
+use ignition::data_url::{check, decode, encode};
 
 fuzz_target!(|data: &[u8]| {
     assert_eq!(decode(&encode(data)).as_deref(), Ok(data));

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::pki::Host;
-use machine_config_server::registry_ca::RegistryHost;
+use pki::Host;
+use model::registry_ca::RegistryHost;
 
 fuzz_target!(|text: &str| {
     if let Ok(host) = RegistryHost::parse(text) {

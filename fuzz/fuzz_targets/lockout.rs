@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::pki::{Certificate, Holder, Host, locked_out};
+use pki::{Certificate, Holder, Host, locked_out};
 use machine_config_server_fuzz::{AUTHORITIES, NOW};
 use rcgen::{CertificateParams, CustomExtension, DnType, Issuer, KeyPair};
 use time::Duration;

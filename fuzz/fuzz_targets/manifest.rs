@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::ignition::Config;
-use machine_config_server::objects::Object;
+use ignition::Config;
+use model::objects::Object;
 use machine_config_server::source::manifest;
 
 fuzz_target!(|data: &[u8]| {

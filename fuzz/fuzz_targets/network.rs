@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::access::{Allowed, Network, NetworkError, Networks};
+use model::access::{Allowed, Network, NetworkError, Networks};
 
 fuzz_target!(|text: &str| {
     match text.parse::<Network>() {

@@ -9,7 +9,7 @@ use http::{Request, StatusCode, Uri};
 use libfuzzer_sys::fuzz_target;
 use machine_config_server::answers::Answers;
 use machine_config_server::conditions::Status;
-use machine_config_server::ledger::Ledger;
+use model::ledger::Ledger;
 use machine_config_server::server::machines::{Machines, router};
 use machine_config_server::telemetry::Metrics;
 use percent_encoding::percent_decode_str;

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::pki::certificate::{is_whole_pem, key_of};
-use machine_config_server::pki::{Certificate, StoredPair};
+use pki::certificate::{is_whole_pem, key_of};
+use pki::{Certificate, StoredPair};
 use machine_config_server_fuzz::{expanded, pem_word};
 
 fuzz_target!(|data: &[u8]| {

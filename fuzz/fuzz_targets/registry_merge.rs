@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::objects::{ConfigMap, Metadata};
-use machine_config_server::registry_ca::{
+use model::objects::{ConfigMap, Metadata};
+use model::registry_ca::{
     Administrators, Contents, LARGEST, RegistryCaMaps, RegistryHost, Write, collect, plan,
 };
 use machine_config_server_fuzz::{expanded, pem_word};
@@ -78,7 +78,7 @@ fuzz_target!(|data: &[u8]| {
         Write::Create(contents) | Write::Update(contents) => contents,
     };
     let Contents { data, binary_data } = written;
-    let bytes = binary_data.into_iter().map(|(key, value)| (key, value.0)).collect();
+    let bytes = binary_data.into_iter().map(|(key, value)| (key, value.to_vec())).collect();
     let written = Entries { text: data, bytes }.map("merged");
     let again = plan(RegistryCaMaps { merged: Some(&written), ..observed });
     assert_eq!(again.write, Write::Nothing);

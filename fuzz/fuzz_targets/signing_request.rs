@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::pki::issue::Validity;
-use machine_config_server::pki::{OwnCa, Requested, SigningRequest, StoredPair};
+use pki::issue::Validity;
+use pki::{OwnCa, Requested, SigningRequest, StoredPair};
 use machine_config_server_fuzz::{AUTHORITIES, NOW};
 use time::Duration;
 

@@ -4,11 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::access::rotation::{
+use model::access::rotation::{
     Carried, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
     next,
 };
-use machine_config_server::access::{KnownTokens, Mode, Records, Token, Verifier as _};
+use model::access::{KnownTokens, Mode, Records, Token, Verifier as _};
 use machine_config_server_fuzz::{NOW, expanded};
 use time::OffsetDateTime;
 

@@ -6,10 +6,10 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::ignition::authority_source;
-use machine_config_server::pki::{Certificate, PointerState};
-use machine_config_server::pointer_check;
-use machine_config_server::user_data::{
+use ignition::authority_source;
+use pki::{Certificate, PointerState};
+use model::pointer_check;
+use model::user_data::{
     Assessment, assess, authorities, fetches, hosts, is_plain_pointer, observe,
 };
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};

@@ -3,11 +3,11 @@
 
 use std::sync::LazyLock;
 
-use machine_config_server::ignition::{Config, Error, SpecVersion};
-use machine_config_server::pki::issue::{
+use ignition::{Config, Error, SpecVersion};
+use pki::issue::{
     Signer, Validity, cross_sign, issue_authority, issue_serving,
 };
-use machine_config_server::pki::{Certificate, KeyAlgorithm, VALIDITY};
+use pki::{Certificate, KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
+use ignition::SpecVersion;
+use model::render::Unselected;
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
 
 use super::segments::Segments;
-use crate::ignition::SpecVersion;
-use crate::render::Unselected;
 
 /// A config in one spec version, ready to send.
 #[derive(Debug, Clone)]

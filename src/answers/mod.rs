@@ -23,12 +23,12 @@ pub use self::segments::Segments;
 
 use self::answer::etag;
 use self::segments::SharedPieces;
-use crate::ignition::secrets::Secret;
-use crate::ignition::{Form, SpecVersion};
-use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use crate::parallel;
-use crate::render::{self, CompressedContents, PoolInputs, Unselected};
 use crate::telemetry::{Metrics, PoolLabel};
+use ignition::secrets::Secret;
+use ignition::{Form, SpecVersion};
+use model::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
+use model::render::{self, CompressedContents, PoolInputs, Unselected};
 
 /// All pools' answers, now.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! What holds of answers when inputs change.
 
-use super::*;
-use crate::inputs::{Layering, Shared};
+use model::inputs::{Layering, Shared};
 use serde_json::{Value, json};
+
+use super::*;
 
 /// A config that is valid and says `marker`.
 fn good(marker: &str) -> Value {
@@ -31,7 +32,7 @@ fn inputs(mode: Mode, configuration: &str, ignition: &Value) -> Inputs {
         shared: Arc::new(Shared::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
-        registry_auth: crate::registry_auth::RegistryAuth::default(),
+        registry_auth: model::registry_auth::RegistryAuth::default(),
         problems: Vec::new(),
         warnings: Vec::new(),
     }

@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use model::access::{KnownTokens, Mode, Modes, Networks, Policy, Records, SignedTokens, Verifier};
+use model::inputs::Inputs;
+use model::overview::History;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use super::signed_issuer::SignedIssuer;
 use super::token_cache::TokenCache;
-
-use crate::access::{KnownTokens, Mode, Modes, Networks, Policy, Records, SignedTokens, Verifier};
 use crate::conditions::Conditions;
 use crate::controllers::certificates::ACCESS_ANNOTATION;
-use crate::inputs::Inputs;
-use crate::overview::History;
 use crate::server::guard::Guard;
 use crate::source::Reporting;
 use crate::telemetry::Metrics;

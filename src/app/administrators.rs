@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use axum::Router;
+use pki::Host;
 
 use crate::conditions::Status;
-use crate::pki::Host;
 use crate::server::administrators::{self, protected};
 use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use model::access::Networks;
+use model::objects::{ApiServer, Object};
+use model::registry_ca::RegistryHost;
 
 use super::access::AccessSettings;
 use super::server::{Listen, PairFiles, ServerSettings, run as serve};
-use crate::access::Networks;
 use crate::bounded_file;
-use crate::objects::{ApiServer, Object};
-use crate::registry_ca::RegistryHost;
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::server::{Balancers, Limits};
 use crate::source::directory::Layout;

@@ -5,6 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use kube::Client;
+use model::user_data::{self, LeftAlone};
+use pki::plan::renewal;
+use pki::{
+    self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Lockout, LockoutReason,
+    Next, Policy, Step, StoredPair, next, told_lockouts,
+};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -16,13 +22,7 @@ use super::kept::{
 use super::{exposure, print_line, tell};
 use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
 use crate::controllers::{Applied, ControlError, MAX_TRIES, NAMESPACE, ObjectName, access};
-use crate::pki::plan::renewal;
-use crate::pki::{
-    self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Lockout, LockoutReason,
-    Next, Policy, Step, StoredPair, next, told_lockouts,
-};
 use crate::store::state_folder::{Reconciled, StateFolder};
-use crate::user_data::{self, LeftAlone};
 
 /// Prints what there is.
 pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result<()> {

@@ -1,9 +1,9 @@
 //! What `certs show` and `certs check` found, in lines or as JSON.
 
+use model::table::table;
 use serde::Serialize;
 
 use super::{print_line, terminal};
-use crate::table::table;
 
 /// What there is.
 #[derive(Debug, Serialize)]

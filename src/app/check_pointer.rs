@@ -6,6 +6,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
+use ignition::secrets::redacted;
+use model::pointer_check::{self, Admission, Fetch, Known, PointerConfig, Problem, Reading};
+use model::user_data::MOST_BYTES;
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -14,10 +17,7 @@ use super::kept::{self, Place, Served};
 use super::print_line;
 use super::probe::{self, Address};
 use super::tokens;
-use crate::ignition::secrets::redacted;
-use crate::pointer_check::{self, Admission, Fetch, Known, PointerConfig, Problem, Reading};
 use crate::source::manifest::config_warnings;
-use crate::user_data::MOST_BYTES;
 
 /// What a pointer config is judged by.
 #[derive(Debug, Clone)]

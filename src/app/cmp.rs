@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use pem::Pem;
+use pki::certificate::key_of;
+use pki::{Certificate, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use rustls::crypto::aws_lc_rs;
 use time::OffsetDateTime;
@@ -19,8 +21,6 @@ use crate::bounded_file;
 use crate::cmp::{
     Client, Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Server, Settings,
 };
-use crate::pki::certificate::key_of;
-use crate::pki::{Certificate, Host, KeyAlgorithm};
 use crate::store::files::{PRIVATE, PUBLIC, replace};
 
 /// What is asked for.

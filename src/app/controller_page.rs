@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
+use model::overview::{ControllerOverview, Server, controller_page};
 use time::OffsetDateTime;
 
 use super::overview::{certificate, html_response, judged, style};
 use crate::conditions::Status;
 use crate::controllers::certificates::{Shown, Trust};
-use crate::overview::{ControllerOverview, Server, controller_page};
 
 #[derive(Clone)]
 struct Sources {

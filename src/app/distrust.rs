@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
+use pki::{self, Asked, Attention, Certificate, CertificateState, Lockout, Policy, told_lockouts};
 use time::OffsetDateTime;
 
 use super::certs::{ask_again, print_steps, refuse};
@@ -10,9 +11,6 @@ use super::kept::{Place, Seen, in_cluster, open, present_hosts, see_cluster, see
 use super::print_line;
 use crate::controllers::certificates::{AUTHORITY, Ask, ask};
 use crate::controllers::{Applied, NAMESPACE};
-use crate::pki::{
-    self, Asked, Attention, Certificate, CertificateState, Lockout, Policy, told_lockouts,
-};
 
 /// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
 /// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes`

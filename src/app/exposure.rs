@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use ignition::SpecVersion;
+use ignition::secrets::in_arguments;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use model::inputs::{Mode, served_configuration};
+use model::objects::MachineConfigPool;
+use model::render::{exposed, exposed_line};
 
 use super::rendering::{read_manifests, rendered};
-use crate::ignition::SpecVersion;
-use crate::ignition::secrets::in_arguments;
-use crate::inputs::{Mode, served_configuration};
 use crate::kube_client::{found, listed};
-use crate::objects::MachineConfigPool;
-use crate::render::{exposed, exposed_line};
 use crate::source::manifest::config_warnings;
 
 /// What is worth knowing of configs.

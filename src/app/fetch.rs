@@ -10,6 +10,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
+use ignition::SpecVersion;
+use model::inspect::{Answered, Cause, Outcome, Step, Trusted, Way, judge_answer, judge_chain};
+use model::pointer_check::accept;
+use pki::{Certificate, Host};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,10 +23,6 @@ use tokio::time::timeout;
 use super::probe::{self, Address};
 use crate::answers::PENDING;
 use crate::http_client::{HttpConnection, read};
-use crate::ignition::SpecVersion;
-use crate::inspect::{Answered, Cause, Outcome, Step, Trusted, Way, judge_answer, judge_chain};
-use crate::pki::{Certificate, Host};
-use crate::pointer_check::accept;
 
 /// The largest config that is taken, in bytes.
 const LARGEST: usize = 64 << 20;

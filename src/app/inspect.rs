@@ -8,6 +8,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
+use ignition::secrets::redacted;
+use ignition::{Config, SpecVersion};
+use model::escape::escaped;
+use model::inspect::{
+    Cause, Machine, Outcome, Step, Way, as_json, changes, changes_as_text, machine,
+    machine_as_text, warnings_as_text, way_as_text,
+};
+use model::objects::{MachineConfig, Object};
+use model::pointer_check;
+use model::user_data::MOST_BYTES;
+use pki::Host;
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -16,18 +27,7 @@ use super::probe::Address;
 use super::rendering::{read_manifests, rendered};
 use super::terminal;
 use crate::bounded_file;
-use crate::escape::escaped;
-use crate::ignition::secrets::redacted;
-use crate::ignition::{Config, SpecVersion};
-use crate::inspect::{
-    Cause, Machine, Outcome, Step, Way, as_json, changes, changes_as_text, machine,
-    machine_as_text, warnings_as_text, way_as_text,
-};
-use crate::objects::{MachineConfig, Object};
-use crate::pki::Host;
-use crate::pointer_check;
 use crate::source::manifest::{self, Manifest};
-use crate::user_data::MOST_BYTES;
 
 /// How long the least differences of two machines' texts are looked for.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -153,7 +153,7 @@ fn show_file(got: &Got, path: &str) -> anyhow::Result<ExitCode> {
             Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
         },
         None => {
-            got.way.iter().flat_map(|way| way_as_text(way, crate::table::Look::PLAIN)).collect()
+            got.way.iter().flat_map(|way| way_as_text(way, model::table::Look::PLAIN)).collect()
         }
     };
     writeln!(std::io::stderr(), "{}", told.join("\n"))?;
@@ -288,7 +288,7 @@ fn errand(
     settings: &InspectSettings,
     url: Uri,
     headers: Vec<(String, String)>,
-    trusted: Option<(String, Vec<crate::pki::Certificate>)>,
+    trusted: Option<(String, Vec<pki::Certificate>)>,
     now: OffsetDateTime,
 ) -> anyhow::Result<Errand> {
     let host = url.host().unwrap_or_default();
@@ -313,9 +313,7 @@ fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
 }
 
 /// Whom the machine trusts, by what is given beside a URL.
-fn trusted(
-    settings: &InspectSettings,
-) -> anyhow::Result<Option<(String, Vec<crate::pki::Certificate>)>> {
+fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki::Certificate>)>> {
     let bundle = settings.state.join("ca.crt");
     let path = match &settings.ca {
         Some(path) => path,

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use kube::Client;
+use model::access::rotation::Pointer;
+use model::user_data::{Assessment, LeftAlone, assess, carriers};
+use pki::{Asked, Certificate, CertificateState, Host, StoredPair};
 
 use super::rendering::read_manifests;
 use super::tell;
-use crate::access::rotation::Pointer;
 use crate::controllers::certificates::{AUTHORITY, ClusterState, Observer, SERVING};
 use crate::controllers::{NAMESPACE, access};
 use crate::kube_client;
-use crate::pki::{Asked, Certificate, CertificateState, Host, StoredPair};
 use crate::store::state_folder::StateFolder;
 use crate::store::unreadable::Unreadable;
-use crate::user_data::{Assessment, LeftAlone, assess, carriers};
 
 /// Where certificates are kept.
 #[derive(Debug, Clone)]

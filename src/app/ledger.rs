@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use model::ledger::{Ledger, Machine};
+
 use crate::bounded_file;
 use crate::conditions::Conditions;
-use crate::ledger::{Ledger, Machine};
 use crate::source::manifest::check_json;
 use crate::store::files::{self, PRIVATE};
 
@@ -97,10 +98,10 @@ fn read(path: &Path) -> io::Result<Vec<Machine>> {
 
 #[cfg(test)]
 mod tests {
+    use model::ledger::Failed;
     use time::macros::datetime;
 
     use super::*;
-    use crate::ledger::Failed;
 
     #[test]
     fn what_was_noted_outlasts_the_process() {

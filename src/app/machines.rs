@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow, bail};
+use model::ledger::Rank;
+use model::overview::{MACHINE_COLUMNS, MachineLine, machine_row};
+use model::table::table;
 use serde::Deserialize;
 use tokio::net::lookup_host;
 
 use super::peers::get;
 use super::{print_line, terminal};
-use crate::ledger::Rank;
-use crate::overview::{MACHINE_COLUMNS, MachineLine, machine_row};
-use crate::table::table;
 
 /// Whom to ask, and for what.
 #[derive(Debug)]

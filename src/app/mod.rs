@@ -41,7 +41,7 @@ pub mod tokens;
 
 use std::io::Write as _;
 
-use crate::escape::escaped;
+use model::escape::escaped;
 
 /// Version and commit.
 #[cfg(not(feature = "fips"))]

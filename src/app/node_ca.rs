@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
+use model::objects::SecretName;
 
 use super::administrators::{self, AdministratorsAddress};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::kube_client;
 use crate::node_ca::{self, Health, Layout, LoginKeeper, Reconciler};
-use crate::objects::SecretName;
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 /// What is to be kept.

@@ -11,6 +11,15 @@ use axum::{Json, Router};
 use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
+use model::inputs::Inputs;
+use model::ledger::{Ledger, Roster};
+use model::overview::{
+    Certificate, History, MachineLine, Overview, Pointer, Pool, RegistryInUse, STYLE, Server, page,
+    sort,
+};
+use model::render::registries_without_ca;
+use pki::plan::renewal;
+use pki::{self, Holder, Host, Lockout, Policy, locked_out};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;
@@ -19,15 +28,6 @@ use super::peers::{self, Part};
 use super::serving_pair::ShownChain;
 use crate::answers::Answers;
 use crate::conditions::Status;
-use crate::inputs::Inputs;
-use crate::ledger::{Ledger, Roster};
-use crate::overview::{
-    Certificate, History, MachineLine, Overview, Pointer, Pool, RegistryInUse, STYLE, Server, page,
-    sort,
-};
-use crate::pki::plan::renewal;
-use crate::pki::{self, Holder, Host, Lockout, Policy, locked_out};
-use crate::render::registries_without_ca;
 use crate::server::guard::Guard;
 use crate::server::latest::Latest;
 
@@ -234,7 +234,7 @@ impl Sources {
             }
         };
         let mut lines: Vec<_> = self.roster.look(|nodes| {
-            let line = |machine: crate::ledger::Machine| {
+            let line = |machine: model::ledger::Machine| {
                 let standing = machine.standing(nodes, now);
                 MachineLine { machine, standing }
             };

@@ -6,8 +6,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use model::objects::Secret;
+
 use super::serving_pair::Shown;
-use crate::objects::Secret;
 use crate::server::tls::{Pair, PairError};
 use crate::server::tls_policy::TlsPolicy;
 use crate::source::cluster::NamedSecret;

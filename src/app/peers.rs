@@ -9,13 +9,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::header::HOST;
 use http::{Request, StatusCode};
+use model::ledger::Machine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinSet;
 
 use crate::http_client::{HttpConnection, read};
-use crate::ledger::Machine;
 use crate::source::manifest::check_json;
 
 /// Where servers give out their own part of the ledger.
@@ -92,14 +92,14 @@ mod tests {
     use std::net::Ipv6Addr;
     use std::num::NonZeroUsize;
 
+    use ignition::SpecVersion;
+    use model::ledger::{Failed, Ledger, MOST, Request as Asked};
+    use model::overview::MachineLine;
     use time::macros::datetime;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::ignition::SpecVersion;
-    use crate::ledger::{Failed, Ledger, MOST, Request as Asked};
-    use crate::overview::MachineLine;
 
     /// What is told of a full ledger, and what is kept, as JSON in bytes, by one of so many machines that
     /// sent and got `asked`.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use model::pointer_check::Fetch;
+use pki::{Certificate, Host};
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -18,9 +20,6 @@ use time::format_description::well_known::Rfc3339;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-use crate::pki::{Certificate, Host};
-use crate::pointer_check::Fetch;
 
 /// As long as Ignition waits for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

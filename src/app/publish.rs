@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use model::inputs::{Inputs, Problem};
+use model::overview::History;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use crate::answers::{Answers, PoolState};
-use crate::inputs::{Inputs, Problem};
-use crate::overview::History;
 use crate::telemetry::Metrics;
 
 /// Told of the inputs that are served now, and on which ports. It may block. Tells whether all is done;

@@ -4,18 +4,18 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use ignition::{SpecVersion, pointer};
+use model::access::Records;
+use model::access::rotation::{Carried, Pointer};
+use model::user_data::{self, carried, with_bearer};
+use pki::Certificate;
 use time::OffsetDateTime;
 
 use super::kept::{self, Place};
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
 use super::tokens;
-use crate::access::Records;
-use crate::access::rotation::{Carried, Pointer};
-use crate::ignition::{SpecVersion, pointer};
-use crate::pki::Certificate;
 use crate::source::cluster;
-use crate::user_data::{self, carried, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
+use ignition::{self, Form, SpecVersion};
+use model::inputs::Inputs;
+use model::inspect::Cause;
+use model::render::{CompressedContents, RenderError, Unselected, render, select};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::conditions::Status;
-use crate::ignition::{self, Form, SpecVersion};
-use crate::inputs::Inputs;
-use crate::inspect::Cause;
-use crate::render::{CompressedContents, RenderError, Unselected, render, select};
 use crate::source::cluster;
 use crate::source::directory::{Directory, Layout};
 use crate::source::{Reporting, Settings, Source};

@@ -7,7 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use model::access::Networks;
+use model::access::rotation::RotationPolicy;
+use model::inputs::Inputs;
+use model::objects::SecretName;
+use model::overview::Pointer;
 use nix::ifaddrs::getifaddrs;
+use pki::{Asked, Attention, Host, Policy};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
@@ -17,12 +23,6 @@ use super::overview::judged;
 use super::print_line;
 use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
 use super::token_keeper::{TokenKeeper, keep};
-use crate::access::Networks;
-use crate::access::rotation::RotationPolicy;
-use crate::inputs::Inputs;
-use crate::objects::SecretName;
-use crate::overview::Pointer;
-use crate::pki::{Asked, Attention, Host, Policy};
 use crate::server::tls_policy::TlsPolicy;
 use crate::server::{Balancers, Limits};
 use crate::source::directory::Layout;

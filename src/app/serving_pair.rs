@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use model::objects::TlsProfile;
+use model::overview::History;
+use pki::Certificate;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::watch;
 
 use crate::folder_watch::{FolderWatch, Scanned};
-use crate::objects::TlsProfile;
-use crate::overview::History;
-use crate::pki::Certificate;
 use crate::server::tls::{Pair, PairError};
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::Reporting;

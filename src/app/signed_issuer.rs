@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
+use model::access::SignedTokens;
+use model::access::signed::Settings;
 
-use crate::access::SignedTokens;
-use crate::access::signed::Settings;
 use crate::bounded_file;
 use crate::conditions::Conditions;
 use crate::folder_watch::{FolderWatch, Scanned};

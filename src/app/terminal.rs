@@ -3,8 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
-
-use crate::table::Look;
+use model::table::Look;
 
 /// A width below this cannot hold a table.
 const NARROWEST: u16 = 40;

@@ -4,9 +4,9 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use model::access::Records;
 use tokio::sync::watch;
 
-use crate::access::Records;
 use crate::bounded_file;
 use crate::source::Reporting;
 use crate::store::files::{self, PRIVATE, WriteError};

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use model::access::rotation::RotationPolicy;
+use model::access::{Mode, Records};
 use time::OffsetDateTime;
 
 use super::access::{Gate, KeepTokens, Kept};
-use crate::access::rotation::RotationPolicy;
-use crate::access::{Mode, Records};
 use crate::folder_watch::{FolderWatch, Scanned};
 use crate::store::state_folder::StateFolder;
 use crate::store::token_files::TokensReconciled;

@@ -1,15 +1,15 @@
 //! Tokens with a name, for machines whose pointer configs live elsewhere, and a look at all of them.
 
 use anyhow::{anyhow, bail, ensure};
+use model::access::rotation::{Issued, IssuedToken, ahead};
+use model::access::{Record, Records, generate};
+use model::table::table;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::kept::{Place, in_cluster, open};
 use super::{print_line, terminal};
-use crate::access::rotation::{Issued, IssuedToken, ahead};
-use crate::access::{Record, Records, generate};
 use crate::controllers::access;
-use crate::table::table;
 
 /// Makes a token for machines of `pools`, and prints it: nobody will see it again.
 ///

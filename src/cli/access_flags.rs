@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use model::access::Mode;
+use model::access::rotation::RotationPolicy;
+use model::access::signed::Settings;
 
 use super::flags::duration;
-use crate::access::Mode;
-use crate::access::rotation::RotationPolicy;
-use crate::access::signed::Settings;
 use crate::app::signed_issuer::SignedIssuer;
 
 /// How much access is restricted where no flag says so.

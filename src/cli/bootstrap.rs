@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use model::registry_ca::RegistryHost;
 
 use super::flags::{PairFlags, ServingFlags};
 use crate::app::bootstrap::{self, BootstrapSettings};
-use crate::registry_ca::RegistryHost;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

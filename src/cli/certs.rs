@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
+use pki::{KeyAlgorithm, Policy};
 use time::OffsetDateTime;
 
 use super::examples;
@@ -12,7 +13,6 @@ use crate::app::check_pointer::{Against, check_pointer};
 use crate::app::distrust::distrust;
 use crate::app::kept::Place;
 use crate::app::probe::Address;
-use crate::pki::{KeyAlgorithm, Policy};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

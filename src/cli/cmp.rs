@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args as ClapArgs, Subcommand};
+use pki::{Host, KeyAlgorithm};
 
 use super::certs::key_algorithm;
 use super::examples;
 use super::flags::duration;
 use crate::app::cmp::{EnrollSettings, Proof, Wanted, enroll};
 use crate::cmp::DirectoryName;
-use crate::pki::{Host, KeyAlgorithm};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
+use model::access::Mode;
+use pki::Host;
 
 use super::access_flags::{OFF, TokenFlags, mode};
 use super::certs::CertificateFlags;
 use super::flags::{LISTENING, MetricsAddress, MetricsNames, metrics_address};
-use crate::access::Mode;
 use crate::app;
 use crate::app::controller::{self, Settings};
 use crate::controllers::certificates::{ExternalPair, IssuerRef, ServingPair, TrustBundle};
 use crate::controllers::{access, certificates};
-use crate::pki::Host;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

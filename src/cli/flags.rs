@@ -7,13 +7,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use ignition::SpecVersion;
+use pki::Host;
 
 use super::network_flags::NetworkFlags;
 use crate::app;
 use crate::app::administrators::AdministratorsAddress;
 use crate::app::server::{Listen, PairFiles};
-use crate::ignition::SpecVersion;
-use crate::pki::Host;
 use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::server::{Limits, PlaceLimits};
 use crate::telemetry::Verbosity;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
+use ignition::SpecVersion;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
@@ -12,7 +13,6 @@ use time::macros::format_description;
 use super::flags::spec;
 use crate::app::inspect::{self, InspectSettings, Place, Show};
 use crate::app::probe::Address;
-use crate::ignition::SpecVersion;
 
 /// Where a server is that nobody names.
 const DEFAULT_URL: &str = "https://localhost:22623";

@@ -27,9 +27,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::app;
-use crate::escape::escaped;
 use crate::telemetry;
 use flags::KlogFlags;
+use model::escape::escaped;
 
 pub use usage::one_line;
 

@@ -1,8 +1,8 @@
 //! Flags that say who is where: networks that may ask, and balancers in front.
 
 use clap::Args;
+use model::access::{Allowed, Network, Networks};
 
-use crate::access::{Allowed, Network, Networks};
 use crate::server::Balancers;
 
 /// Networks that may ask, and those that balancers are in.

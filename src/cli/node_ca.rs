@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use model::objects::SecretName;
+use model::registry_auth::{self, DEFAULT_SECRET};
 
 use super::flags::{LISTENING, MetricsAddress, MetricsNames, duration, metrics_address};
 use crate::app::node_ca::{self, NodeCaSettings};
 use crate::node_ca::Layout;
-use crate::objects::SecretName;
-use crate::registry_auth::{self, DEFAULT_SECRET};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -1,9 +1,8 @@
 //! The flag that names a secret with registry logins.
 
 use clap::Args;
-
-use crate::objects::SecretName;
-use crate::registry_auth::DEFAULT_SECRET;
+use model::objects::SecretName;
+use model::registry_auth::DEFAULT_SECRET;
 
 #[derive(Debug, Args)]
 pub(super) struct RegistryAuthFlags {

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use clap::Args as ClapArgs;
+use ignition::SpecVersion;
 
 use super::flags::spec;
 use crate::app::kept::Place;
 use crate::app::probe::Address;
 use crate::app::render::{self, From, Rendered};
-use crate::ignition::SpecVersion;
 use crate::source::cluster;
 
 #[derive(Debug, ClapArgs)]

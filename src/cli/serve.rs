@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use model::access::Mode;
+use pki::Host;
 
 use super::access_flags::{AUDIT, IssuerFlags, TokenFlags, mode};
 use super::certs::CertificateFlags;
 use super::flags::ServingFlags;
 use super::registry_auth::RegistryAuthFlags;
-use crate::access::Mode;
 use crate::app::access::AccessSettings;
 use crate::app::serve::{self, ServeSettings};
-use crate::pki::Host;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

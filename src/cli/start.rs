@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use model::access::Mode;
+use model::objects::SecretName;
 
 use super::access_flags::{IssuerFlags, OFF, mode};
 use super::flags::{PairFlags, ServingFlags, TLS};
 use super::registry_auth::RegistryAuthFlags;
-use crate::access::Mode;
 use crate::app::access::AccessSettings;
 use crate::app::server::{self, ServerSettings};
 use crate::app::token_cache::TokenCache;
-use crate::objects::SecretName;
 use crate::source::{self, cluster};
 
 #[derive(Debug, ClapArgs)]

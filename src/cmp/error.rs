@@ -1,8 +1,9 @@
 //! Why there is no certificate.
 
+use pki::{BadRequest, LockoutReason};
+
 use super::name::DirectoryName;
 use super::status::Report;
-use crate::pki::{BadRequest, LockoutReason};
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]

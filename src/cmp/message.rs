@@ -6,9 +6,8 @@
 use cmpv2::header::PkiHeader;
 use der::asn1::{Any, BitString, Int, OctetString};
 use der::{Decode, Encode, Header, Reader, Sequence, SliceReader, Tag, TagNumber, Tagged as _};
+use pki::Certificate;
 use x509_cert::spki::AlgorithmIdentifierOwned;
-
-use crate::pki::Certificate;
 
 /// What a message is, by the number of its body's tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,8 @@ use aws_lc_rs::{digest, hmac};
 use cmpv2::parameter::PbmParameter;
 use der::asn1::{Any, Null, ObjectIdentifier, OctetString};
 use der::{Decode as _, Encode as _};
+use pki::certificate::key_of;
+use pki::{Certificate, untrusted};
 use rcgen::{KeyPair, SigningKey as _};
 use time::OffsetDateTime;
 use x509_cert::ext::pkix::KeyUsage;
@@ -15,8 +17,6 @@ use zeroize::Zeroizing;
 use super::error::{CmpError, ProtectionFault};
 use super::message::Message;
 use super::name::DirectoryName;
-use crate::pki::certificate::key_of;
-use crate::pki::{Certificate, untrusted};
 
 /// `id-PasswordBasedMac`.
 const PASSWORD_MAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.13");

@@ -5,6 +5,7 @@ use crmf::pop::{PopoSigningKey, ProofOfPossession};
 use crmf::request::{CertReqMessages, CertReqMsg, CertRequest, CertTemplate};
 use der::asn1::{Any, BitString, Ia5String, Int, ObjectIdentifier, OctetString};
 use der::{Decode as _, Encode as _};
+use pki::{BadRequest, Certificate, Host, SigningRequest};
 use rcgen::{KeyPair, PublicKeyData as _};
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::ext::Extension;
@@ -17,7 +18,6 @@ use super::error::CmpError;
 use super::message::{Kind, body};
 use super::name::DirectoryName;
 use super::protection::{sign, signature_algorithm};
-use crate::pki::{BadRequest, Certificate, Host, SigningRequest};
 
 /// `id-regCtrl-oldCertID` (RFC 4211 section 6.5).
 const OLD_CERTIFICATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.5.1.5");
@@ -150,10 +150,10 @@ fn with_template(
 
 #[cfg(test)]
 mod tests {
+    use pki::KeyAlgorithm;
     use rcgen::{CertificateParams, DnType};
 
     use super::*;
-    use crate::pki::KeyAlgorithm;
 
     #[test]
     fn somebodys_request_is_taken_by_every_kind_of_key_that_has_signed_it() {

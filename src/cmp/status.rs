@@ -2,8 +2,9 @@
 
 use core::fmt;
 
+use model::escape::{REASON, cut};
+
 use super::message::{Answer, ErrorContent, Message, StatusInfo};
-use crate::escape::{REASON, cut};
 
 /// `PKIStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

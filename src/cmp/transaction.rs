@@ -16,6 +16,8 @@ use cmpv2::r#gen::InfoTypeAndValue;
 use cmpv2::header::{PkiHeader, Pvno};
 use der::Encode as _;
 use der::asn1::{GeneralizedTime, Null, ObjectIdentifier, OctetString};
+use model::escape::{REASON, cut};
+use pki::{Certificate, untrusted};
 use time::OffsetDateTime;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -27,8 +29,6 @@ use super::name::DirectoryName;
 use super::protection::{self, Credential, Expected};
 use super::request::Request;
 use super::status::{Report, Status, claims};
-use crate::escape::{REASON, cut};
-use crate::pki::{Certificate, untrusted};
 
 /// `id-it-implicitConfirm`: no certConf is needed (RFC 4210 section 5.1.1.1).
 const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.4.13");

@@ -7,6 +7,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::uri::{InvalidUri, Scheme};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use model::escape::{NAME, cut};
+use pki::Certificate;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -14,9 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
-use crate::escape::{NAME, cut};
 use crate::http_client::{HttpConnection, read};
-use crate::pki::Certificate;
 
 /// What messages are called.
 const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");

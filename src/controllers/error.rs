@@ -1,8 +1,9 @@
 //! Why a controller could not bring things in order.
 
+use pki::IssueError;
+
 use super::write::{Malformed, ObjectName};
 use crate::kube_client::reason;
-use crate::pki::IssueError;
 
 /// Why something is not in order.
 #[derive(Debug, thiserror::Error)]

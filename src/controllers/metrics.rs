@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
 
+use model::user_data::LeftAlone;
+use pki::{Attention, CertificateState, StoredPair};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,9 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use time::OffsetDateTime;
 
-use crate::pki::{Attention, CertificateState, StoredPair};
 use crate::telemetry::ConnectionMetrics;
-use crate::user_data::LeftAlone;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct What {

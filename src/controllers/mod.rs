@@ -38,4 +38,4 @@ pub use write::{Malformed, ObjectName};
 pub const MAX_TRIES: usize = 64;
 
 /// The namespace of the certificates, and of the active controller's Lease.
-pub use crate::objects::OPERATOR_NAMESPACE as NAMESPACE;
+pub use model::objects::OPERATOR_NAMESPACE as NAMESPACE;

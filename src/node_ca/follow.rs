@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use model::objects::ConfigMap;
+use model::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP, Refused};
+
 use super::Health;
 use super::reconciler::{Reconciler, Report};
 use crate::folder_watch::{FolderWatch, Scanned};
-use crate::objects::ConfigMap;
-use crate::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP, Refused};
 use crate::source::cluster::{MapSeen, RegistryCaMap};
 
 /// Keeps the folder in step with the merged config map, for ever. Before the map has been read

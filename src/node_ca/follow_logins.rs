@@ -3,9 +3,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use model::registry_auth::{self, Entries, Refused};
+
 use super::Health;
 use super::login_keeper::{LoginKeeper, LoginReport};
-use crate::registry_auth::{self, Entries, Refused};
 use crate::source::SecretSeen;
 use crate::source::cluster::NamedSecret;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use model::registry_auth;
+use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,8 +16,6 @@ use prometheus_client::registry::Registry;
 use super::login_keeper::LoginReport;
 use super::reconciler::Report;
 use crate::conditions::Status;
-use crate::registry_auth;
-use crate::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
 use crate::telemetry::ConnectionMetrics;
 
 /// The config map's kind, as the other commands count it.

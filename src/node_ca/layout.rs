@@ -1,8 +1,7 @@
 //! The files that a container runtime looks for.
 
 use bytes::Bytes;
-
-use crate::registry_ca::RegistryHost;
+use model::registry_ca::RegistryHost;
 
 /// The container runtime whose files are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use model::registry_ca::RegistryHost;
 use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
-use crate::registry_ca::RegistryHost;
 
 /// The file's name.
 pub(super) const NAME: &str = ".machine-config-server.json";

@@ -4,12 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use model::registry_auth::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::folder::{Folder, Stamp};
 use super::login_list;
 use super::login_plan::{LoginPlan, Written, plan_logins};
-use crate::registry_auth::{Entries, Registry};
 
 /// Keeps one file in step.
 #[derive(Debug)]

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use model::registry_auth::Registry;
 use serde::{Deserialize, Serialize};
 
 use super::folder::Folder;
 use super::login_plan::Written;
-use crate::registry_auth::Registry;
 
 #[derive(Serialize, Deserialize)]
 struct List {

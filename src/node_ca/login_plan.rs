@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::HEXLOWER;
+use model::registry_auth::{Entries, Login, LoginFile, MalformedLogins, Registry};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
-
-use crate::registry_auth::{Entries, Login, LoginFile, MalformedLogins, Registry};
 
 /// The logins that were written here: their registries, each with the SHA-256 of what was written,
 /// and while the file is being replaced, of what is about to be.

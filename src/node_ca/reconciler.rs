@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use model::registry_ca::{Entries, RegistryHost};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::decide::{Action, decide};
 use super::folder::{Folder, Stamp};
 use super::{Layout, list};
-use crate::registry_ca::{Entries, RegistryHost};
 
 /// Keeps one folder in step.
 #[derive(Debug)]

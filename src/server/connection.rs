@@ -18,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use model::ledger::{Failed, Ledger};
 use rustls::{AlertDescription, ServerConfig};
 use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -38,7 +39,6 @@ use super::send_room::{Allowance, SendRoom};
 use super::timeout_stream::TimeoutStream;
 use super::turn_stream::TurnStream;
 use super::turns::Turns;
-use crate::ledger::{Failed, Ledger};
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
 const NO_MEMORY: &str = "too many answers are under way\n";

@@ -16,6 +16,7 @@ use axum::response::Response;
 use http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use lru::LruCache;
+use model::access::{self, Credential, Policy, Refusal, Verdict, decide};
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -24,7 +25,6 @@ use super::connection::Peer;
 use super::outcome::{Decided, Outcome};
 use super::places::{Door, Source};
 use super::pool_name::PoolName;
-use crate::access::{self, Credential, Policy, Refusal, Verdict, decide};
 use crate::answers::Answers;
 use crate::telemetry::Metrics;
 

@@ -17,12 +17,12 @@ use axum::response::Response;
 use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderMap, StatusCode, Uri, Version};
+use model::escape::quoted;
+use pki::Host;
 
 use super::answer;
 use super::connection::Peer;
 use super::places::Source;
-use crate::escape::quoted;
-use crate::pki::Host;
 use crate::telemetry::Occurrences;
 
 /// The name that every browser has for its own machine, whatever DNS says (RFC 6761 section 6.3).

@@ -8,15 +8,15 @@ use axum::response::Response;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderValue, Method};
 use http_body::Body as _;
+use ignition::SpecVersion;
+use model::access::{Refusal, Verdict};
+use model::escape::{NAME, cut_escaped};
+use model::ledger::{self, Ledger};
 use time::OffsetDateTime;
 
 use super::connection::Peer;
 use super::outcome::{Decided, Outcome};
 use super::places::Source;
-use crate::access::{Refusal, Verdict};
-use crate::escape::{NAME, cut_escaped};
-use crate::ignition::SpecVersion;
-use crate::ledger::{self, Ledger};
 use crate::telemetry::{Metrics, Occurrences};
 
 /// What is enough of a header to recognise it, in bytes after it was escaped.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
+use model::ledger::Ledger;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::Instant;
@@ -20,7 +21,6 @@ use super::places::{Door, Places, Source};
 use super::proxy_protocol::{Balancers, canonical};
 use super::send_room::{self, SendRoom};
 use super::turns::Turns;
-use crate::ledger::Ledger;
 use crate::telemetry::{ConnectionMetrics, Occurrences};
 
 /// Connections that the kernel keeps for us before they are accepted; it has its own maximum.

@@ -11,6 +11,9 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, ETAG, USER_AGENT};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use ignition::{Form, SpecVersion, negotiate};
+use model::escape::{NAME, cut_escaped};
+use model::ledger::Ledger;
 
 use super::answer;
 use super::guard::{Guard, Guarded, guard};
@@ -20,9 +23,6 @@ use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::answers::{Answer, Answers, PENDING, Refusal};
 use crate::conditions::Status;
-use crate::escape::{NAME, cut_escaped};
-use crate::ignition::{Form, SpecVersion, negotiate};
-use crate::ledger::Ledger;
 use crate::telemetry::Metrics;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http::StatusCode;
+use ignition::SpecVersion;
+use model::access::{Mode, Verdict};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::access::{Mode, Verdict};
 use crate::answers::Answer;
-use crate::ignition::SpecVersion;
 
 /// What a handler tells of the answer to a request for a config, in the response's extensions.
 #[derive(Debug, Clone)]

@@ -14,9 +14,8 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 
+use model::access::Network;
 use tokio::io::{AsyncRead, ReadBuf};
-
-use crate::access::Network;
 
 /// What version 2 begins with: no protocol that a server of text may take for its own.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use pki::{Unusable, belongs, load_key, sent_chain};
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -17,7 +18,6 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
 use super::tls_policy::TlsPolicy;
-use crate::pki::{Unusable, belongs, load_key, sent_chain};
 
 /// A certificate chain with its key.
 #[derive(Debug, Clone)]

@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
+use model::objects::TlsProfile;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::{TLS12, TLS13};
 use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
-
-use crate::objects::TlsProfile;
 
 /// IANA's name, OpenSSL's name and the number of every suite that rustls has.
 const SUITES: [(&str, &str, CipherSuite); 9] = [

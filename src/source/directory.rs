@@ -10,16 +10,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use model::escape::{NAME, cut};
+use model::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
+use model::objects::SecretName;
+use model::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret};
+use model::registry_ca::{self, RegistryHost};
+
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
 use super::logins::RegistryLogins;
 use super::reporting::Reporting;
 use super::secret_seen::SecretSeen;
-use crate::escape::{NAME, cut};
 use crate::folder_watch::{FolderWatch, Scanned};
-use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
-use crate::objects::SecretName;
-use crate::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret};
-use crate::registry_ca::{self, RegistryHost};
 
 /// A file that changed less than this ago may still be being written.
 const SETTLE: Duration = Duration::from_millis(60);

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use model::inputs::Problem;
+use model::objects::{Defect, Object};
 
 use super::manifest::{self, Manifest};
 use crate::bounded_file;
 use crate::file_stamp::{CLOCK_STEP, FileStamp};
-use crate::inputs::Problem;
-use crate::objects::{Defect, Object};
 use crate::parallel;
 
 /// Folders within folders that are read. What lies deeper is reported.

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::inputs::Problem;
+use model::objects::MachineConfigPool;
+use model::objects::SecretName;
+use model::registry_auth::{self, Logins, RegistryAuth};
+
 use super::secret_seen::SecretSeen;
-use crate::inputs::Problem;
-use crate::objects::MachineConfigPool;
-use crate::objects::SecretName;
-use crate::registry_auth::{self, Logins, RegistryAuth};
 
 /// The secrets as they were last seen.
 #[derive(Debug, Default)]
@@ -96,9 +97,10 @@ impl RegistryLogins {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::objects::Secret;
+    use model::objects::Secret;
     use serde_json::json;
+
+    use super::*;
 
     fn secret(text: &str) -> SecretSeen {
         let secret = json!({"metadata": {"name": "b"}, "stringData": {".dockerconfigjson": text}});

@@ -13,11 +13,11 @@ mod secret_seen;
 
 use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
-use crate::access::Records;
-use crate::inputs::Inputs;
 use crate::kube_client::ConnectError;
-use crate::ledger::Roster;
-use crate::objects::SecretName;
+use model::access::Records;
+use model::inputs::Inputs;
+use model::ledger::Roster;
+use model::objects::SecretName;
 
 pub use self::reporting::Reporting;
 pub use self::secret_seen::SecretSeen;

@@ -1,6 +1,6 @@
 //! What is seen of one secret, wherever it is.
 
-use crate::objects::Secret;
+use model::objects::Secret;
 
 /// What is seen of a secret.
 #[derive(Debug)]

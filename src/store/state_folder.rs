@@ -26,14 +26,14 @@ use super::owners::{Reader, Status};
 use super::unreadable::Unreadable;
 use crate::bounded_file;
 use crate::file_stamp::FileStamp;
-use crate::ignition::{SpecVersion, pointer};
-use crate::pki::certificate::{is_whole_pem, key_of};
-use crate::pki::{
+use ignition::{SpecVersion, pointer};
+use model::pointer_check::{faults_of, pools_of};
+use model::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
+use pki::certificate::{is_whole_pem, key_of};
+use pki::{
     Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, Lockout,
     LockoutReason, MOST_STEPS, Next, Policy, Step, StoredPair, Unusable, Write, next, read_chain,
 };
-use crate::pointer_check::{faults_of, pools_of};
-use crate::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
 
 pub use super::folder_lock::FolderLock;
 

@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use model::access::rotation::{
+    Because, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
+    next, standing,
+};
+use model::access::{Mode, Records, Token, generate};
+use model::user_data::{carriers, carrying};
+use pki::{Certificate, StoredPair};
 use time::OffsetDateTime;
 
 use super::files::PRIVATE;
 use super::state_folder::{PointerFile, StateError, StateFolder, pointer_name, read_if_there};
-use crate::access::rotation::{
-    Because, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
-    next, standing,
-};
-use crate::access::{Mode, Records, Token, generate};
 use crate::file_stamp::{CLOCK_STEP, FileStamp};
-use crate::pki::{Certificate, StoredPair};
-use crate::user_data::{carriers, carrying};
 
 /// What was done, and when to look again.
 #[derive(Debug)]

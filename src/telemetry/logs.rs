@@ -13,11 +13,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use model::escape::escaped;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-
-use crate::escape::escaped;
 
 /// Bytes that wait for a slow reader of standard error; lines beyond it are dropped.
 const QUEUED_BYTES: usize = 1 << 20;

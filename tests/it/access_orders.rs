@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use machine_config_server::access::rotation::{
+use model::access::rotation::{
     Carried, Issued, Next, Pointer, RotationPolicy, TokenState, Write, next,
 };
-use machine_config_server::access::{
+use model::access::{
     Credential, KnownTokens, Mode, Modes, Policy, Records, Refusal, Request, Token, Verifier,
     decide,
 };

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine_config_server::ignition::data_url;
-use machine_config_server::render::exposed;
+use ignition::data_url;
+use model::render::exposed;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
@@ -40,9 +40,8 @@ fn found(folder: &str) -> BTreeMap<String, Vec<String>> {
         let document = yaml_documents(&text).remove(0);
         let config = document.pointer("/spec/config").unwrap_or(&document);
         let Ok(secrets) = exposed(config.to_string().as_bytes()) else { continue };
-        let line = |secret: &machine_config_server::ignition::secrets::Secret| {
-            format!("{}: {}", secret.place, secret.kind)
-        };
+        let line =
+            |secret: &ignition::secrets::Secret| format!("{}: {}", secret.place, secret.kind);
         let name = file.file_stem().expect("a name").to_string_lossy().into_owned();
         let lines: Vec<_> = secrets.iter().map(line).collect();
         if !lines.is_empty() {

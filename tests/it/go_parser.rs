@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use machine_config_server::pki::{Certificate, Malformed};
+use pki::{Certificate, Malformed};
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, CustomExtension, DnType, DnValue,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use machine_config_server::pki::{Certificate, Holder, LockoutReason, locked_out};
+use pki::{Certificate, Holder, LockoutReason, locked_out};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};

@@ -1,7 +1,7 @@
 //! What holds for every Ignition config: a spec 3 config that is read and written in its own spec is unchanged, and
 //! no input makes the module panic.
 
-use machine_config_server::ignition::{Config, SpecVersion, data_url, negotiate};
+use ignition::{Config, SpecVersion, data_url, negotiate};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

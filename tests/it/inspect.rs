@@ -10,9 +10,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use machine_config_server::ignition::Config;
-use machine_config_server::ignition::contents::Room;
-use machine_config_server::ignition::secrets::{SecretKind, secrets};
+use ignition::Config;
+use ignition::contents::Room;
+use ignition::secrets::{SecretKind, secrets};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

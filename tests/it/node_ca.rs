@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use machine_config_server::node_ca::{Layout, Reconciler, Report};
-use machine_config_server::objects::ConfigMap;
-use machine_config_server::registry_ca::{Entries, read};
+use model::objects::ConfigMap;
+use model::registry_ca::{Entries, read};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -80,8 +80,8 @@ fn listed(certs: &Path) -> BTreeSet<String> {
     names.map(|name| name.as_str().expect("a name").to_owned()).collect()
 }
 
-fn hosts(hosts: &[machine_config_server::registry_ca::RegistryHost]) -> Vec<&str> {
-    hosts.iter().map(machine_config_server::registry_ca::RegistryHost::as_str).collect()
+fn hosts(hosts: &[model::registry_ca::RegistryHost]) -> Vec<&str> {
+    hosts.iter().map(model::registry_ca::RegistryHost::as_str).collect()
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use ignition::{Form, SpecVersion};
 use machine_config_server::conditions::Status;
-use machine_config_server::ignition::{Form, SpecVersion};
-use machine_config_server::inputs::{Inputs, Problem};
-use machine_config_server::render::{self, CompressedContents};
 use machine_config_server::source::directory::Layout;
 use machine_config_server::source::{Reporting, Settings, Source};
+use model::inputs::{Inputs, Problem};
+use model::render::{self, CompressedContents};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use k8s_openapi::ByteString;
-use machine_config_server::objects::{ConfigMap, ImageConfig};
-use machine_config_server::registry_ca::{
+use bytes::Bytes;
+use model::objects::{ConfigMap, ImageConfig};
+use model::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, Contents, LARGEST, MANAGED_NAMESPACE, MERGED_MAP,
     MergePlan, OPERATOR_MAP, Reason, RegistryCaMaps, RegistryHost, Write, collect, plan, read,
 };
@@ -72,7 +72,9 @@ fn applied(plan: &MergePlan, merged: Option<&ConfigMap>) -> ConfigMap {
         (Write::Nothing, Some(merged)) => merged.clone(),
         (Write::Create(Contents { data, binary_data }), None)
         | (Write::Update(Contents { data, binary_data }), Some(_)) => {
-            map(MANAGED_NAMESPACE, MERGED_MAP, &json!(data), &json!(binary_data))
+            let binary: BTreeMap<_, _> =
+                binary_data.iter().map(|(key, value)| (key, BASE64.encode(value))).collect();
+            map(MANAGED_NAMESPACE, MERGED_MAP, &json!(data), &json!(binary))
         }
         (write, _) => panic!("{write:?}"),
     }
@@ -118,7 +120,7 @@ fn values_are_handed_on_as_they_are_and_base64_is_unwrapped() {
     assert_eq!(value("latin"), latin);
     let Write::Create(contents) = &plan.write else { panic!("{:?}", plan.write) };
     let binary: Vec<_> = contents.binary_data.iter().collect();
-    assert_eq!(binary, [(&"latin".to_owned(), &ByteString(latin))]);
+    assert_eq!(binary, [(&"latin".to_owned(), &Bytes::from(latin))]);
     assert_eq!(contents.data["binary"], pem(4));
 }
 
@@ -281,7 +283,7 @@ fn what_does_not_fit_is_refused_alone_and_nobody_loses_what_he_has() {
     let grown = administrators(&json!({"c": large(2, 3 * third), "d": large(3, third + 1)}));
     let plan = found(&grown, Some(&internal), Some(&before));
     assert_eq!(hosts(&plan), ["c", "d", "internal"]);
-    let lengths: Vec<usize> = plan.authorities.values().map(bytes::Bytes::len).collect();
+    let lengths: Vec<usize> = plan.authorities.values().map(Bytes::len).collect();
     assert_eq!(lengths, [third, third + 1, pem(5).len()]);
 }
 
@@ -391,7 +393,7 @@ proptest! {
         prop_assert_eq!(&again.write, &Write::Nothing);
         prop_assert_eq!(&again.authorities, &first.authorities);
         // What did not fit and was nowhere but in the merged map is gone after the first.
-        let is_elsewhere = |r: &&machine_config_server::registry_ca::Refused| {
+        let is_elsewhere = |r: &&model::registry_ca::Refused| {
             !r.place.ends_with(MERGED_MAP)
         };
         let refused: Vec<_> = first.refused.iter().filter(is_elsewhere).cloned().collect();
@@ -399,7 +401,7 @@ proptest! {
         let read = read(&after);
         prop_assert_eq!(&read.good, &first.authorities);
         prop_assert_eq!(&read.refused, &vec![]);
-        let total: usize = first.authorities.values().map(bytes::Bytes::len).sum();
+        let total: usize = first.authorities.values().map(Bytes::len).sum();
         prop_assert!(total <= LARGEST);
         // Each entry is used or refused, or gives way to the administrator's.
         let keys = mine.iter().flat_map(BTreeMap::keys);
@@ -409,7 +411,7 @@ proptest! {
                 .is_ok_and(|host| first.authorities.contains_key(&host));
             prop_assert!(is_refused || is_used, "{:?}", key);
         }
-        let too_large = |r: &machine_config_server::registry_ca::Refused| r.reason == Reason::TooLarge;
+        let too_large = |r: &model::registry_ca::Refused| r.reason == Reason::TooLarge;
         if !first.refused.iter().any(too_large) && !before.iter().flatten().any(|_| true) {
             prop_assert_eq!(first.missing.is_some(), mine.is_none() && is_named);
         }

@@ -5,12 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine_config_server::access::rotation::{
+use model::access::rotation::{
     Carried, Issued, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write, next,
 };
-use machine_config_server::access::{
-    KnownTokens, Mode, Records, Refusal, Token, TokenHash, Verifier as _,
-};
+use model::access::{KnownTokens, Mode, Records, Refusal, Token, TokenHash, Verifier as _};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 

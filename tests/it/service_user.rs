@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use tempfile::TempDir;
 
 use crate::support::in_repository;

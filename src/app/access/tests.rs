@@ -10,18 +10,18 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use model::access::rotation::{Issued, RotationPolicy};
+use model::access::{Credential, Refusal, Request, decide};
+use model::inputs::{self, Layering, Shared};
+use model::objects::MachineConfigPool;
+use model::registry_auth::RegistryAuth;
+use pki::{Asked, Host};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::super::token_keeper::TokenKeeper;
 use super::*;
-use crate::access::rotation::{Issued, RotationPolicy};
-use crate::access::{Credential, Refusal, Request, decide};
 use crate::conditions::Status;
-use crate::inputs::{self, Layering, Shared};
-use crate::objects::MachineConfigPool;
-use crate::pki::{Asked, Host};
-use crate::registry_auth::RegistryAuth;
 use crate::store::state_folder::StateFolder;
 
 const WORKER: &str = "worker";
@@ -84,7 +84,7 @@ impl Site {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let state = StateFolder::of_this_server(folder.path()).unwrap();
-        let policy = crate::pki::Policy::default();
+        let policy = pki::Policy::default();
         let now = OffsetDateTime::now_utc();
         let generate = &mut |_| policy.algorithm.generate();
         state.reconcile(&[host()], Asked::default(), &policy, now, generate).unwrap();

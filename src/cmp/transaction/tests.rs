@@ -1,13 +1,13 @@
 use der::asn1::Any;
 use der::{Decode as _, Tag, TagNumber};
+use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::{Host, KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 use time::macros::datetime;
 
 use super::*;
 use crate::cmp::Password;
 use crate::cmp::message::Certified;
-use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
-use crate::pki::{Host, KeyAlgorithm, VALIDITY};
 
 const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 const ID: [u8; 16] = *b"one transaction.";

@@ -1,6 +1,6 @@
 //! Keeps the tokens of a cluster, what its servers know of them, and the user data that carries them.
 //!
-//! [`crate::access::rotation::next`] decides; one write, then everything is read again. Where access is
+//! [`model::access::rotation::next`] decides; one write, then everything is read again. Where access is
 //! off everywhere, nothing is written, but that no pool is to be enforced any more: what comes of pointer
 //! configs meanwhile has to be seen before one is again.
 
@@ -22,12 +22,12 @@ use super::events::Events;
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::write::ObjectName;
 use super::{ControlError, MAX_TRIES, NAMESPACE};
-use crate::access::rotation::{
+use model::access::rotation::{
     Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
 };
-use crate::access::{Mode, Records, generate};
-use crate::escape::{REASON, cut};
-use crate::user_data::carrying;
+use model::access::{Mode, Records, generate};
+use model::escape::{REASON, cut};
+use model::user_data::carrying;
 
 /// What the controller is given.
 #[derive(Debug, Clone)]

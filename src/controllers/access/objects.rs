@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::access::rotation::{Carried, Issued, Pointer, TokenState};
+use model::access::{Mode, Records};
+use model::user_data::carriers;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -13,9 +16,6 @@ use super::super::certificates::{ACCESS_ANNOTATION, ClusterState, user_data};
 use super::super::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
-use crate::access::rotation::{Carried, Issued, Pointer, TokenState};
-use crate::access::{Mode, Records};
-use crate::user_data::carriers;
 
 /// Who renders `*-user-data-managed` in OpenShift, and leaves no header in it.
 const OPERATOR: &str = "machine-config-operator";

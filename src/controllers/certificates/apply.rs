@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt as _};
+use pki::{Policy, Write};
 use tokio::time::Instant;
 
 use super::super::ControlError;
@@ -18,7 +19,6 @@ use super::observe::ca_requests;
 use super::state::ClusterState;
 use crate::backoff::Backoff;
 use crate::kube_client::found;
-use crate::pki::{Policy, Write};
 
 /// Secrets that are written at a time.
 const WRITES: usize = 8;

@@ -6,9 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ignition::{SpecVersion, pointer};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pki::certificate::key_of;
+use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::{
+    Certificate, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -23,12 +29,6 @@ use super::names::{
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::secret::{annotation, value};
 use super::{ClusterState, Infrastructure};
-use crate::ignition::{SpecVersion, pointer};
-use crate::pki::certificate::key_of;
-use crate::pki::issue::{Signer, Validity, issue_authority, issue_serving};
-use crate::pki::{
-    Certificate, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
-};
 
 const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const API: &str = "api-int.c.example.com";

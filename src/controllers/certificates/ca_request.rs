@@ -10,6 +10,8 @@ use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pki::moment::written;
+use pki::{Answer, Issuer, Request, VALIDITY};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
@@ -22,8 +24,6 @@ use super::super::write::{
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, stored_pair, value};
-use crate::pki::moment::written;
-use crate::pki::{Answer, Issuer, Request, VALIDITY};
 
 /// The secret with the key and what is asked for.
 pub(super) fn secret_name() -> ObjectName {

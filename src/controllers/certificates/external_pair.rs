@@ -6,13 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use model::objects::SecretName;
+use pki::{External, StoredPair};
 
 use super::super::NAMESPACE;
 use super::super::write::{Change, Malformed, MergePatch, ObjectName, Precondition, SecretWrite};
 use super::names::{EXTERNAL_PAIR, SERVING};
 use super::secret::{annotation, stored_pair};
-use crate::objects::SecretName;
-use crate::pki::{External, StoredPair};
 
 /// Where the pair is, where nobody says so.
 const PAIR: &str = "machine-config-server-external-tls";

@@ -1,12 +1,12 @@
 //! The names of the API server inside the cluster, which are the machine config server's too.
 
+use pki::Host;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::super::write::{Malformed, ObjectName, expect_mapping};
 use super::reference_names::{ReferenceNames, aro_address, is_azure};
-use crate::pki::Host;
 
 /// What `infrastructures.config.openshift.io/cluster` says about the way to the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,6 +13,11 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Secret;
+use pki::certificate::key_of;
+use pki::plan::renewal;
+use pki::{
+    Certificate, CertificateState, Host, IssueError, Policy, StoredPair, issue_pair, signing_ca,
+};
 use rcgen::KeyPair;
 use time::OffsetDateTime;
 
@@ -25,11 +30,6 @@ use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
 use super::secret::stored_pair;
 use super::state::ClusterState;
-use crate::pki::certificate::key_of;
-use crate::pki::plan::renewal;
-use crate::pki::{
-    Certificate, CertificateState, Host, IssueError, Policy, StoredPair, issue_pair, signing_ca,
-};
 
 /// What is to be done about the pair.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,11 @@
 //! The fields are openshift/api's, `config/v1alpha1/types_pki.go`; what each mode means is
 //! openshift/library-go's, `pkg/pki`. Keys that exist stay: the object tells of those to come.
 
+use pki::KeyAlgorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::write::{Malformed, ObjectName, expect_mapping};
-use crate::pki::KeyAlgorithm;
 
 /// What kinds of keys are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Keeps the certificates of a cluster, and the user data that trusts them.
 //!
-//! `observe` reads the objects, [`ClusterState`] is what they say, [`crate::pki::next`] decides, and
+//! `observe` reads the objects, [`ClusterState`] is what they say, [`pki::next`] decides, and
 //! `apply` makes the writes that `objects` puts together: one step, then everything is read again.
 
 mod apply;
@@ -49,14 +49,15 @@ pub(in crate::controllers) use self::objects::user_data_write;
 use self::report::Report;
 pub(in crate::controllers) use self::secret::stored_pair;
 pub(in crate::controllers) use self::state::user_data;
-use super::apply::{Applied, apply};
-use super::runtime::{self, Health, Reconciler, Requeue, Watched};
-use super::{ControlError, Malformed};
-use crate::pki::issue::request_authority;
-use crate::pki::{
+use pki::issue::request_authority;
+use pki::{
     Asking, Attention, Generate, Host, IssueError, LEFT_OUT, MOST_STEPS, Made, Next, Policy, Step,
     Write, next,
 };
+
+use super::apply::{Applied, apply};
+use super::runtime::{self, Health, Reconciler, Requeue, Watched};
+use super::{ControlError, Malformed};
 
 /// What the controller is given.
 #[derive(Debug, Clone)]

@@ -6,6 +6,8 @@ use data_encoding::HEXLOWER;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use pki::plan::renewal;
+use pki::{Certificate, Host, Policy, StoredPair};
 use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -22,8 +24,6 @@ use super::names::{
 };
 use super::secret::{annotation, value};
 use super::state::{ClusterState, Pool, asks_with_force, is_asked_by_removal};
-use crate::pki::plan::renewal;
-use crate::pki::{Certificate, Host, Policy, StoredPair};
 
 type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;
@@ -285,11 +285,12 @@ fn bare(host: &Host) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::pki::KeyAlgorithm;
-    use crate::pki::VALIDITY;
-    use crate::pki::issue::issue_authority;
+    use pki::KeyAlgorithm;
+    use pki::VALIDITY;
+    use pki::issue::issue_authority;
     use serde_json::{Value, json};
+
+    use super::*;
 
     const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 

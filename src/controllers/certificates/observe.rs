@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
+use pki::{External, Host};
 
 use super::super::apply::read;
 use super::super::error::api_error;
@@ -25,7 +26,6 @@ use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
 use super::user_data::is_user_data;
 use crate::kube_client::{found, listed};
-use crate::pki::{External, Host};
 
 /// Secrets a page of a list: bounds the memory that a list takes.
 const PAGE: u32 = 100;

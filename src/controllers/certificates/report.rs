@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use kube::runtime::events::EventType;
+use model::user_data::LeftAlone;
+use pki::{Attention, Made, Reason, Step};
 
 use super::super::NAMESPACE;
 use super::super::events::Events;
@@ -12,8 +14,6 @@ use super::internal_release_image::{self, Because, Decision, Waits};
 use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
-use crate::pki::{Attention, Made, Reason, Step};
-use crate::user_data::LeftAlone;
 
 /// Tells, and remembers what was told.
 pub(super) struct Report {

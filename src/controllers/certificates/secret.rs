@@ -1,9 +1,9 @@
 //! What a secret says.
 
 use k8s_openapi::api::core::v1::Secret;
+use pki::StoredPair;
 
 use super::names::{CERTIFICATE_KEY, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY};
-use crate::pki::StoredPair;
 
 /// One value of a secret.
 pub(super) fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {

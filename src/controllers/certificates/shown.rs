@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::pki::{Certificate, CertificateState, Holder, Lockout};
+use pki::{Certificate, CertificateState, Holder, Lockout};
 
 /// The chain that is served, and everybody who may have to trust it. Shared by the controller, and those
 /// who tell.

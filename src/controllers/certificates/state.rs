@@ -4,6 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::pointer_check::faults_of;
+use model::user_data::{self, LeftAlone};
+use pki::{
+    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, Lockout, MendedPointer,
+    Pointer, PointerState, StoredPair,
+};
 use serde_json::Value;
 
 use super::super::write::{Malformed, ObjectName};
@@ -15,12 +21,6 @@ use super::names::{
     NOT_BEFORE, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use super::secret::{annotation, stored_pair, value};
-use crate::pki::{
-    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, Lockout, MendedPointer,
-    Pointer, PointerState, StoredPair,
-};
-use crate::pointer_check::faults_of;
-use crate::user_data::{self, LeftAlone};
 
 /// A pool, as the owner of its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -268,9 +268,10 @@ fn is_asked_by_value(secret: &Secret) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::pki::issue::issue_authority;
     use k8s_openapi::ByteString;
+    use pki::issue::issue_authority;
+
+    use super::*;
 
     fn secret(annotations: &[(&str, &str)], data: &[(&str, &str)]) -> Secret {
         let text = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use ignition::{SpecVersion, pointer};
 use k8s_openapi::api::core::v1::Secret;
+use model::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
+use pki::Certificate;
 
 use super::super::write::Malformed;
 use super::names::MANAGED;
 use super::state::{ClusterState, Pool, UserDataDuty, user_data};
-use crate::ignition::{SpecVersion, pointer};
-use crate::pki::Certificate;
-use crate::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -100,16 +100,17 @@ fn managed_pointer(url: &str, trusted: &[Certificate]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::names::{BUNDLE_KEY, ROOT_KEY, USER_DATA};
-    use super::*;
-    use crate::controllers::certificates::Infrastructure;
-    use crate::pki::KeyAlgorithm;
-    use crate::pki::VALIDITY;
-    use crate::pki::issue::issue_authority;
-    use crate::user_data::LeftAlone;
     use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::ConfigMap;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use model::user_data::LeftAlone;
+    use pki::KeyAlgorithm;
+    use pki::VALIDITY;
+    use pki::issue::issue_authority;
+
+    use super::super::names::{BUNDLE_KEY, ROOT_KEY, USER_DATA};
+    use super::*;
+    use crate::controllers::certificates::Infrastructure;
 
     type Case<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a [u8]>, Option<UserDataDuty>);
 

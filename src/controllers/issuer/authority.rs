@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Secret;
+use pki::issue::Validity;
+use pki::moment::LAST;
+use pki::{
+    CertificateState, IssueError, Issued, OwnCa, Requested, StoredPair, issue_requested,
+    signing_fault,
+};
 use time::{Duration, OffsetDateTime};
 
 use super::super::certificates::{ClusterState, stored_pair};
 use super::policy::Grant;
 use super::reserved::Reserved;
-use crate::pki::issue::Validity;
-use crate::pki::moment::LAST;
-use crate::pki::{
-    CertificateState, IssueError, Issued, OwnCa, Requested, StoredPair, issue_requested,
-    signing_fault,
-};
 
 /// Clocks of those who are shown a certificate may be behind by so much.
 const BACKDATED: Duration = Duration::minutes(5);
@@ -100,12 +100,12 @@ impl Authority {
 
 #[cfg(test)]
 mod tests {
-    use crate::pki::Host;
     use k8s_openapi::ByteString;
+    use pki::Host;
+    use pki::issue::{Signer, issue_authority, issue_serving};
     use rcgen::KeyPair;
 
     use super::*;
-    use crate::pki::issue::{Signer, issue_authority, issue_serving};
 
     const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);
 

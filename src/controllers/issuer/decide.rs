@@ -60,10 +60,11 @@ mod tests {
     use core::time::Duration;
     use std::collections::BTreeSet;
 
+    use pki::SigningRequest;
+
     use super::super::issuer_spec::IssuerKind;
     use super::super::policy::Asked;
     use super::*;
-    use crate::pki::SigningRequest;
 
     fn seen(standing: Standing, dns_name: &str) -> RequestSeen {
         let dns_names = vec![dns_name.to_owned()];

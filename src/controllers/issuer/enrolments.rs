@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pki::Issued;
 use rustls::crypto::aws_lc_rs;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -18,7 +19,6 @@ use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::cmp::client::tries;
 use crate::cmp::{Client, EnrolError, Pause, Request};
-use crate::pki::Issued;
 
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
+use pki::{UnknownUsage, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
 use crate::cmp::DirectoryName;
-use crate::pki::{UnknownUsage, Usage};
 
 /// What kind of issuer one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

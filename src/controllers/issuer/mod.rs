@@ -30,6 +30,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
+use pki::{Certificate, IssueError, Issued};
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
@@ -49,7 +50,6 @@ use super::certificates::{AUTHORITY, SERVING};
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::write::ObjectName;
 use super::{ControlError, NAMESPACE};
-use crate::pki::{Certificate, IssueError, Issued};
 
 /// Signs what is asked of the issuers of a cluster.
 pub struct IssuerController {

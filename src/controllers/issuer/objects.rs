@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use pki::{BadRequest, SigningRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
@@ -11,7 +12,6 @@ use time::format_description::well_known::Rfc3339;
 
 use super::issuer_spec::{IssuerKind, IssuerName, duration, read_usages};
 use super::policy::Asked;
-use crate::pki::{BadRequest, SigningRequest};
 
 /// The group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";

@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use ipnet::IpNet;
+use pki::{Host, SigningRequest, Usage};
 
 use super::reserved::Reserved;
-use crate::pki::{Host, SigningRequest, Usage};
 
 /// The longest a certificate is valid where an issuer does not say: what cert-manager asks for by itself.
 pub(super) const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);

@@ -7,7 +7,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
-use crate::pki::{Certificate, Host};
+use pki::{Certificate, Host};
 
 /// Names that a policy has to list as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -8,6 +8,11 @@ use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::events::EventType;
 use kube::{Api, Client};
+use model::objects::{ConfigMap, ImageConfig};
+use model::registry_ca::{
+    ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
+    OPERATOR_MAP, Refused, RegistryCaMaps, plan,
+};
 
 use self::objects::{config_map, image, image_object, merged_write};
 use super::ControlError;
@@ -17,11 +22,6 @@ use super::events::Events;
 use super::runtime::{self, Health, Reconciler, Requeue, Watched, resource};
 use super::write::ObjectName;
 use crate::kube_client::found;
-use crate::objects::{ConfigMap, ImageConfig};
-use crate::registry_ca::{
-    ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
-    OPERATOR_MAP, Refused, RegistryCaMaps, plan,
-};
 
 /// Keeps the merged config map current.
 pub struct RegistryCaController {

@@ -1,15 +1,18 @@
 //! The objects of the registries' CAs: what they say, and the write that a plan comes to. Nothing
 //! here does I/O.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::objects::{ConfigMap, ImageConfig, Metadata};
+use model::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
 use serde_json::Value;
 
 use super::super::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
 };
-use crate::objects::{ConfigMap, ImageConfig, Metadata};
-use crate::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
 
 /// `Image cluster`, which names the administrator's config map.
 pub(super) fn image_object() -> ObjectName {
@@ -68,6 +71,8 @@ pub(super) fn merged_write(
 
 fn with_contents(map: StoredMap, contents: &Contents) -> StoredMap {
     let Contents { data, binary_data } = contents.clone();
+    let binary_data: BTreeMap<_, _> =
+        binary_data.into_iter().map(|(key, value)| (key, ByteString(value.into()))).collect();
     StoredMap {
         data: (!data.is_empty()).then_some(data),
         binary_data: (!binary_data.is_empty()).then_some(binary_data),
@@ -124,7 +129,7 @@ mod tests {
 
         let contents = Contents {
             data: [("new".to_owned(), "n".to_owned())].into(),
-            binary_data: std::collections::BTreeMap::new(),
+            binary_data: BTreeMap::new(),
         };
         let write = merged_write(&Write::Update(contents.clone()), Some(&stored)).unwrap();
         let Change::Replace(new) = write.unwrap().change else { panic!("it is not replaced") };

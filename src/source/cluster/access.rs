@@ -3,10 +3,10 @@
 //! Apart from what is served: a server whose pools are open does not ask for it.
 
 use kube::Client;
+use model::access::Records;
+use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 
 use super::named_secret::NamedSecret;
-use crate::access::Records;
-use crate::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 use crate::source::reporting::Reporting;
 use crate::source::secret_seen::SecretSeen;
 

@@ -15,13 +15,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use model::objects::MachineConfig;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::kind::Kind;
 use crate::bounded_file;
-use crate::objects::MachineConfig;
 use crate::source::manifest::check_json;
 use crate::source::reporting::Reporting;
 use crate::store::files::{self, PRIVATE, WriteError};

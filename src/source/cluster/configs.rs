@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::inputs::Problem;
+use model::objects::MachineConfig;
+
 use super::kind::Kind;
 use super::report::{Change, Item};
-use crate::inputs::Problem;
-use crate::objects::MachineConfig;
 use crate::source::manifest::config_warnings;
 
 /// Machine configs by name.

@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use kube::Resource;
 use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use kube::{Api, Client};
+use model::objects::{OPERATOR_NAMESPACE, Object, ObjectError, REGISTRY_NAMESPACE};
+use model::registry_ca::{MANAGED_NAMESPACE, MERGED_MAP};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::objects::{OPERATOR_NAMESPACE, Object, ObjectError, REGISTRY_NAMESPACE};
-use crate::registry_ca::{MANAGED_NAMESPACE, MERGED_MAP};
 
 /// A kind of object that is watched, all of its objects in one place or only one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

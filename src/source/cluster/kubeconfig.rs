@@ -38,10 +38,11 @@ current-context: kubelet
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::objects::Object;
-    use crate::source::manifest;
+    use model::objects::Object;
     use serde_json::json;
+
+    use super::*;
+    use crate::source::manifest;
 
     #[test]
     fn it_is_what_kubelet_reads() {

@@ -38,11 +38,11 @@ use self::cache::Cache;
 use self::session::Session;
 use self::token::TokenFiles;
 use super::reporting::Reporting;
-use crate::access::Records;
-use crate::inputs::Inputs;
 use crate::kube_client::{self, ConnectError};
-use crate::ledger::Roster;
-use crate::objects::SecretName;
+use model::access::Records;
+use model::inputs::Inputs;
+use model::ledger::Roster;
+use model::objects::SecretName;
 
 pub use self::named_secret::NamedSecret;
 pub use self::registry_cas::{MapSeen, RegistryCaMap};

@@ -1,12 +1,12 @@
 //! Follows one secret with registry logins, and nothing else.
 
 use kube::Client;
+use model::objects::SecretName;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::report::Report;
 use super::secrets;
-use crate::objects::SecretName;
 use crate::source::secret_seen::SecretSeen;
 
 /// The secret, followed.

@@ -10,12 +10,12 @@ use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
+use model::ledger::{Node, Nodes, Roster};
 use time::OffsetDateTime;
 
 use crate::backoff::Backoff;
 use crate::conditions::Status;
 use crate::kube_client::reason;
-use crate::ledger::{Node, Nodes, Roster};
 use crate::source::reporting::Reporting;
 
 /// How long the API server is asked to keep a watch open.

@@ -1,13 +1,13 @@
 //! Follows the merged config map of the registries' authorities, and nothing else.
 
 use kube::Client;
+use model::objects::{ConfigMap, Object};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::kind::Kind;
 use super::report::{Change, Item, Report};
 use super::watching;
-use crate::objects::{ConfigMap, Object};
 
 /// The config map, followed.
 #[derive(Debug)]

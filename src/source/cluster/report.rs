@@ -1,10 +1,10 @@
 //! What the tasks see of the cluster, as values.
 
 use kube::ResourceExt as _;
+use model::objects::SecretName;
 use serde_json::value::RawValue;
 
 use super::kind::{Kind, Raw};
-use crate::objects::SecretName;
 use crate::source::secret_seen::SecretSeen;
 
 /// What the tasks see.

@@ -9,13 +9,13 @@ use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
+use model::objects::SecretName;
+use model::objects::{Metadata, Secret};
 use tokio::sync::mpsc;
 
 use super::report::{Failure, Report};
 use super::watching::failure;
 use crate::backoff::Backoff;
-use crate::objects::SecretName;
-use crate::objects::{Metadata, Secret};
 use crate::source::secret_seen::SecretSeen;
 
 /// How long the API server is asked to keep a watch open.

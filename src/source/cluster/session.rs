@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use kube::{Api, Client};
+use model::inputs::Inputs;
+use model::objects::SecretName;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -23,9 +25,7 @@ use super::token::TokenState;
 use super::view::ClusterView;
 use super::watching;
 use crate::backoff::Backoff;
-use crate::inputs::Inputs;
 use crate::kube_client::{found, reason};
-use crate::objects::SecretName;
 use crate::source::reporting::Reporting;
 use crate::source::secret_seen::SecretSeen;
 

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
+use model::objects::SecretName;
+use model::objects::{Defect, MachineConfigPool, Object};
+use model::registry_ca::{self, Authorities, Refused};
 use serde_json::value::RawValue;
 
 use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
 use super::report::{Change, Item};
-use crate::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
-use crate::objects::SecretName;
-use crate::objects::{Defect, MachineConfigPool, Object};
-use crate::registry_ca::{self, Authorities, Refused};
 use crate::source::logins::RegistryLogins;
 use crate::source::secret_seen::SecretSeen;
 

@@ -10,7 +10,7 @@ use serde_saphyr::budget::BudgetBreach;
 
 use self::budget::{Budget, measure_json};
 use self::unique::{Unique, is_twice};
-use crate::objects::{Defect, Object, ObjectError};
+use model::objects::{Defect, Object, ObjectError};
 
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;

@@ -6,10 +6,9 @@
 
 use std::fmt;
 
+use model::escape::quoted;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-
-use crate::escape::quoted;
 
 /// A value as JSON has them, from JSON or YAML.
 pub(super) struct Unique(pub(super) Value);

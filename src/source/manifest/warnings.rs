@@ -1,11 +1,10 @@
 //! Fields of a manifest that have no effect. The manifest is used; the fields are reported.
 
+use ignition::ignored;
+use model::escape::{REASON, cut};
+use model::objects::{MachineConfigSpec, unread_fields, unread_kind, unread_version};
+use model::registry_ca;
 use serde_json::{Map, Value};
-
-use crate::escape::{REASON, cut};
-use crate::ignition::ignored;
-use crate::objects::{MachineConfigSpec, unread_fields, unread_kind, unread_version};
-use crate::registry_ca;
 
 /// Fields of one object that are named; more are counted.
 const MAX_NAMED: usize = 20;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use serde_json::{Map, Value, json};
 
 use super::issuer::{certificates, message};

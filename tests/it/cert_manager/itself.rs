@@ -1,6 +1,6 @@
 //! cert-manager alone: that what the other tests rely on does what it does for everybody.
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use serde_json::json;
 
 use crate::support::cert_manager::{

@@ -1,6 +1,6 @@
 //! Kubernetes' own requests, for a signer's name of ours.
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use serde_json::{Value, json};
 
 use super::issuer::certificates;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use serde_json::{Value, json};
 

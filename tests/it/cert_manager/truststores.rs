@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use serde_json::{Value, json};
 
 use super::site::{Site, issuers, of_cluster};

@@ -157,9 +157,8 @@ async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
     site.cluster.delete(&format!("{SECRETS}/pull-secret"));
     let gone = "Secret openshift-config/pull-secret: is gone; the registry logins that it held last \
                 are served";
-    let told = |inputs: &machine_config_server::inputs::Inputs| {
-        inputs.problems.iter().any(|it| it.to_string() == gone)
-    };
+    let told =
+        |inputs: &model::inputs::Inputs| inputs.problems.iter().any(|it| it.to_string() == gone);
     source.until(gone, told).await;
     source.served_soon("worker", &["new.example", "quay.io"]).await;
     site.secret("pull-secret", &logins(&[]));
@@ -216,7 +215,7 @@ async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait()
     let waits =
         "its registry logins are not known: Secret openshift-config/pull-secret has not been read";
     assert_eq!(served(&inputs, "worker"), Err(waits.to_owned()));
-    assert!(machine_config_server::render::select(&inputs, "worker").is_ok(), "it is not enforced");
+    assert!(model::render::select(&inputs, "worker").is_ok(), "it is not enforced");
     proxy.set(Way::Open);
     source
         .until("the logins", |inputs| served(inputs, "worker") == Ok(vec!["quay.io".to_owned()]))

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use machine_config_server::pki::Certificate;
-use machine_config_server::pki::certificate::key_of;
+use pki::Certificate;
+use pki::certificate::key_of;
 use tempfile::TempDir;
 
 use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};

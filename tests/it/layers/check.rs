@@ -19,7 +19,7 @@ pub(super) fn faults(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut found = tables(tree, rules);
     found.extend(impurities(tree, rules));
     found.extend(upward_arrows(tree, rules));
-    found.extend(circles(tree));
+    found.extend(circles(tree, Reach::Room));
     found
 }
 
@@ -181,7 +181,17 @@ fn upward_arrows(tree: &Tree, rules: &Rules) -> Vec<String> {
 /// From a file to those that it needs, with the first line and path that shows it.
 type Needs<'a> = BTreeMap<&'a str, BTreeMap<String, String>>;
 
-fn circles(tree: &Tree) -> Vec<String> {
+/// Which files are one another's near ones.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Those of a room: floors keep rooms apart.
+    Room,
+    /// Those of the whole crate.
+    Crate,
+}
+
+/// The circles that files form with near ones.
+pub(super) fn circles(tree: &Tree, reach: Reach) -> Vec<String> {
     let mut needs = Needs::new();
     for module in tree.modules() {
         let Some(own) = module.room() else { continue };
@@ -191,7 +201,7 @@ fn circles(tree: &Tree) -> Vec<String> {
                 continue;
             }
             let target = tree.resolve(module, &mention.segments);
-            let is_near = target.room() == Some(own);
+            let is_near = reach == Reach::Crate || target.room() == Some(own);
             let Target::Name { file, name, .. } = target else { continue };
             if is_near && file != module.file {
                 let (here, line) = (&module.file, mention.line);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 
 use super::{Place, boot};
 
@@ -57,7 +57,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
             assert!(place.text("ca.key").contains("DISTRUSTED CERTIFICATE"));
             for pool in ["worker", "master", "edge"] {
                 let text = place.text(&format!("user-data/{pool}.ign"));
-                let trusted = machine_config_server::user_data::authorities(text.as_bytes());
+                let trusted = model::user_data::authorities(text.as_bytes());
                 assert!(!trusted.contains(&leaked) && !trusted.is_empty(), "{pool}");
             }
             assert!(!place.boots(&oldest));

@@ -18,9 +18,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use machine_config_server::pki::{Certificate, Holder, Host, locked_out};
-use machine_config_server::user_data;
+use model::user_data;
 use pem::Pem;
+use pki::{Certificate, Holder, Host, locked_out};
 use tempfile::TempDir;
 use time::OffsetDateTime;
 

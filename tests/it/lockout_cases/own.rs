@@ -53,8 +53,8 @@ impl Own {
     fn pointer(&self) -> String {
         let root = fs::read(self.place.folder.path().join("root.pem")).expect("a file");
         let url = "https://localhost:22623/config/worker";
-        let spec = machine_config_server::ignition::SpecVersion::V3_1;
-        machine_config_server::ignition::pointer(url, &root, spec).to_string()
+        let spec = ignition::SpecVersion::V3_1;
+        ignition::pointer(url, &root, spec).to_string()
     }
 
     /// Serves it, and it is the one that is shown.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use machine_config_server::ignition::{SpecVersion, pointer};
+use ignition::{SpecVersion, pointer};
 
 use super::{Place, boot, identity};
 use crate::support::openssl::openssl;

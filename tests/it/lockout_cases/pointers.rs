@@ -1,6 +1,6 @@
 //! What an administrator put where `serve` keeps its pointer configs.
 
-use machine_config_server::ignition::{SpecVersion, pointer};
+use ignition::{SpecVersion, pointer};
 use serde_json::{Value, json};
 
 use super::{Place, boot, identity};

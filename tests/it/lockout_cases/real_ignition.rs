@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use machine_config_server::ignition::{SpecVersion, pointer};
-use machine_config_server::pki::{Certificate, Holder, StoredPair, locked_out};
+use ignition::{SpecVersion, pointer};
+use pki::{Certificate, Holder, StoredPair, locked_out};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

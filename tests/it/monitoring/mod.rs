@@ -168,7 +168,8 @@ fn every_alert_is_tested_to_come() {
 #[test]
 fn the_runbook_has_every_cause_that_inspect_names() {
     let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
-    let source = fs::read_to_string(in_repository("src/inspect/cause.rs")).expect("the causes");
+    let source =
+        fs::read_to_string(in_repository("crates/model/src/inspect/cause.rs")).expect("the causes");
     let labels = source.split("pub fn label").nth(1).expect("their names");
     let labels = labels.split("pub fn").next().expect("an end");
     let labels: Vec<_> = labels.split('"').skip(1).step_by(2).collect();
@@ -181,7 +182,8 @@ fn the_runbook_has_every_cause_that_inspect_names() {
 /// `certs check` names it, and so does the label of `mcs_certificates_attention`.
 #[test]
 fn each_kind_of_attention_is_said_in_its_alert_and_in_the_runbook() {
-    let source = fs::read_to_string(in_repository("src/pki/attention.rs")).expect("the source");
+    let source =
+        fs::read_to_string(in_repository("crates/pki/src/attention.rs")).expect("the source");
     let labels = source.split("pub fn label").nth(1).expect("their names");
     let labels = labels.split("pub fn").next().expect("an end");
     let labels: Vec<_> = labels.split('"').skip(1).step_by(2).collect();

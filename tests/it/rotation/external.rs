@@ -1,9 +1,7 @@
 //! A serving pair that somebody else makes: taken over, renewed and moved to another root, with every pointer config that
 //! was ever handed out.
 
-use machine_config_server::pki::{
-    Attention, Certificate, External, Host, Refusal, Refused, StoredPair,
-};
+use pki::{Attention, Certificate, External, Host, Refusal, Refused, StoredPair};
 use time::Duration;
 
 use super::world::{OwnCa, START, World, YEAR, host};

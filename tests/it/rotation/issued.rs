@@ -1,7 +1,7 @@
 //! CAs that somebody else's CA issues: taken, renewed and moved to another root, with every pointer config
 //! that was ever handed out.
 
-use machine_config_server::pki::{
+use pki::{
     Answer, Asking, Attention, Certificate, Issuer, Next, Reason, Refusal, Refused, Request,
     StoredPair,
 };

@@ -2,7 +2,7 @@
 //! certificates, at random; and the process is stopped after every single write. After each, nobody
 //! is locked out that was not before.
 
-use machine_config_server::pki::{Asked, Certificate, StoredPair, locked_out};
+use pki::{Asked, Certificate, StoredPair, locked_out};
 use rcgen::{BasicConstraints, GeneralSubtree, IsCa, NameConstraints};
 use time::{Duration, OffsetDateTime};
 

@@ -2,10 +2,8 @@
 
 use std::process::Command;
 
-use machine_config_server::pki::plan::renewal;
-use machine_config_server::pki::{
-    Certificate, Host, KeyAlgorithm, Reason, Step, StoredPair, Unusable,
-};
+use pki::plan::renewal;
+use pki::{Certificate, Host, KeyAlgorithm, Reason, Step, StoredPair, Unusable};
 use time::{Duration, OffsetDateTime};
 
 use super::world::{HOST, OwnCa, START, World, YEAR, host, key};

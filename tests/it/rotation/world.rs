@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use machine_config_server::ignition::{SpecVersion, pointer};
-use machine_config_server::pki::issue::{Signer, Validity, issue_authority, issue_serving};
-use machine_config_server::pki::{
+use ignition::{SpecVersion, pointer};
+use model::user_data;
+use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::{
     Asked, Attention, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES,
     MOST_STEPS, Next, Policy, Reason, Step, StoredPair, Write, locked_out, next,
 };
-use machine_config_server::user_data;
 use time::{Duration, OffsetDateTime};
 
 pub(super) const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);

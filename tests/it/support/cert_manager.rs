@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;

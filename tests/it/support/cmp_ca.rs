@@ -283,7 +283,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn pem(der: &[u8]) -> String {
-    machine_config_server::pki::certificate::certificate_pem(der)
+    pki::certificate::certificate_pem(der)
 }
 
 fn tls(root: &Pair) -> Arc<ServerConfig> {

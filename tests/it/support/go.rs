@@ -8,7 +8,7 @@ use std::sync::{LazyLock, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use machine_config_server::pki::{Certificate, Holder, Host};
+use pki::{Certificate, Holder, Host};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 

@@ -1,6 +1,9 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pki::KeyAlgorithm;
+use pki::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
+use pki::{Holder, MAX_CHAIN_BYTES, VALIDITY, locked_out};
 use serde_json::json;
 use time::Duration;
 
@@ -8,9 +11,6 @@ use super::super::Infrastructure;
 use super::super::names::{BUNDLE_KEY, CERTIFICATE_KEY, PREVIOUS, PRIVATE_KEY};
 use super::super::secret::value;
 use super::*;
-use crate::pki::KeyAlgorithm;
-use crate::pki::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
-use crate::pki::{Holder, MAX_CHAIN_BYTES, VALIDITY, locked_out};
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const NAMES: [&str; 5] = ["api-int.c.example.com", "localhost", "127.0.0.1", "::1", "192.0.2.5"];

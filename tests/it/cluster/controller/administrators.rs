@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 
 use super::*;
 

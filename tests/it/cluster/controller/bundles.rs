@@ -1,7 +1,7 @@
 //! Bundles of the real trust-manager's: one takes our CAs into all namespaces, another brings an organisation's, which
 //! the controller trusts.
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 
 use super::issued::storm;
 use super::*;

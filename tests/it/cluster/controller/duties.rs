@@ -1,7 +1,7 @@
 //! What the controller does beside the reference's: other objects that name its certificates, and
 //! what it leaves alone.
 
-use machine_config_server::pki::{Certificate, Host};
+use pki::{Certificate, Host};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use machine_config_server::pki::Certificate;
+use pki::Certificate;
 
 use super::*;
 use crate::support::cert_manager::{

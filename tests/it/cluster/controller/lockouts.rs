@@ -3,8 +3,8 @@
 
 use std::process::Output;
 
-use machine_config_server::ignition::{SpecVersion, pointer as pointer_config};
-use machine_config_server::pki::{Certificate, Holder, locked_out};
+use ignition::{SpecVersion, pointer as pointer_config};
+use pki::{Certificate, Holder, locked_out};
 use time::OffsetDateTime;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Timeouts, proxies, and configs within the pointer config.
 
-use machine_config_server::ignition::{SpecVersion, pointer};
+use ignition::{SpecVersion, pointer};
 use serde_json::{Value, json};
 
 use super::{Cases, data, gzip, merge, sha512};

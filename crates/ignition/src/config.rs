@@ -1,0 +1,306 @@
+//! A config in memory: parsed and valid, ready to be edited and to be said in any spec.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::downgrade::downgrade;
+use super::error::{At, Error};
+use super::fields::{self, Spec};
+use super::go_json;
+use super::lift;
+use super::lower;
+use super::normalise::normalise;
+use super::rules;
+use super::spec2;
+use super::spec3::Body;
+use super::version::{SpecVersion, Triple};
+
+/// A valid Ignition config, held in the newest spec.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The spec that it was written in.
+    pub(super) declared: SpecVersion,
+    pub(super) body: Body,
+}
+
+impl Config {
+    /// An empty config.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { declared: SpecVersion::NEWEST, body: Body::default() }
+    }
+
+    /// Reads a config of spec 2.0.0, 2.1.0, 2.2.0 or 3.0.0 to 3.6.0 and checks it by the rules of that spec.
+    ///
+    /// As Ignition does, it ignores fields that the declared spec does not have, and takes `null` for absence.
+    /// A spec 2 config is lifted to spec 3, which fails where spec 3 has no words for it.
+    pub fn parse(json: &str) -> Result<Self, Error> {
+        let value: Value = serde_json::from_str(json)?;
+        let spec = declared(&value)?;
+        if let (2, _) = spec {
+            let value = normalise(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
+            let config: spec2::Body = serde_json::from_value(value)?;
+            rules::spec2::check(&config, spec)?;
+            let body = lift::to_spec3(config, spec)?;
+            rules::check(&body, SpecVersion::V3_0.number())?;
+            return Ok(Self { declared: SpecVersion::V2_2, body });
+        }
+        let value = normalise(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
+        let mut body: Body = serde_json::from_value(value)?;
+        rules::check(&body, spec)?;
+        let declared = SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST);
+        lower::leave_out_advertisements(&mut body, declared);
+        Ok(Self { declared, body })
+    }
+
+    /// The spec of a config, 2.2 also for 2.0 and 2.1, and its fields as they are written: valid, with only those that
+    /// the spec has, under their exact names.
+    ///
+    /// It reads the bytes as Ignition does, which takes some that are no JSON to others.
+    pub fn fields(bytes: &[u8]) -> Result<(SpecVersion, Value), Error> {
+        let value = go_json::read(bytes)?;
+        let spec = declared(&value)?;
+        if let (2, _) = spec {
+            let value = normalise(value, &fields::spec2::CONFIG, spec, &At::ROOT)?;
+            rules::spec2::check(&serde_json::from_value(value.clone())?, spec)?;
+            return Ok((SpecVersion::V2_2, value));
+        }
+        let value = normalise(value, &fields::spec3::CONFIG, spec, &At::ROOT)?;
+        rules::check(&serde_json::from_value(value.clone())?, spec)?;
+        Ok((SpecVersion::spec_3(spec.1.into()).unwrap_or(SpecVersion::NEWEST), value))
+    }
+
+    /// The spec that the config was written in, 2.2 also for 2.0 and 2.1.
+    #[must_use]
+    pub fn declared(&self) -> SpecVersion {
+        self.declared
+    }
+
+    /// All that it says, in the newest spec.
+    #[must_use]
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// Says the config in the spec `to`, as it is with its edits.
+    ///
+    /// Fails if it is no longer valid (two files with one path, say) or says what `to` has no words for.
+    pub fn lower(mut self, to: SpecVersion) -> Result<Lowered, Error> {
+        lower::settle_special_modes(&mut self.body, self.declared, to)?;
+        lower::leave_out_advertisements(&mut self.body, to);
+        if to == SpecVersion::V2_2 {
+            // Spec 2.2 knows nothing that 3.0 does not, so what 3.0 refuses is refused by its spec 3 name.
+            rules::check(&self.body, SpecVersion::V3_0.number())?;
+            downgrade_body(&self.body, SpecVersion::V2_2)?;
+            let config = lower::to_spec2(self.body)?;
+            rules::spec2::check(&config, to.number())?;
+            return Ok(Lowered(serde_json::to_value(config)?));
+        }
+        rules::check(&self.body, to.number())?;
+        self.body.ignition.version = to.into();
+        Ok(Lowered(downgrade_body(&self.body, to)?))
+    }
+}
+
+/// A config in the spec that it was lowered to, to be serialized.
+///
+/// What says no more than its absence is left out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Lowered(Value);
+
+/// The body with what `to` knows, an error if that is not all it says.
+fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
+    let mut value = serde_json::to_value(body)?;
+    downgrade(&mut value, &fields::spec3::CONFIG, to, &At::ROOT)?;
+    Ok(value)
+}
+
+/// The spec in `ignition.version`: only an exact released version will do.
+pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
+    let version = member(config, "ignition").and_then(|ignition| member(ignition, "version"));
+    let found = version.and_then(Value::as_str).unwrap_or_default();
+    let released = Triple::read(found).filter(|version| version.plain && version.patch == 0);
+    let spec = released.and_then(|version| {
+        Some((u8::try_from(version.major).ok()?, u8::try_from(version.minor).ok()?))
+    });
+    spec.filter(|spec| matches!(spec, (2, 0..=2) | (3, 0..=6)))
+        .ok_or_else(|| Error::UnknownVersion { found: found.to_owned() })
+}
+
+/// A member of an object, by its name or that in another case.
+fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
+    let members = value.as_object()?;
+    let any_case = || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+    members.get(name).or_else(|| any_case().map(|(_, value)| value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parsed(config: &Value) -> Config {
+        Config::parse(&config.to_string()).unwrap()
+    }
+
+    fn lowered(config: &Value, to: SpecVersion) -> Result<Value, String> {
+        parsed(config).lower(to).map(|lowered| lowered.0).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_released_versions_are_read() {
+        for version in ["2.0.0", "2.1.0", "2.2.0", "3.0.0", "3.3.0", "3.6.0", "03.1.0"] {
+            parsed(&json!({"ignition": {"version": version}}));
+        }
+        for version in [
+            "",
+            "1.0.0",
+            "2.3.0",
+            "2.4.0",
+            "3.7.0",
+            "3.1.1",
+            "3.4.0-experimental",
+            "3.4.0+x",
+            "3.4",
+            "4.0.0",
+        ] {
+            let error =
+                Config::parse(&json!({"ignition": {"version": version}}).to_string()).unwrap_err();
+            assert!(
+                matches!(error, Error::UnknownVersion { found } if found == version),
+                "{version}"
+            );
+        }
+        for empty in
+            ["{}", "null", "[]", "1", r#"{"ignition": 1}"#, r#"{"ignition": {"version": 3}}"#]
+        {
+            assert!(matches!(Config::parse(empty), Err(Error::UnknownVersion { .. })), "{empty}");
+        }
+        assert!(matches!(Config::parse(""), Err(Error::Json(_))));
+        assert!(matches!(Config::parse("#cloud-config"), Err(Error::Json(_))));
+    }
+
+    #[test]
+    fn an_empty_config_can_be_said_in_every_spec() {
+        for to in SpecVersion::ALL {
+            let lowered = Config::empty().lower(to).unwrap();
+            assert_eq!(json!(lowered), json!({"ignition": {"version": to.as_str()}}));
+        }
+    }
+
+    #[test]
+    fn a_config_knows_which_spec_it_was_written_in() {
+        assert_eq!(
+            parsed(&json!({"ignition": {"version": "2.0.0"}})).declared(),
+            SpecVersion::V2_2
+        );
+        assert_eq!(
+            parsed(&json!({"ignition": {"version": "3.3.0"}})).declared(),
+            SpecVersion::V3_3
+        );
+    }
+
+    #[test]
+    fn what_is_no_longer_valid_is_refused() {
+        let mut config = parsed(&json!({"ignition": {"version": "3.1.0"}}));
+        config.append_file("/a", b"1");
+        config.append_file("/a", b"2");
+        let error = config.lower(SpecVersion::V3_1).unwrap_err();
+        assert_eq!(error.to_string(), "storage.files[1]: is there twice");
+    }
+
+    #[test]
+    fn special_modes_only_reach_the_specs_that_mean_the_same_by_them() {
+        let config = |version| {
+            json!({
+                "ignition": {"version": version},
+                "storage": {"directories": [{"path": "/a", "mode": 0o1777}]},
+            })
+        };
+        let mode = |version, to| {
+            lowered(&config(version), to)
+                .map(|config| config["storage"]["directories"][0]["mode"].clone())
+        };
+        let refused = |to, needs| {
+            Err(format!(
+                "storage.directories[0].mode: cannot be said in spec {to}, it needs {needs}"
+            ))
+        };
+        assert_eq!(mode("3.4.0", SpecVersion::V3_4), Ok(json!(0o1777)));
+        assert_eq!(mode("3.4.0", SpecVersion::V3_5), Ok(json!(0o1777)));
+        assert_eq!(mode("3.4.0", SpecVersion::V3_6), Ok(json!(0o777)), "it had no effect");
+        assert_eq!(mode("3.4.0", SpecVersion::V3_3), refused("3.3.0", "3.4.0"));
+        assert_eq!(mode("3.6.0", SpecVersion::V3_6), Ok(json!(0o1777)));
+        assert_eq!(mode("3.6.0", SpecVersion::V3_5), refused("3.5.0", "3.6.0"));
+    }
+
+    #[test]
+    fn an_advertisement_is_left_out_below_3_5() {
+        let tang = json!({"url": "http://t", "thumbprint": "x", "advertisement": "{}"});
+        let config = json!({
+            "ignition": {"version": "3.5.0"},
+            "storage": {"luks": [{"name": "a", "device": "/dev/a", "clevis": {"tang": [tang]}}]},
+        });
+        let pointer = "/storage/luks/0/clevis/tang/0/advertisement";
+        let has = |to| lowered(&config, to).unwrap().pointer(pointer).is_some();
+        assert!(has(SpecVersion::V3_6) && has(SpecVersion::V3_5));
+        assert!(!has(SpecVersion::V3_4) && !has(SpecVersion::V3_2));
+    }
+
+    #[test]
+    fn what_an_older_spec_cannot_say_is_named() {
+        for (to, section, message) in [
+            (
+                SpecVersion::V3_5,
+                json!({"storage": {"luks": [{"name": "a", "device": "/a", "clevis": {"custom": {"pin": "x", "config": "{}"}}}]}}),
+                "storage.luks[0].clevis.custom.pin: \"x\" needs spec 3.6",
+            ),
+            (
+                SpecVersion::V3_3,
+                json!({"storage": {"files": [{"path": "/a", "contents": {"source": "arn:aws:s3:::b/k"}}]}}),
+                "storage.files[0].contents.source: the scheme arn needs spec 3.4",
+            ),
+            (
+                SpecVersion::V3_2,
+                json!({"storage": {"filesystems": [{"device": "/a", "format": "none"}]}}),
+                "storage.filesystems[0].format: none needs spec 3.3",
+            ),
+            (
+                SpecVersion::V3_1,
+                json!({"storage": {"files": [{"path": "/a", "contents": {"source": "gs://b/k"}}]}}),
+                "storage.files[0].contents.source: the scheme gs needs spec 3.2",
+            ),
+            (
+                SpecVersion::V3_0,
+                json!({"storage": {"files": [{"path": "/a", "contents": {"source": "http://h", "verification": {"hash": format!("sha256-{}", "0".repeat(64))}}}]}}),
+                "storage.files[0].contents.verification.hash: sha256 needs spec 3.1",
+            ),
+            (
+                SpecVersion::V3_0,
+                json!({"ignition": {"version": "3.6.0", "proxy": {"httpProxy": "http://p"}}}),
+                "ignition.proxy: cannot be said in spec 3.0.0, it needs 3.1.0",
+            ),
+            (
+                SpecVersion::V2_2,
+                json!({"storage": {"luks": [{"name": "a", "device": "/a"}]}}),
+                "storage.luks: cannot be said in spec 2.2.0, it needs 3.2.0",
+            ),
+            (
+                SpecVersion::V2_2,
+                json!({"storage": {"disks": [{"device": "/a", "partitions": [{"number": 1, "sizeMiB": 1}]}]}}),
+                "storage.disks[0].partitions[0].sizeMiB: cannot be said in spec 2.2.0, it needs 3.0.0",
+            ),
+            (
+                SpecVersion::V2_2,
+                json!({"storage": {"filesystems": [{"device": "/a"}]}}),
+                "storage.filesystems[0].mount.format: \"\" is not a file system that Ignition makes",
+            ),
+        ] {
+            let mut config = json!({"ignition": {"version": "3.6.0"}});
+            config.as_object_mut().unwrap().extend(section.as_object().unwrap().clone());
+            assert_eq!(lowered(&config, to), Err(message.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Why a machine does not come up: one cause each, in the words that people search for.
+
+use std::fmt;
+
+use ignition::SpecVersion;
+use pki::Host;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// Why a machine does not come up, as far as that can be told from outside of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// The host's name leads nowhere.
+    NameUnknown(String),
+    /// Nobody takes the connection: a server, or a balancer before it, is down.
+    ServerDown(String),
+    /// Something answers, but not TLS.
+    NoTls(String),
+    /// What the server shows leads to no authority that the machine trusts.
+    UnknownAuthority(String),
+    /// The serving certificate is not for the name that is asked for.
+    WrongName {
+        /// What the machine asks for.
+        asked: Host,
+        /// What the certificate names.
+        named: Vec<String>,
+    },
+    /// The serving pair's time is over.
+    ServingPairExpired(String),
+    /// The machine's clock and the server's differ, and by the server's all is well.
+    WrongClock {
+        /// What the machine takes for the time.
+        machine: OffsetDateTime,
+        /// What time it is.
+        right: OffsetDateTime,
+        /// What the machine makes of the certificates.
+        told: String,
+    },
+    /// The certificates are refused for another reason.
+    Refused(String),
+    /// Somebody has to say first who may have a config.
+    AccessRefused(u16),
+    /// There is no such pool.
+    PoolUnknown(String),
+    /// The pool has no config yet.
+    NoConfigYet(String),
+    /// The config cannot be said in the spec that the machine reads.
+    NotInSpec {
+        /// What the machine reads.
+        asked: SpecVersion,
+        /// What it can be had in.
+        served: Vec<SpecVersion>,
+        /// What is in the way, where that is known.
+        told: String,
+        /// Whether the machine gets it all the same: then it gives up.
+        is_received: bool,
+    },
+    /// Ignition would refuse the config, or nobody can render it.
+    InvalidConfig {
+        /// What is wrong with it.
+        told: String,
+        /// Whether the machine gets it all the same: then it gives up.
+        is_received: bool,
+    },
+    /// The server cannot answer now.
+    NotNow {
+        /// Of HTTP.
+        status: u16,
+        /// What it says.
+        told: String,
+    },
+    /// A status that a machine gives up at.
+    GivenUp {
+        /// Of HTTP.
+        status: u16,
+        /// What it says.
+        told: String,
+    },
+    /// The answer is elsewhere.
+    Redirected(String),
+    /// The server takes the connection, and then says nothing that could be read.
+    NoAnswer(String),
+}
+
+impl Cause {
+    /// How a script and the runbook name it.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NameUnknown(_) => "name-unknown",
+            Self::ServerDown(_) => "server-down",
+            Self::NoTls(_) => "no-tls",
+            Self::UnknownAuthority(_) => "unknown-authority",
+            Self::WrongName { .. } => "wrong-name",
+            Self::ServingPairExpired(_) => "serving-pair-expired",
+            Self::WrongClock { .. } => "wrong-clock",
+            Self::Refused(_) => "certificate-refused",
+            Self::AccessRefused(_) => "access-refused",
+            Self::PoolUnknown(_) => "pool-unknown",
+            Self::NoConfigYet(_) => "no-config-yet",
+            Self::NotInSpec { .. } => "not-in-spec",
+            Self::InvalidConfig { .. } => "invalid-config",
+            Self::NotNow { .. } => "not-now",
+            Self::GivenUp { .. } => "given-up",
+            Self::Redirected(_) => "redirected",
+            Self::NoAnswer(_) => "no-answer",
+        }
+    }
+
+    /// Whether a machine asks again until it is mended; else it gives up, and has to be booted anew.
+    #[must_use]
+    pub fn is_retried(&self) -> bool {
+        !matches!(
+            self,
+            Self::GivenUp { .. }
+                | Self::AccessRefused(_)
+                | Self::Redirected(_)
+                | Self::InvalidConfig { is_received: true, .. }
+                | Self::NotInSpec { is_received: true, .. }
+        )
+    }
+
+    /// What an administrator does about it.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NameUnknown(_) => "look at the DNS entry, or at the name in the pointer config",
+            Self::ServerDown(_) => "start the server, or look at the balancer and the firewall",
+            Self::NoTls(_) => "22623 is the port with TLS, 22624 the one without",
+            Self::UnknownAuthority(_) => {
+                "give the machine the newest pointer config: the one that it has trusts other CAs"
+            }
+            Self::WrongName { .. } => {
+                "add the name to --host of the server, or ask by a name it has"
+            }
+            Self::ServingPairExpired(_) => {
+                "`certs rotate` makes a new one; `certs check` says why not"
+            }
+            Self::WrongClock { .. } => "set the machine's clock",
+            Self::Refused(_) => "`certs check --pointer FILE --connect HOST:PORT` says more",
+            Self::AccessRefused(_) => "let the machine's network or token fetch this pool's config",
+            Self::PoolUnknown(_) => "look at the pool's name in the pointer config's URL",
+            Self::NoConfigYet(_) => "wait for the pool to be rendered: `oc get mcp`",
+            Self::NotInSpec { .. } => "boot a newer image, or take out of the config what it names",
+            Self::InvalidConfig { .. } => {
+                "mend the machine config: the server's log names the place"
+            }
+            Self::NotNow { .. } => "the server's /readyz and its log say what it waits for",
+            Self::GivenUp { .. } => "mend it, then boot the machine anew",
+            Self::Redirected(_) => "ask there: a machine follows, if it trusts whom it finds",
+            Self::NoAnswer(_) => "look at what listens there, and at the balancer before it",
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    /// One line. What others chose the words of is not escaped yet.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NameUnknown(told) => write!(f, "the name does not resolve: {told}"),
+            Self::ServerDown(told) => write!(f, "the server is down: {told}"),
+            Self::NoTls(told) => write!(f, "there is no TLS: {told}"),
+            Self::UnknownAuthority(told) => {
+                write!(f, "certificate signed by unknown authority: {told}")
+            }
+            Self::WrongName { asked, named } => write!(
+                f,
+                "the name is not in the certificate: it is for {}, not {asked}",
+                if named.is_empty() { "no name".to_owned() } else { named.join(", ") },
+            ),
+            Self::ServingPairExpired(told) => write!(f, "the serving pair expired: {told}"),
+            Self::WrongClock { machine, right, told } => write!(
+                f,
+                "the machine's clock is wrong: it says {}, and it is {}; so {told}",
+                date(*machine),
+                date(*right),
+            ),
+            Self::Refused(told) => write!(f, "the certificate is refused: {told}"),
+            Self::AccessRefused(status) => write!(f, "refused by access rules: {status}"),
+            Self::PoolUnknown(pool) => write!(f, "the pool is unknown: there is no pool {pool}"),
+            Self::NoConfigYet(told) => write!(f, "the pool has no config yet: {told}"),
+            Self::NotInSpec { asked, served, told, .. } => {
+                write!(f, "the config cannot be said in the machine's spec {asked}")?;
+                if !told.is_empty() {
+                    write!(f, ": {told}")?;
+                }
+                if let (Some(first), Some(last)) = (served.first(), served.last()) {
+                    write!(f, ": it is served in {first} to {last}")?;
+                }
+                Ok(())
+            }
+            Self::InvalidConfig { told, .. } => write!(f, "the config is invalid: {told}"),
+            Self::NotNow { status, told } => {
+                write!(f, "the server cannot answer now: {status}: {told}")
+            }
+            Self::GivenUp { status, told } => {
+                write!(f, "the server refuses for good: {status}: {told}")
+            }
+            Self::Redirected(url) => write!(f, "the answer is elsewhere: {url}"),
+            Self::NoAnswer(told) => write!(f, "there is no answer: {told}"),
+        }
+    }
+}
+
+/// A time as messages have it, to the second.
+pub(super) fn date(time: OffsetDateTime) -> String {
+    let time = time.replace_nanosecond(0).unwrap_or(time);
+    time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
+}

@@ -1,0 +1,456 @@
+//! What one machine has, and another has otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::time::Instant;
+
+use ignition::secrets::redacted;
+use serde::Serialize;
+use serde_json::Value;
+use similar::DiffOp;
+use similar::algorithms::{Capture, Compact, Replace, myers};
+
+use super::machine::{Machine, Named};
+use crate::escape::{cut, escaped};
+use crate::table::{Ink, Look};
+
+/// A text of more bytes than this is compared as a whole.
+const LARGEST_TEXT: usize = 4 << 20;
+/// Lines of more characters are cut.
+const LINE: usize = 400;
+/// Lines around a change.
+const CONTEXT: usize = 3;
+
+/// What happened to something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeKind {
+    /// The other has it, the one does not.
+    Added,
+    /// The one has it, the other does not.
+    Removed,
+    /// Both have it, and it differs.
+    Changed,
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// What kind of thing it is: `file`, `unit`, `user`, …
+    pub what: &'static str,
+    /// Its name or path.
+    pub name: String,
+    /// What happened to it.
+    pub change: ChangeKind,
+    /// What differs about it, one line each.
+    pub details: Vec<String>,
+    /// A unified diff of its text, for what is text and not secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+}
+
+/// Something that a machine has, to be compared.
+#[derive(Default)]
+struct Item<'a> {
+    /// What can be told about it.
+    attributes: BTreeMap<&'static str, String>,
+    contents: Option<&'a [u8]>,
+    is_secret: bool,
+}
+
+type Items<'a> = BTreeMap<(&'static str, String), Item<'a>>;
+
+/// What `after` has otherwise than `before`, in the order of the page. From `until` on, what is found of a text's
+/// differences is enough, and need not be the least.
+#[must_use]
+pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change> {
+    let (before, after) = (items(before), items(after));
+    let keys: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let changes = keys.into_iter().filter_map(|key| {
+        let (what, name) = key;
+        let (old, new) = (before.get(key), after.get(key));
+        let (change, details, diff) = match (old, new) {
+            (Some(old), Some(new)) => {
+                let (details, diff) = compare(old, new, until);
+                (!details.is_empty()).then_some((ChangeKind::Changed, details, diff))?
+            }
+            (None, Some(new)) => (ChangeKind::Added, describe(new), None),
+            (Some(old), None) => (ChangeKind::Removed, describe(old), None),
+            (None, None) => return None,
+        };
+        Some(Change { what, name: redacted(name).into_owned(), change, details, diff })
+    });
+    changes.collect()
+}
+
+fn items(machine: &Machine) -> Items<'_> {
+    let mut items = Items::new();
+    for (name, value) in &machine.facts {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Array(values) => {
+                values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+            }
+            other => other.to_string(),
+        };
+        add(&mut items, " fact", name, [("value", text)], None, false);
+    }
+    for file in &machine.files {
+        let attributes = [
+            ("mode", file.mode.clone().unwrap_or_else(|| "default".to_owned())),
+            ("owner", file.owner.clone()),
+            // Of what is at hand, the contents tell more.
+            ("what", if file.contents.is_some() { String::new() } else { file.what.clone() }),
+            ("appended", file.is_appended.to_string()),
+        ];
+        add(&mut items, "file", &file.path, attributes, file.contents.as_deref(), file.is_secret);
+    }
+    for unit in &machine.units {
+        add(&mut items, "unit", &unit.name, [("state", unit.state.clone())], None, false);
+        for (name, text, is_secret) in &unit.texts {
+            add(&mut items, "unit text", name, [], Some(text.as_bytes()), *is_secret);
+        }
+    }
+    for user in &machine.users {
+        let attributes = [
+            ("groups", user.groups.join(" ")),
+            ("keys", user.keys.join("\n")),
+            ("what", user.what.clone()),
+        ];
+        let hash = user.password_hash.as_deref().map(str::as_bytes);
+        add(&mut items, "user", &user.name, attributes, hash, true);
+    }
+    let named = |what, entries: &[Named]| {
+        entries.iter().map(move |it| (what, it.name.clone(), it.what.clone())).collect::<Vec<_>>()
+    };
+    let disks = machine
+        .disks
+        .iter()
+        .map(|it| ("disk", format!("{} {}", it.kind, it.name), it.what.clone()));
+    let nodes = named("link or directory", &machine.nodes);
+    for (what, name, text) in nodes.into_iter().chain(named("group", &machine.groups)).chain(disks)
+    {
+        add(&mut items, what, &name, [("what", text)], None, false);
+    }
+    items
+}
+
+fn add<'a, const N: usize>(
+    items: &mut Items<'a>,
+    what: &'static str,
+    name: &str,
+    attributes: [(&'static str, String); N],
+    contents: Option<&'a [u8]>,
+    is_secret: bool,
+) {
+    let item = Item { attributes: attributes.into(), contents, is_secret };
+    items.insert((what.trim_start(), name.to_owned()), item);
+}
+
+fn describe(item: &Item<'_>) -> Vec<String> {
+    let told = item.attributes.iter().filter(|(_, value)| !value.is_empty() && *value != "false");
+    let mut details: Vec<_> =
+        told.map(|(name, value)| format!("{name} {}", redacted(value))).collect();
+    if let Some(contents) = item.contents {
+        let secret = if item.is_secret { ", secret" } else { "" };
+        details.push(format!("{} bytes{secret}", contents.len()));
+    }
+    details
+}
+
+fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Option<String>) {
+    let mut details = Vec::new();
+    for (name, before) in &old.attributes {
+        let after = new.attributes.get(name).map_or("", String::as_str);
+        if before != after {
+            let (before, after) = (redacted(before), redacted(after));
+            let told = |text: &str| if text.is_empty() { "nothing" } else { text }.to_owned();
+            details.push(if before == after {
+                format!("{name}: differs in what is secret: {before}")
+            } else {
+                format!("{name}: {} -> {}", told(&before), told(&after))
+            });
+        }
+    }
+    let (Some(before), Some(after)) = (old.contents, new.contents) else {
+        if old.contents.is_some() != new.contents.is_some() {
+            details.push("contents are at hand on one side only".to_owned());
+        }
+        return (details, None);
+    };
+    if before == after {
+        return (details, None);
+    }
+    if old.is_secret || new.is_secret {
+        details.push("contents differ, and are secret".to_owned());
+        return (details, None);
+    }
+    details.push(format!("contents: {} bytes -> {} bytes", before.len(), after.len()));
+    let diff = text_diff(before, after, until);
+    (details, diff.map(|diff| redacted(&diff).into_owned()))
+}
+
+/// A unified diff, `None` for what is no text or too large.
+fn text_diff(before: &[u8], after: &[u8], until: Instant) -> Option<String> {
+    if before.len().max(after.len()) > LARGEST_TEXT {
+        return None;
+    }
+    let (before, after) = (text(before)?, text(after)?);
+    // JSON is mostly one line, of which nobody sees what differs.
+    let (before, after) = match (indented(&before), indented(&after)) {
+        (Some(before), Some(after)) => (before, after),
+        _ => (before, after),
+    };
+    let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
+    let (before, after) = (&lines(&before)[..], &lines(&after)[..]);
+    // One algorithm, called by its name: all that the library has would be compiled into this crate otherwise.
+    let mut found = Compact::new(Replace::new(Capture::new()), before, after);
+    let (old, new) = (0..before.len(), 0..after.len());
+    let Ok(()) = myers::diff_deadline(&mut found, before, old, after, new, Some(until));
+    let hunks = found.into_inner().into_inner().into_grouped_ops(CONTEXT);
+    Some(hunks.iter().flat_map(|hunk| unified(hunk, before, after)).collect())
+}
+
+/// The lines of a hunk, with its head.
+fn unified(hunk: &[DiffOp], before: &[&str], after: &[&str]) -> Vec<String> {
+    let all = |of: fn(&DiffOp) -> Range<usize>| {
+        let ranges = || hunk.iter().map(of);
+        let start = ranges().map(|range| range.start).min().unwrap_or_default();
+        let end = ranges().map(|range| range.end).max().unwrap_or_default();
+        // Lines are counted from one, and what is empty is after the line before it.
+        format!("{},{}", if start == end { start } else { start + 1 }, end - start)
+    };
+    let mut lines =
+        vec![format!("@@ -{} +{} @@\n", all(DiffOp::old_range), all(DiffOp::new_range))];
+    for op in hunk {
+        let (old, new) = (&before[op.old_range()], &after[op.new_range()]);
+        if let DiffOp::Equal { .. } = op {
+            lines.extend(old.iter().map(|line| signed(' ', line)));
+        } else {
+            lines.extend(old.iter().map(|line| signed('-', line)));
+            lines.extend(new.iter().map(|line| signed('+', line)));
+        }
+    }
+    lines
+}
+
+/// A line of a diff, cut, which says where a text's last one has no end.
+fn signed(sign: char, line: &str) -> String {
+    match line.strip_suffix('\n') {
+        Some(line) => format!("{sign}{}\n", shortened(line)),
+        None => format!("{sign}{}\n\\ No newline at end of file\n", shortened(line)),
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (!text.contains('\0')).then(|| text.to_owned())
+}
+
+fn indented(text: &str) -> Option<String> {
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    let value: Value = is_json.then(|| serde_json::from_str(text).ok())??;
+    serde_json::to_string_pretty(&value).ok().map(|text| text + "\n")
+}
+
+fn shortened(line: &str) -> String {
+    match cut(line, LINE) {
+        std::borrow::Cow::Borrowed(line) => line.to_owned(),
+        std::borrow::Cow::Owned(start) => format!("{start} ({} bytes)", line.len()),
+    }
+}
+
+/// The differences of two machines that are called `names`.
+#[must_use]
+pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: Look) -> Vec<String> {
+    let [before, after] = names.map(|name| escaped(&redacted(name)).into_owned());
+    if changes.is_empty() {
+        return vec![format!("{before} and {after} make the same machine.")];
+    }
+    let mut lines = vec![
+        look.paint(Ink::Bad, &format!("--- {before}")),
+        look.paint(Ink::Good, &format!("+++ {after}")),
+    ];
+    for change in changes {
+        let (sign, ink) = match change.change {
+            ChangeKind::Added => ("+", Ink::Good),
+            ChangeKind::Removed => ("-", Ink::Bad),
+            ChangeKind::Changed => ("~", Ink::Notable),
+        };
+        lines.push(look.paint(ink, &format!("{sign} {} {}", change.what, escaped(&change.name))));
+        let details = change.details.iter();
+        lines.extend(details.map(|line| format!("    {}", escaped(&shortened(line)))));
+        lines.extend(change.diff.iter().flat_map(|diff| diff.split_terminator('\n')).map(|line| {
+            let text = format!("    {}", escaped(line));
+            match line.chars().next() {
+                Some('+') => look.paint(Ink::Good, &text),
+                Some('-') => look.paint(Ink::Bad, &text),
+                Some('@') => look.paint(Ink::Faint, &text),
+                _ => text,
+            }
+        }));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ignition::{Config, data_url};
+    use serde_json::json;
+
+    use super::super::machine;
+    use super::*;
+
+    fn made(config: &Value) -> Machine {
+        machine(&Config::parse(&config.to_string()).unwrap(), None)
+    }
+
+    fn with_file(path: &str, text: &str) -> Machine {
+        made(&json!({
+            "ignition": {"version": "3.4.0"},
+            "storage": {"files": [{"path": path, "mode": 420, "contents": {"source": data_url::encode(text.as_bytes())}}]},
+        }))
+    }
+
+    fn told(before: &Machine, after: &Machine) -> Vec<String> {
+        let until = Instant::now() + Duration::from_millis(500);
+        changes_as_text(&changes(before, after, until), ["a", "b"], Look::PLAIN)
+    }
+
+    #[test]
+    fn what_is_too_large_is_told_by_its_size_alone() {
+        let text = |bytes: usize| "1234567\n".repeat(bytes / 8);
+        let (most, more) = (text(LARGEST_TEXT), text(LARGEST_TEXT + 8));
+        let compared = told(&with_file("/a", &most[8..]), &with_file("/a", &most));
+        assert!(compared.iter().any(|line| line.contains("@@")), "{compared:?}");
+        let lines = told(&with_file("/a", &most), &with_file("/a", &more));
+        let sizes = format!("contents: {LARGEST_TEXT} bytes -> {} bytes", LARGEST_TEXT + 8);
+        assert!(lines.iter().any(|line| line.contains(&sizes)), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.contains("@@")), "{lines:?}");
+    }
+
+    #[test]
+    fn the_same_machine_has_no_changes() {
+        let one = with_file("/a", "x\n");
+        assert_eq!(told(&one, &one.clone()), ["a and b make the same machine."]);
+    }
+
+    #[test]
+    fn a_changed_text_is_told_line_by_line() {
+        let lines = told(&with_file("/a", "1\n2\n3\n"), &with_file("/a", "1\n2b\n3\n"));
+        assert_eq!(
+            lines,
+            [
+                "--- a",
+                "+++ b",
+                "~ file /a",
+                "    contents: 6 bytes -> 7 bytes",
+                "    @@ -1,3 +1,3 @@",
+                "     1",
+                "    -2",
+                "    +2b",
+                "     3",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_end_that_is_missing_and_a_carriage_return_are_seen() {
+        let lines = told(&with_file("/a", ""), &with_file("/a", "1"));
+        assert_eq!(
+            lines[4..],
+            ["    @@ -0,0 +1,1 @@", "    +1", r"    \ No newline at end of file"]
+        );
+        let lines = told(&with_file("/a", "1\n"), &with_file("/a", "1\r\n"));
+        assert_eq!(lines[4..], ["    @@ -1,1 +1,1 @@", "    -1", r"    +1\r"]);
+    }
+
+    #[test]
+    fn hunks_are_apart_where_much_is_the_same() {
+        let text = |a: &str, b: &str| format!("{a}\n1\n2\n3\n4\n5\n6\n7\n{b}\n");
+        let lines = told(&with_file("/a", &text("a", "b")), &with_file("/a", &text("c", "d")));
+        assert_eq!(
+            lines[4..],
+            [
+                "    @@ -1,4 +1,4 @@",
+                "    -a",
+                "    +c",
+                "     1",
+                "     2",
+                "     3",
+                "    @@ -6,4 +6,4 @@",
+                "     5",
+                "     6",
+                "     7",
+                "    -b",
+                "    +d",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_least_difference_is_looked_for_until_it_is_time() {
+        let lines: Vec<_> = (0..97).map(|n| format!("{n}\n")).collect();
+        let text =
+            |by: usize| -> String { (0..10_000).map(|n| &*lines[n * by % lines.len()]).collect() };
+        let (before, after) = (with_file("/a", &text(1)), with_file("/a", &text(7)));
+        let length = |until| {
+            let changes = changes(&before, &after, until);
+            changes[0].diff.as_ref().unwrap().lines().count()
+        };
+        let now = Instant::now();
+        assert!(length(now) > length(now + Duration::from_mins(10)));
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_told() {
+        let lines = told(&with_file("/a", "x"), &with_file("/b", "x"));
+        assert_eq!(
+            lines[2..],
+            [
+                "- file /a",
+                "    mode 0644",
+                "    owner root",
+                "    1 bytes",
+                "+ file /b",
+                "    mode 0644",
+                "    owner root",
+                "    1 bytes"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_secret_that_changes_is_named_and_not_shown() {
+        let secret = |value: &str| with_file("/env", &format!("PASSWORD={value}\n"));
+        let lines = told(&secret("sesame-1"), &secret("sesame-2"));
+        assert_eq!(lines[2..], ["~ file /env", "    contents differ, and are secret"]);
+        let user = |salt: &str| {
+            let hash = format!("$6${salt}${}", "a".repeat(86));
+            made(
+                &json!({"ignition": {"version": "3.4.0"}, "passwd": {"users": [{"name": "core", "passwordHash": hash}]}}),
+            )
+        };
+        let lines = told(&user("one"), &user("two"));
+        assert_eq!(lines[2..], ["~ user core", "    contents differ, and are secret"]);
+    }
+
+    #[test]
+    fn nothing_of_a_config_moves_a_cursor() {
+        let lines = told(&with_file("/\u{1b}[2J", "x"), &with_file("/a", "\u{1b}[2J\n"));
+        assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:#?}");
+    }
+
+    #[test]
+    fn json_is_compared_line_by_line_and_long_lines_are_cut() {
+        let text = |value: &str| json!({"a": value, "b": "x".repeat(1_000)}).to_string();
+        let lines = told(&with_file("/a", &text("1")), &with_file("/a", &text("2")));
+        assert!(lines.contains(&"    -  \"a\": \"1\",".to_owned()), "{lines:#?}");
+        assert!(
+            lines.iter().any(|line| line.ends_with("bytes)"))
+                && lines.iter().all(|line| line.len() < 500)
+        );
+    }
+}

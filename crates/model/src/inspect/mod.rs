@@ -1,0 +1,60 @@
+//! What a machine becomes, why it does not come up, and how both are told to a person: what `inspect`
+//! shows.
+//!
+//! ```text
+//!  config ─> Machine ─┬─> text, JSON          what was seen on the way ─> judge ─> Cause
+//!                     └─> changes (with another)                                  │
+//!                                  Way { steps, cause } <─────────────────────────┘
+//! ```
+//!
+//! All of it is a function of its arguments. Secrets are named here and never put into a text: all that
+//! others chose the words of goes through [`redacted`] on its way into
+//! text and JSON. What is secret leaves this module only by [`Machine::file`], which returns one file by its
+//! path.
+
+mod cause;
+mod diff;
+mod judge;
+mod kind;
+mod machine;
+mod read;
+mod text;
+mod way;
+
+pub use cause::Cause;
+pub use diff::{Change, ChangeKind, changes, changes_as_text};
+pub use judge::{Answered, Trusted, judge_answer, judge_chain};
+pub use machine::{
+    CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
+};
+pub use read::machine;
+pub use text::{machine_as_text, warnings_as_text, way_as_text};
+pub use way::{Outcome, Step, Way};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use ignition::secrets::redacted;
+
+/// What is shown to a script, without what is secret in any of its texts.
+///
+/// # Errors
+/// It cannot be said in JSON.
+pub fn as_json(shown: &impl Serialize) -> serde_json::Result<Value> {
+    let mut value = serde_json::to_value(shown)?;
+    redact_all(&mut value);
+    Ok(value)
+}
+
+fn redact_all(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(shown) = redacted(text) {
+                *text = shown;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(redact_all),
+        Value::Object(members) => members.values_mut().for_each(redact_all),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}

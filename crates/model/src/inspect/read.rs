@@ -1,0 +1,426 @@
+//! Reads a machine out of a config.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
+use ignition::Config;
+use ignition::contents::{Contents, Room};
+use ignition::secrets::{SecretKind, SecretPlace, in_arguments, secrets};
+use ignition::spec3::{Body, File, Owner, Resource, Storage, Unit, User};
+use pki::Certificate;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::cause::date;
+use super::kind::kind;
+use super::machine::{
+    CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
+};
+use crate::objects::MachineConfig;
+use crate::render::{ENCAPSULATED, kernel_arguments};
+
+/// Certificates of one file that are listed; a bundle of all the world's has some 150.
+const MOST_CERTIFICATES: usize = 1_000;
+/// Where the authorities of image registries are.
+const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/"];
+
+/// What a machine becomes by `config`; by `machine_config` too, where that does not lie within it.
+#[must_use]
+pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machine {
+    let body = config.body();
+    let found = Found::of(config, machine_config);
+    let mut made = Machine::default();
+    let mut room = Room::default();
+    for file in &body.storage.files {
+        let secret = found.kinds(&SecretPlace::File(file.path.clone()));
+        let contents = contents(file, &mut room);
+        let read = contents.as_deref().map(certificates).unwrap_or_default();
+        let (certificates, passed_over) = read;
+        let passed_over = passed_over.iter().map(|reason| format!("{}: {reason}", file.path));
+        made.passed_over.extend(passed_over);
+        made.certificates.extend(certificates.iter().map(|it| certificate(&file.path, it)));
+        made.files.push(file_entry(file, contents, &secret, &certificates, room));
+    }
+    made.files.sort_by(|one, other| one.path.cmp(&other.path));
+    made.certificates.sort_by(|one, other| one.path.cmp(&other.path));
+    made.nodes = nodes(&body.storage);
+    made.units = body.systemd.units.iter().map(|it| unit(it, &found)).collect();
+    made.units.sort_by(|one, other| one.name.cmp(&other.name));
+    made.users = body.passwd.users.iter().map(user).collect();
+    made.groups = groups(body);
+    made.disks = disks(&body.storage);
+    let registries = made.files.iter().filter_map(|file| registry(&file.path));
+    made.registries = registries.collect::<BTreeSet<_>>().into_iter().collect();
+    made.passed_over.extend(found.passed_over);
+    made.secrets = found.secrets;
+    made.facts = facts(config, machine_config, &made.files);
+    made
+}
+
+/// What is secret, by its place.
+struct Found {
+    secrets: Vec<SecretEntry>,
+    kinds: BTreeMap<SecretPlace, BTreeSet<SecretKind>>,
+    /// What was not searched, one line each.
+    passed_over: Vec<String>,
+}
+
+impl Found {
+    fn of(config: &Config, machine_config: Option<&MachineConfig>) -> Self {
+        let mut kinds: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        let (mut entries, mut passed_over) = (Vec::new(), Vec::new());
+        let arguments = machine_config.and_then(|it| it.spec.kernel_arguments.as_deref());
+        let found: BTreeSet<_> = secrets(config, &mut Room::default())
+            .into_iter()
+            .chain(in_arguments(arguments.unwrap_or_default()))
+            .chain(in_arguments(&kernel_arguments(config)))
+            .collect();
+        for secret in found {
+            if let SecretKind::Unsearched(what) = secret.kind {
+                passed_over.push(format!("{}: {what}", secret.place));
+                continue;
+            }
+            kinds.entry(secret.place.clone()).or_default().insert(secret.kind);
+            entries.push(SecretEntry { place: secret.place, kind: secret.kind });
+        }
+        Self { secrets: entries, kinds, passed_over }
+    }
+
+    fn kinds(&self, place: &SecretPlace) -> BTreeSet<SecretKind> {
+        self.kinds.get(place).cloned().unwrap_or_default()
+    }
+}
+
+fn resources(file: &File) -> impl Iterator<Item = &Resource> {
+    let has_source = |it: &&Resource| it.source.is_some();
+    std::iter::once(&file.contents).chain(&file.append).filter(has_source)
+}
+
+/// All that the config puts into a file, `None` if some of it is not at hand.
+fn contents(file: &File, room: &mut Room) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    for resource in resources(file) {
+        match Contents::read(resource, room) {
+            Contents::Bytes(bytes) => all.extend(bytes),
+            Contents::Nothing => {}
+            Contents::Elsewhere(_) | Contents::Unreadable(_) => return None,
+        }
+    }
+    Some(all)
+}
+
+fn file_entry(
+    file: &File,
+    contents: Option<Vec<u8>>,
+    secret: &BTreeSet<SecretKind>,
+    certificates: &[Certificate],
+    room: Room,
+) -> FileEntry {
+    let what = match &contents {
+        Some(_) if resources(file).next().is_none() => "as it is there, or empty".to_owned(),
+        Some(bytes) => kind(bytes, secret, certificates),
+        None => missing(file, room),
+    };
+    let compression = resources(file).find_map(|it| it.compression.clone());
+    let is_secret = !secret.is_empty();
+    let digest = contents.as_ref().filter(|_| !is_secret);
+    FileEntry {
+        path: file.path.clone(),
+        mode: file.mode.map(|mode| format!("{mode:04o}")),
+        owner: owner(&file.user, &file.group),
+        size: contents.as_ref().map(|bytes| bytes.len() as u64),
+        what,
+        compression: compression.filter(|it| !it.is_empty()),
+        is_appended: file.contents.source.is_none() && !file.append.is_empty(),
+        sha256: digest.map(|bytes| HEXLOWER.encode(&Sha256::digest(bytes))),
+        contents,
+        is_secret,
+    }
+}
+
+/// Why the contents of a file are not at hand.
+fn missing(file: &File, mut room: Room) -> String {
+    let reasons = resources(file).filter_map(|it| match Contents::read(it, &mut room) {
+        Contents::Elsewhere(url) => Some(format!("fetched from {}", without_login(&url))),
+        Contents::Unreadable(reason) => Some(reason.to_string()),
+        Contents::Nothing | Contents::Bytes(_) => None,
+    });
+    reasons.collect::<Vec<_>>().join(", ")
+}
+
+/// A URL without what comes before the host, which may be a password, and after the path.
+fn without_login(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let start = rest[..end].rfind('@').map_or(0, |at| at + 1);
+    format!("{scheme}://{}", &rest[start..])
+}
+
+fn owner(user: &Owner, group: &Owner) -> String {
+    let text = |owner: &Owner| owner.name.clone().or_else(|| owner.id.map(|id| id.to_string()));
+    match (text(user), text(group)) {
+        (None, None) => "root".to_owned(),
+        (user, None) => user.unwrap_or_default(),
+        (user, Some(group)) => format!("{}:{group}", user.unwrap_or_else(|| "root".to_owned())),
+    }
+}
+
+/// Those of a file in PEM, and those that a kubeconfig has in base64; and why others are not among them.
+fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
+    const ENCODED: &str = "LS0tLS1CRUdJTi";
+    let mut read: Vec<_> = Certificate::read_each(bytes).collect();
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        for (at, _) in text.match_indices(ENCODED) {
+            let is_end = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '+' | '/' | '=');
+            let run = text[at..].split(is_end).next().unwrap_or_default();
+            let pem = STANDARD.decode(run).unwrap_or_default();
+            read.extend(Certificate::read_each(&pem));
+        }
+    }
+    let mut passed_over = Vec::new();
+    if let Some(more) = read.len().checked_sub(MOST_CERTIFICATES).filter(|more| *more > 0) {
+        passed_over.push(format!(
+            "certificates after the first {MOST_CERTIFICATES} are not listed, {more} of them"
+        ));
+    }
+    read.truncate(MOST_CERTIFICATES);
+    let mut found = Vec::new();
+    for (place, certificate) in (1..).zip(read) {
+        match certificate {
+            Ok(certificate) => found.push(certificate),
+            Err(reason) => {
+                let line =
+                    format!("certificate {place} in it cannot be read by machines: {reason}");
+                passed_over.push(line);
+            }
+        }
+    }
+    (found, passed_over)
+}
+
+fn certificate(path: &str, certificate: &Certificate) -> CertificateEntry {
+    CertificateEntry {
+        path: path.to_owned(),
+        subject: certificate.common_name.clone(),
+        issuer: certificate.issuer.clone(),
+        not_before: date(certificate.not_before),
+        not_after: date(certificate.not_after),
+        ends: certificate.not_after.unix_timestamp(),
+    }
+}
+
+fn nodes(storage: &Storage) -> Vec<Named> {
+    let mode = |mode: Option<i64>| mode.map(|mode| format!(", {mode:04o}")).unwrap_or_default();
+    let directories = storage.directories.iter().map(|it| Named {
+        name: it.path.clone(),
+        what: format!("directory of {}{}", owner(&it.user, &it.group), mode(it.mode)),
+    });
+    let links = storage.links.iter().map(|it| {
+        let target = it.target.as_deref().unwrap_or_default();
+        let what = if it.hard == Some(true) { "hard link" } else { "link" };
+        Named { name: it.path.clone(), what: format!("{what} to {target}") }
+    });
+    let mut nodes: Vec<_> = directories.chain(links).collect();
+    nodes.sort_by(|one, other| one.name.cmp(&other.name));
+    nodes
+}
+
+fn unit(unit: &Unit, found: &Found) -> UnitEntry {
+    let state = match (unit.mask, unit.enabled) {
+        (Some(true), _) => "masked",
+        (_, Some(true)) => "enabled",
+        (_, Some(false)) => "disabled",
+        (_, None) => "as it is",
+    };
+    let is_secret = |place: &SecretPlace| !found.kinds(place).is_empty();
+    let name = &unit.name;
+    let own = unit
+        .contents
+        .iter()
+        .filter(|text| !text.is_empty())
+        .map(|text| (name.clone(), text.clone(), is_secret(&SecretPlace::Unit(name.clone()))));
+    let dropins = unit.dropins.iter().map(|dropin| {
+        let place = SecretPlace::Dropin { unit: name.clone(), name: dropin.name.clone() };
+        let text = dropin.contents.clone().unwrap_or_default();
+        (format!("{name}.d/{}", dropin.name), text, is_secret(&place))
+    });
+    UnitEntry {
+        name: name.clone(),
+        state: state.to_owned(),
+        has_contents: own.clone().next().is_some(),
+        dropins: unit.dropins.iter().map(|dropin| dropin.name.clone()).collect(),
+        texts: own.chain(dropins).collect(),
+    }
+}
+
+fn user(user: &User) -> UserEntry {
+    let mut what = Vec::new();
+    what.extend(user.uid.map(|uid| format!("uid {uid}")));
+    what.extend(user.primary_group.as_ref().map(|group| format!("primary group {group}")));
+    what.extend(user.home_dir.as_ref().map(|home| format!("home {home}")));
+    what.extend(user.shell.as_ref().map(|shell| format!("shell {shell}")));
+    what.extend((user.system == Some(true)).then(|| "system".to_owned()));
+    what.extend((user.should_exist == Some(false)).then(|| "removed".to_owned()));
+    UserEntry {
+        name: user.name.clone(),
+        groups: user.groups.clone(),
+        ssh_keys: user.ssh_authorized_keys.len(),
+        has_password: user.password_hash.as_ref().is_some_and(|hash| !hash.is_empty()),
+        what: what.join(", "),
+        password_hash: user.password_hash.clone(),
+        keys: user.ssh_authorized_keys.clone(),
+    }
+}
+
+fn groups(body: &Body) -> Vec<Named> {
+    let groups = body.passwd.groups.iter().map(|group| {
+        let gid = group.gid.map(|gid| format!("gid {gid}"));
+        let removed = (group.should_exist == Some(false)).then(|| "removed".to_owned());
+        let what: Vec<_> = gid.into_iter().chain(removed).collect();
+        Named { name: group.name.clone(), what: what.join(", ") }
+    });
+    groups.collect()
+}
+
+fn disks(storage: &Storage) -> Vec<DiskEntry> {
+    let mut disks = Vec::new();
+    let mut add = |kind, name: &str, what: Vec<String>| {
+        disks.push(DiskEntry { kind, name: name.to_owned(), what: what.join(", ") });
+    };
+    let size = |mib: Option<i64>, what: &str| mib.map(|mib| format!("{what} {mib} MiB"));
+    let flag = |flag: Option<bool>, what: &str| (flag == Some(true)).then(|| what.to_owned());
+    for disk in &storage.disks {
+        add(
+            "disk",
+            &disk.device,
+            flag(disk.wipe_table, "partition table wiped").into_iter().collect(),
+        );
+        for part in &disk.partitions {
+            let label = part.label.as_deref().unwrap_or_default();
+            let name = format!("{} {} {label}", disk.device, part.number);
+            let what = [size(part.start_mib, "from"), size(part.size_mib, "size")];
+            let gone = (part.should_exist == Some(false)).then(|| "removed".to_owned());
+            add("partition", name.trim_end(), what.into_iter().flatten().chain(gone).collect());
+        }
+    }
+    for raid in &storage.raid {
+        let level = raid.level.clone().unwrap_or_default();
+        add("RAID", &raid.name, vec![level, format!("of {}", raid.devices.join(" "))]);
+    }
+    for luks in &storage.luks {
+        let device = luks.device.clone().unwrap_or_default();
+        let mut what = vec![format!("on {device}")];
+        what.extend(
+            luks.clevis.tang.iter().map(|tang| format!("opened by {}", without_login(&tang.url))),
+        );
+        what.extend(flag(luks.clevis.tpm2, "opened by the TPM"));
+        what.extend(
+            luks.key_file.source.as_ref().map(|_| "opened by a key in the config".to_owned()),
+        );
+        add("encrypted", &luks.name, what);
+    }
+    for system in &storage.filesystems {
+        let mut what: Vec<String> = system.format.iter().cloned().collect();
+        what.extend(system.path.as_ref().map(|path| format!("at {path}")));
+        what.extend(system.label.as_ref().map(|label| format!("label {label}")));
+        what.extend(flag(system.wipe_filesystem, "wiped"));
+        add("file system", &system.device, what);
+    }
+    disks
+}
+
+fn registry(path: &str) -> Option<String> {
+    let rest = REGISTRIES.iter().find_map(|folder| path.strip_prefix(folder))?;
+    let (host, file) = rest.split_once('/')?;
+    file.strip_suffix(".crt").map(|_| host.to_owned())
+}
+
+/// What is said once. The machine config lies encapsulated in the config that is served.
+fn facts(
+    config: &Config,
+    machine_config: Option<&MachineConfig>,
+    files: &[FileEntry],
+) -> Map<String, Value> {
+    let mut facts = Map::new();
+    let mut add = |name: &str, value: Value| {
+        let is_empty = matches!(&value, Value::String(text) if text.is_empty())
+            || matches!(&value, Value::Array(items) if items.is_empty())
+            || value == Value::Bool(false);
+        if !is_empty {
+            facts.insert(name.to_owned(), value);
+        }
+    };
+    let file = files.iter().find(|file| file.path == ENCAPSULATED);
+    let contents = file.and_then(|file| file.contents.as_deref()).unwrap_or_default();
+    let within = serde_json::from_slice::<MachineConfig>(contents).ok();
+    let machine_config = within.as_ref().or(machine_config);
+    let body = config.body();
+    if let Some(machine_config) = machine_config {
+        add("machineConfig", machine_config.name().into());
+    }
+    add("ignition", config.declared().as_str().into());
+    if let Some(machine_config) = machine_config {
+        add("osImage", machine_config.spec.os_image_url[..].into());
+    }
+    let own = machine_config.and_then(|it| it.spec.kernel_arguments.clone());
+    let arguments: Vec<_> = body
+        .kernel_arguments
+        .should_exist
+        .iter()
+        .cloned()
+        .chain(own.into_iter().flatten())
+        .collect();
+    add("kernelArguments", json!(arguments));
+    add("kernelArgumentsRemoved", json!(body.kernel_arguments.should_not_exist));
+    if let Some(machine_config) = machine_config {
+        let spec = &machine_config.spec;
+        add("kernelType", spec.kernel_type[..].into());
+        add("extensions", json!(spec.extensions.clone().unwrap_or_default()));
+        add("fips", spec.fips.into());
+    }
+    let references = body.ignition.config.merge.iter().chain([&body.ignition.config.replace]);
+    let urls = references.filter_map(|it| it.source.as_deref()).map(|source| {
+        if source.starts_with("data:") {
+            "a config within it".to_owned()
+        } else {
+            without_login(source)
+        }
+    });
+    add("alsoFetches", json!(urls.collect::<Vec<_>>()));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_told_without_what_may_be_secret() {
+        for (url, told) in [
+            ("https://u:p@h:1/a/b?token=x#y", "https://h:1/a/b"),
+            ("https://h", "https://h"),
+            ("s3://bucket/key@x", "s3://bucket/key@x"),
+            ("arn:aws:s3:::b/k", "arn:aws:s3:::b/k"),
+        ] {
+            assert_eq!(without_login(url), told);
+        }
+    }
+
+    #[test]
+    fn owners_are_told_by_name_or_number() {
+        let name = |name: &str| Owner { name: Some(name.to_owned()), ..Owner::default() };
+        let id = |id| Owner { id: Some(id), ..Owner::default() };
+        let none = Owner::default();
+        for (user, group, told) in [
+            (&none, &none, "root"),
+            (&name("core"), &none, "core"),
+            (&none, &name("wheel"), "root:wheel"),
+            (&id(1), &id(2), "1:2"),
+        ] {
+            assert_eq!(owner(user, group), told);
+        }
+    }
+}

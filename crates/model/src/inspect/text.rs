@@ -1,0 +1,296 @@
+//! A machine, and the way to it, as a person reads them.
+
+use ignition::secrets::redacted;
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use super::machine::{CertificateEntry, Machine, Named};
+use super::way::{Outcome, Step, Way};
+use crate::escape::{REASON, cut, escaped};
+use crate::table::{Ink, Look, table};
+
+/// What facts are called, in the order of the page.
+const FACTS: [(&str, &str); 9] = [
+    ("machineConfig", "Machine config"),
+    ("ignition", "Ignition spec"),
+    ("osImage", "System image"),
+    ("kernelArguments", "Kernel arguments"),
+    ("kernelArgumentsRemoved", "Without"),
+    ("kernelType", "Kernel"),
+    ("extensions", "Extensions"),
+    ("fips", "FIPS"),
+    ("alsoFetches", "Also fetches"),
+];
+
+/// What a machine becomes. `now` tells which certificates' time is over.
+#[must_use]
+pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Vec<String> {
+    let mut page = Page { look, lines: Vec::new() };
+    page.facts(machine);
+    let files = machine.files.iter().map(|file| {
+        let what =
+            if file.is_appended { format!("appended: {}", file.what) } else { file.what.clone() };
+        vec![
+            file.path.clone(),
+            file.mode.clone().unwrap_or_else(|| "-".to_owned()),
+            file.owner.clone(),
+            file.size.map(|size| size.to_string()).unwrap_or_default(),
+            file.compression.clone().unwrap_or_else(|| "-".to_owned()),
+            what,
+        ]
+    });
+    page.table(
+        "Files",
+        &["PATH", "MODE", "OWNER", "BYTES", "SENT AS", "WHAT"],
+        &files.collect::<Vec<_>>(),
+    );
+    page.named("Links and directories", "PATH", &machine.nodes);
+    let units = machine.units.iter().map(|unit| {
+        let text = if unit.has_contents { "in the config" } else { "-" };
+        vec![unit.name.clone(), unit.state.clone(), text.to_owned(), unit.dropins.join(" ")]
+    });
+    page.table("Units", &["NAME", "STATE", "TEXT", "DROP-INS"], &units.collect::<Vec<_>>());
+    let users = machine.users.iter().map(|user| {
+        let password = if user.has_password { "set, not shown" } else { "-" };
+        vec![
+            user.name.clone(),
+            user.groups.join(" "),
+            user.ssh_keys.to_string(),
+            password.to_owned(),
+            user.what.clone(),
+        ]
+    });
+    page.table(
+        "Users",
+        &["NAME", "GROUPS", "SSH KEYS", "PASSWORD", "WHAT"],
+        &users.collect::<Vec<_>>(),
+    );
+    page.named("Groups", "NAME", &machine.groups);
+    let disks = machine.disks.iter();
+    let disks = disks.map(|it| vec![it.kind.to_owned(), it.name.clone(), it.what.clone()]);
+    page.table("Disks", &["KIND", "NAME", "WHAT"], &disks.collect::<Vec<_>>());
+    let registries = machine.registries.iter().map(|host| vec![host.clone()]);
+    page.table("Registries trusted", &["HOST"], &registries.collect::<Vec<_>>());
+    page.certificates(&machine.certificates, now);
+    let secrets = machine.secrets.iter();
+    let secrets = secrets.map(|it| vec![it.place.to_string(), it.kind.to_string()]);
+    page.table("Secrets, which are never shown", &["WHERE", "WHAT"], &secrets.collect::<Vec<_>>());
+    let passed_over = machine.passed_over.iter().map(|it| vec![it.clone()]);
+    page.table("Passed over", &["WHERE AND WHY"], &passed_over.collect::<Vec<_>>());
+    page.lines
+}
+
+/// What is said and has no effect; nothing where there is none of that.
+#[must_use]
+pub fn warnings_as_text(warnings: &[String], look: Look) -> Vec<String> {
+    // There is something above it: the machine, or why there is none.
+    let mut page = Page { look, lines: vec![String::new()] };
+    let rows: Vec<_> = warnings.iter().map(|it| vec![it.clone()]).collect();
+    page.table("Without effect", &["WHERE AND WHY"], &rows);
+    page.lines.split_off(1)
+}
+
+struct Page {
+    look: Look,
+    lines: Vec<String>,
+}
+
+impl Page {
+    fn facts(&mut self, machine: &Machine) {
+        for (key, name) in FACTS {
+            let Some(value) = machine.facts.get(key) else { continue };
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Bool(true) => "on".to_owned(),
+                Value::Array(items) => {
+                    items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+                }
+                other => other.to_string(),
+            };
+            let text = escaped(&redacted(&text)).into_owned();
+            let name = self.look.paint(Ink::Heading, &format!("{name:<18}"));
+            for (index, line) in wrapped(&text, self.look, 18).into_iter().enumerate() {
+                let start = if index == 0 { name.clone() } else { " ".repeat(18) };
+                self.lines.push(format!("{start}{line}"));
+            }
+        }
+    }
+
+    fn heading(&mut self, text: &str) {
+        if !self.lines.is_empty() {
+            self.lines.push(String::new());
+        }
+        self.lines.push(self.look.paint(Ink::Heading, text));
+    }
+
+    /// Nothing where there are no rows.
+    fn table(&mut self, heading: &str, names: &[&str], rows: &[Vec<String>]) {
+        if rows.is_empty() {
+            return;
+        }
+        self.heading(&format!("{heading}: {}", rows.len()));
+        let cells =
+            |row: &Vec<String>| row.iter().map(|cell| redacted(cell).into_owned()).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        self.lines.extend(table(names, &rows, self.look));
+    }
+
+    fn named(&mut self, heading: &str, name: &str, entries: &[Named]) {
+        let rows = entries.iter().map(|it| vec![it.name.clone(), it.what.clone()]);
+        self.table(heading, &[name, "WHAT"], &rows.collect::<Vec<_>>());
+    }
+
+    fn certificates(&mut self, certificates: &[CertificateEntry], now: OffsetDateTime) {
+        let rows = certificates.iter().map(|it| {
+            let is_over = it.ends < now.unix_timestamp();
+            let until =
+                if is_over { format!("{} EXPIRED", it.not_after) } else { it.not_after.clone() };
+            vec![it.path.clone(), it.subject.clone(), it.issuer.clone(), until]
+        });
+        self.table(
+            "Certificates",
+            &["FILE", "SUBJECT", "ISSUER", "UNTIL"],
+            &rows.collect::<Vec<_>>(),
+        );
+    }
+}
+
+/// How a machine gets to its config, and why it does not come up, if it does not.
+#[must_use]
+pub fn way_as_text(way: &Way, look: Look) -> Vec<String> {
+    let mut lines = vec![look.paint(Ink::Heading, &escaped(&cut(&redacted(&way.url), REASON)))];
+    lines.extend(way.steps.iter().flat_map(|step| step_as_text(step, look)));
+    let verdict = match &way.cause {
+        None => vec![look.paint(Ink::Good, "A machine gets its config this way.")],
+        Some(cause) => {
+            let text = cause.to_string();
+            let until = if cause.is_retried() {
+                "It asks again until this is mended."
+            } else {
+                "It does not ask again."
+            };
+            let text =
+                format!("A machine does not come up: {}", escaped(&cut(&redacted(&text), REASON)));
+            let verdict = wrapped(&text, look, 0);
+            let mut lines: Vec<_> = verdict.iter().map(|line| look.paint(Ink::Bad, line)).collect();
+            lines.extend(wrapped(&format!("{until} What to do: {}.", cause.remedy()), look, 0));
+            lines.push(look.paint(Ink::Faint, &format!("In the runbook: {}", cause.label())));
+            lines
+        }
+    };
+    lines.extend(verdict);
+    lines
+}
+
+fn step_as_text(step: &Step, look: Look) -> Vec<String> {
+    let (mark, ink) = match step.outcome {
+        Outcome::Fine => ("ok", Ink::Good),
+        Outcome::Noted => ("--", Ink::Notable),
+        Outcome::Failed => ("NO", Ink::Bad),
+    };
+    let took = step.took.map(|took| format!("  {:.1} ms", took.as_secs_f64() * 1e3));
+    let start = format!("  {} {:<9}", look.paint(ink, mark), step.name);
+    let mut lines = Vec::new();
+    for (index, seen) in step.seen.iter().enumerate() {
+        let seen = escaped(&cut(&redacted(seen), REASON)).into_owned();
+        let last = took.as_deref().filter(|_| index + 1 == step.seen.len()).unwrap_or_default();
+        for (part, line) in wrapped(&format!("{seen}{last}"), look, 14).into_iter().enumerate() {
+            let is_first = index == 0 && part == 0;
+            let start = if is_first { start.clone() } else { " ".repeat(14) };
+            lines.push(format!("{start}{line}"));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(format!("{start}{}", took.unwrap_or_default().trim_start()));
+    }
+    lines
+}
+
+/// A text in lines that fit beside an indentation, broken at spaces where there are some.
+fn wrapped(text: &str, look: Look, indentation: usize) -> Vec<String> {
+    let Some(width) = look.width else { return vec![text.to_owned()] };
+    let most = usize::from(width).saturating_sub(indentation).max(20);
+    let mut lines = vec![String::new()];
+    let mut length = 0;
+    for word in text.split(' ') {
+        let size = word.chars().count();
+        if length > 0 && length + 1 + size > most {
+            lines.push(String::new());
+            length = 0;
+        }
+        let Some(line) = lines.last_mut() else { break };
+        if length > 0 {
+            line.push(' ');
+            length += 1;
+        }
+        line.push_str(word);
+        length += size;
+    }
+    // What has no space to be broken at.
+    let parts = lines.into_iter().flat_map(|line| {
+        let chars: Vec<char> = line.chars().collect();
+        chars.chunks(most).map(|part| part.iter().collect::<String>()).collect::<Vec<_>>()
+    });
+    parts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_at_spaces_or_where_there_is_none() {
+        let look = Look { width: Some(30), is_coloured: false };
+        assert_eq!(wrapped("a b", look, 0), ["a b"]);
+        let long = "one two three four five six seven";
+        assert_eq!(wrapped(long, look, 10), ["one two three four", "five six seven"]);
+        assert_eq!(
+            wrapped(&"x".repeat(45), look, 10),
+            ["x".repeat(20), "x".repeat(20), "x".repeat(5)]
+        );
+        assert_eq!(wrapped(long, Look::PLAIN, 10), [long]);
+    }
+
+    #[test]
+    fn the_way_is_told_at_two_widths() {
+        let took = Some(std::time::Duration::from_micros(1_500));
+        let step = |name, outcome, seen: &[&str]| Step {
+            name,
+            outcome,
+            seen: seen.iter().map(|seen| (*seen).to_owned()).collect(),
+            took,
+        };
+        let way = Way {
+            url: "https://mcs.example.com:22623/config/worker".to_owned(),
+            steps: vec![
+                step("name", Outcome::Fine, &["mcs.example.com is 192.0.2.1"]),
+                step(
+                    "connect",
+                    Outcome::Failed,
+                    &["192.0.2.1:22623: Connection refused", "a\n\u{1b}b"],
+                ),
+            ],
+            cause: Some(super::super::Cause::ServerDown(
+                "192.0.2.1:22623: Connection refused".into(),
+            )),
+        };
+        let told = |width| way_as_text(&way, Look { width: Some(width), is_coloured: false });
+        assert_eq!(
+            told(60),
+            [
+                "https://mcs.example.com:22623/config/worker",
+                "  ok name     mcs.example.com is 192.0.2.1  1.5 ms",
+                "  NO connect  192.0.2.1:22623: Connection refused",
+                "              a\\n\\u{1b}b  1.5 ms",
+                "A machine does not come up: the server is down:",
+                "192.0.2.1:22623: Connection refused",
+                "It asks again until this is mended. What to do: start the",
+                "server, or look at the balancer and the firewall.",
+                "In the runbook: server-down",
+            ]
+        );
+        let wide = told(120);
+        assert_eq!(wide.len(), 7);
+        assert!(wide[4].ends_with("the server is down: 192.0.2.1:22623: Connection refused"));
+    }
+}

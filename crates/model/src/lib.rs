@@ -1,0 +1,31 @@
+//! What is decided, from values alone; the clock, randomness and the environment are arguments.
+//!
+//! From the bottom up, as `tests/it/layers` checks:
+//!
+//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for what a person reads.
+//! - [`ledger`]: which machine asked for a config, what it got, and what came of it. [`access`]: who may have a config,
+//!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
+//!   machine trusts, [`registry_auth`] which logins to them it has.
+//! - [`pointer_check`]: whether a machine would boot from a pointer config. [`user_data`]: how pointer configs come to
+//!   trust others.
+//! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
+//!   an Ignition spec version and a form to JSON.
+//! - [`inspect`]: what a machine becomes by a config, what differs between two, and why one does not come up, as text.
+//!   [`overview`]: all that an administrator wants to see at a glance, as a page and as JSON.
+#![forbid(unsafe_code)]
+// Tests make keys.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod access;
+pub mod escape;
+pub mod inputs;
+pub mod inspect;
+pub mod ledger;
+pub mod objects;
+pub mod overview;
+pub mod pointer_check;
+pub mod registry_auth;
+pub mod registry_ca;
+pub mod render;
+pub mod table;
+pub mod user_data;

@@ -1,0 +1,58 @@
+//! A machine in a row, on the page and on a terminal alike.
+
+use ignition::SpecVersion;
+use time::OffsetDateTime;
+
+use super::MachineLine;
+use crate::ledger::Outcome;
+
+/// What the columns of [`machine_row`] are.
+pub const MACHINE_COLUMNS: [&str; 9] =
+    ["ADDRESS", "STATE", "WHY", "POOL", "GOT", "SPEC", "TIMES", "FIRST", "LAST"];
+
+/// A machine, a cell for each of [`MACHINE_COLUMNS`].
+#[must_use]
+pub fn machine_row(line: &MachineLine) -> Vec<String> {
+    vec![
+        line.machine.address.to_string(),
+        line.standing.rank.label().to_owned(),
+        line.standing.words.clone(),
+        line.pool().to_owned(),
+        line.got().to_owned(),
+        line.spec().to_owned(),
+        line.times().to_string(),
+        moment(line.machine.first),
+        moment(line.machine.last),
+    ]
+}
+
+impl MachineLine {
+    pub(super) fn pool(&self) -> &str {
+        self.machine.requests.as_ref().map_or("", |requests| &requests.pool)
+    }
+
+    pub(super) fn got(&self) -> &str {
+        match self.machine.requests.as_ref().map(|requests| &requests.outcome) {
+            Some(Outcome::Served { config, .. }) => config,
+            Some(Outcome::Refused { .. }) | None => "nothing",
+        }
+    }
+
+    pub(super) fn spec(&self) -> &'static str {
+        let spec = self.machine.requests.as_ref().and_then(|requests| requests.spec);
+        spec.map_or("", SpecVersion::as_str)
+    }
+
+    pub(super) fn would_be_refused(&self) -> Option<&str> {
+        self.machine.requests.as_ref()?.would_be_refused.as_deref()
+    }
+
+    pub(super) fn times(&self) -> u64 {
+        let requests = self.machine.requests.as_ref().map_or(0, |requests| requests.times);
+        requests + self.machine.handshakes.as_ref().map_or(0, |handshakes| handshakes.times)
+    }
+}
+
+pub(super) fn moment(time: OffsetDateTime) -> String {
+    format!("{} {:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
+}

@@ -1,0 +1,136 @@
+//! A fetch of a pool's config: what is asked for, where, and with which headers, as Go's `net/http` sends it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use http::header::{ACCEPT, AUTHORIZATION, HeaderName, HeaderValue};
+use ignition::{SpecVersion, negotiate};
+use percent_encoding::percent_decode_str;
+use pki::{Certificate, Host};
+use serde_json::Value;
+
+use super::fault::{Fault, HeaderFault, MAX_HEAD, MAX_HEADERS};
+
+/// What the rest of a request may take: its first line but for the URL, and what Ignition sends by itself.
+const OTHER_BYTES: usize = 512;
+/// Headers that Go writes itself, whatever a config says of them.
+const OF_THE_TRANSPORT: [&str; 4] = ["host", "content-length", "transfer-encoding", "trailer"];
+
+/// A pool's config that is fetched over TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    /// As it is written.
+    pub url: http::Uri,
+    /// The host in it, which the serving certificate has to name.
+    pub host: Host,
+    /// The pool in it.
+    pub pool: String,
+    /// What is sent along, names and values, each name once.
+    pub headers: Vec<(String, String)>,
+    /// The CAs that a machine trusts when it fetches this.
+    pub trusted: Vec<Certificate>,
+}
+
+/// Whether a source is fetched from a server by HTTP.
+pub(super) fn is_of_server(source: &str) -> bool {
+    let scheme = source.split(':').next().unwrap_or_default();
+    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+}
+
+/// The fetch that a resource of a config stands for, and what is wrong with it all the same. An error is a resource
+/// that cannot be fetched by anybody who looks at certificates.
+pub(super) fn fetch(
+    url: http::Uri,
+    resource: &Value,
+    spec: SpecVersion,
+    trusted: &[Certificate],
+) -> Result<(Fetch, Vec<Fault>), Fault> {
+    if !url.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
+        return Err(Fault::NoTls(url));
+    }
+    let pool = url.path().strip_prefix("/config/").unwrap_or_default();
+    let pool = pool.strip_suffix('/').unwrap_or(pool);
+    if pool.is_empty() || pool.contains('/') {
+        return Err(Fault::NoPool(url));
+    }
+    let Some(host) = url.host().and_then(|host| host.parse().ok()) else {
+        return Err(Fault::NoHost(url));
+    };
+    let mut faults = Vec::new();
+    if let Some(port) = bad_port(&url) {
+        faults.push(Fault::Port { url: url.clone(), port });
+    }
+    if resource["compression"] == "gzip" {
+        faults.push(Fault::Compressed(url.clone()));
+    }
+    if resource["verification"]["hash"].is_string() {
+        faults.push(Fault::Hashed(url.clone()));
+    }
+    let headers = headers(&url, resource, spec, &mut faults);
+    // As a server reads it.
+    let pool = percent_decode_str(pool).decode_utf8_lossy().into_owned();
+    Ok((Fetch { host, pool, headers, url, trusted: trusted.to_vec() }, faults))
+}
+
+/// A port that is none, as it is written. Without one, or with an empty one, it is 443.
+fn bad_port(url: &http::Uri) -> Option<String> {
+    let authority = url.authority()?.as_str();
+    let (_, port) = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'))?;
+    let is_good = port.is_empty() || port.parse::<u16>().is_ok_and(|port| port != 0);
+    (!is_good).then(|| port.to_owned())
+}
+
+/// What is sent along: of several headers with one name Ignition sends the last.
+fn headers(
+    url: &http::Uri,
+    resource: &Value,
+    spec: SpecVersion,
+    faults: &mut Vec<Fault>,
+) -> Vec<(String, String)> {
+    let mut sent: Vec<(String, String)> = Vec::new();
+    for header in resource["httpHeaders"].as_array().into_iter().flatten() {
+        let name = header["name"].as_str().unwrap_or_default();
+        let value = header["value"].as_str();
+        if let Some(fault) = header_fault(name, value, spec) {
+            faults.push(Fault::Header { url: Box::new(url.clone()), name: name.to_owned(), fault });
+        }
+        let value = value.unwrap_or_default().trim_matches([' ', '\t']).to_owned();
+        sent.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        if !OF_THE_TRANSPORT.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+            sent.push((name.to_owned(), value));
+        }
+    }
+    let user = url.authority().and_then(|it| Some(it.as_str().rsplit_once('@')?.0));
+    let is_authorization = |(name, _): &(String, String)| AUTHORIZATION == name.as_str();
+    if let Some(user) = user.filter(|_| !sent.iter().any(is_authorization)) {
+        let user: Vec<u8> = percent_decode_str(user).collect();
+        sent.push((AUTHORIZATION.to_string(), format!("Basic {}", BASE64.encode(user))));
+    }
+    let bytes = sent.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+    let target = url.path_and_query().map_or(0, |target| target.as_str().len());
+    let bytes = bytes + target + OTHER_BYTES;
+    if bytes > MAX_HEAD {
+        faults.push(Fault::HeadersTooLarge { url: url.clone(), bytes });
+    }
+    if sent.len() > MAX_HEADERS {
+        faults.push(Fault::TooManyHeaders { url: url.clone(), count: sent.len() });
+    }
+    sent
+}
+
+fn header_fault(name: &str, value: Option<&str>, spec: SpecVersion) -> Option<HeaderFault> {
+    let Some(value) = value else { return Some(HeaderFault::NoValue) };
+    let Ok(known) = HeaderName::from_bytes(name.as_bytes()) else { return Some(HeaderFault::Name) };
+    // Go looks at it before it takes off the white space around it.
+    if HeaderValue::from_bytes(value.as_bytes()).is_err() {
+        return Some(HeaderFault::Value);
+    }
+    if known != ACCEPT {
+        return None;
+    }
+    let asked = match negotiate(Some(value)) {
+        Ok(asked) if asked != SpecVersion::V2_2 && asked <= spec => return None,
+        Ok(asked) => format!("spec {asked}"),
+        Err(_) => "no spec that is served".to_owned(),
+    };
+    Some(HeaderFault::Accept { asked, spec })
+}

@@ -1,0 +1,315 @@
+//! The order in which Ignition reads a pointer config: what replaces it, what is merged, and the CAs and timeouts
+//! that hold at each fetch.
+
+use std::iter;
+
+use ignition::{Config, SpecVersion};
+use pki::Certificate;
+use serde_json::Value;
+
+use super::authority::{self, ContentsFault, HashOf};
+use super::fault::{Fault, Warning};
+use super::fetch::{Fetch, fetch, is_of_server};
+
+/// Configs within each other: more than anybody writes.
+const MAX_NESTED: usize = 32;
+
+/// What a config says of how to fetch.
+#[derive(Debug, Clone, Default)]
+struct Settings {
+    /// Entries of `certificateAuthorities`, each source once.
+    authorities: Vec<Value>,
+    http_total: Option<i64>,
+    has_proxy: bool,
+}
+
+impl Settings {
+    fn of(config: &Value) -> Self {
+        let section = &config["ignition"];
+        let entries = section["security"]["tls"]["certificateAuthorities"].as_array();
+        let proxies = ["httpProxy", "httpsProxy"].map(|name| section["proxy"][name].as_str());
+        Self {
+            authorities: entries.cloned().unwrap_or_default(),
+            http_total: section["timeouts"]["httpTotal"].as_i64(),
+            has_proxy: proxies.into_iter().flatten().any(|proxy| !proxy.is_empty()),
+        }
+    }
+
+    /// These, and those of a config that is merged into theirs.
+    fn with(&self, other: &Self) -> Self {
+        let is_of = |entry: &&Value| {
+            !other.authorities.iter().any(|later| later["source"] == entry["source"])
+        };
+        let kept = self.authorities.iter().filter(is_of);
+        Self {
+            authorities: kept.chain(&other.authorities).cloned().collect(),
+            http_total: other.http_total.or(self.http_total),
+            has_proxy: self.has_proxy || other.has_proxy,
+        }
+    }
+}
+
+/// What a machine comes by.
+pub(super) struct Walk {
+    spec: SpecVersion,
+    pub(super) fetches: Vec<Fetch>,
+    pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<Warning>,
+    /// By their sources, as Ignition keeps what it has fetched.
+    read: Vec<(Value, Vec<Certificate>)>,
+    trusted: Vec<Certificate>,
+    has_authorities: bool,
+    others: Vec<http::Uri>,
+    nested: usize,
+}
+
+impl Walk {
+    /// Reads a pointer config with all that is within it.
+    pub(super) fn through(spec: SpecVersion, config: &Value) -> Self {
+        let mut walk = Self {
+            spec,
+            fetches: Vec::new(),
+            faults: Vec::new(),
+            warnings: Vec::new(),
+            read: Vec::new(),
+            trusted: Vec::new(),
+            has_authorities: false,
+            others: Vec::new(),
+            nested: 0,
+        };
+        walk.update(&Settings::of(config));
+        walk.render(config);
+        let is_served = |other: &&http::Uri| {
+            walk.fetches.iter().any(|fetch| fetch.url.authority() == other.authority())
+        };
+        let missing: Vec<_> = walk.others.iter().filter(is_served).cloned().collect();
+        walk.faults.extend(missing.into_iter().map(Fault::NotServed));
+        if walk.fetches.is_empty() && walk.faults.is_empty() {
+            walk.faults.push(Fault::NoPointer { list: walk.list() });
+        }
+        walk
+    }
+
+    /// Where its spec has the configs that are added.
+    fn list(&self) -> &'static str {
+        if self.spec == SpecVersion::V2_2 { "append" } else { "merge" }
+    }
+
+    /// Takes over CAs and timeouts; a config without CAs leaves those before.
+    fn update(&mut self, settings: &Settings) {
+        self.check_timeout("httpTotal", settings.http_total);
+        if settings.has_proxy && !self.warnings.contains(&Warning::Proxy) {
+            self.warnings.push(Warning::Proxy);
+        }
+        if settings.authorities.is_empty() {
+            return;
+        }
+        self.has_authorities = true;
+        self.trusted.clear();
+        for (index, entry) in settings.authorities.iter().enumerate() {
+            let known = self.read.iter().position(|(source, _)| *source == entry["source"]);
+            let place = known.unwrap_or_else(|| {
+                let read = self.authority(index, entry);
+                self.read.push((entry["source"].clone(), read));
+                self.read.len() - 1
+            });
+            self.trusted.extend(self.read[place].1.iter().cloned());
+        }
+    }
+
+    /// Go counts in nanoseconds, in 64 bits; 0 is no limit.
+    fn check_timeout(&mut self, field: &'static str, seconds: Option<i64>) {
+        const SECOND: i64 = 1_000_000_000;
+        let Some(seconds) = seconds else { return };
+        let nanoseconds = seconds.wrapping_mul(SECOND);
+        if nanoseconds != 0 && nanoseconds < SECOND {
+            let fault = Fault::Timeout { field, seconds };
+            let is_told =
+                |it: &Fault| matches!(it, Fault::Timeout { seconds: told, .. } if *told == seconds);
+            if !self.faults.iter().any(is_told) {
+                self.faults.push(fault);
+            }
+        }
+    }
+
+    fn authority(&mut self, index: usize, entry: &Value) -> Vec<Certificate> {
+        let source = entry["source"].as_str().filter(|source| source.starts_with("data:"));
+        let Some(source) = source else {
+            self.warnings.push(Warning::RemoteAuthority(index));
+            return Vec::new();
+        };
+        let certificates = contents_of(source, entry, HashOf::Other)
+            .map_err(Into::into)
+            .and_then(|pem| authority::certificates(&pem, self.spec));
+        match certificates {
+            Ok((read, present)) => {
+                if read.len() < present {
+                    self.warnings.push(Warning::OnlyFirst { index, present });
+                }
+                read
+            }
+            Err(fault) => {
+                self.faults.push(Fault::Authority { index, fault });
+                Vec::new()
+            }
+        }
+    }
+
+    /// Fetches what replaces a config, or else what is merged into it. Returns what holds after it.
+    fn render(&mut self, config: &Value) -> Settings {
+        self.check_files(config);
+        let section = &config["ignition"]["config"];
+        let replace = &section["replace"];
+        let settings = Settings::of(config);
+        if replace["source"].is_string() {
+            return match self.resource("ignition.config.replace", replace) {
+                Some(new) => {
+                    self.update(&Settings::of(&new));
+                    self.within(&new)
+                }
+                None => settings,
+            };
+        }
+        let mut merged = settings;
+        let list = self.list();
+        for (index, resource) in section[list].as_array().into_iter().flatten().enumerate() {
+            let place = format!("ignition.config.{list}[{index}]");
+            if let Some(new) = self.resource(&place, resource) {
+                self.update(&merged.with(&Settings::of(&new)));
+                merged = merged.with(&self.within(&new));
+            }
+        }
+        merged
+    }
+
+    /// Files that are in the config itself: a machine ends with one that is not what is said of it.
+    fn check_files(&mut self, config: &Value) {
+        for file in config["storage"]["files"].as_array().into_iter().flatten() {
+            let appended = file["append"].as_array().into_iter().flatten();
+            for resource in iter::once(&file["contents"]).chain(appended) {
+                let source = resource["source"].as_str().filter(|it| it.starts_with("data:"));
+                let contents = source.map(|it| contents_of(it, resource, HashOf::Other));
+                if let Some(Err(fault @ (ContentsFault::NotGzip | ContentsFault::Hash))) = contents
+                {
+                    let path = file["path"].as_str().unwrap_or_default().to_owned();
+                    self.faults.push(Fault::File { path, fault });
+                }
+            }
+        }
+    }
+
+    fn within(&mut self, config: &Value) -> Settings {
+        if self.nested == MAX_NESTED {
+            self.faults.push(Fault::TooDeep);
+            return Settings::default();
+        }
+        self.nested += 1;
+        let settings = self.render(config);
+        self.nested -= 1;
+        settings
+    }
+
+    /// The config that a resource holds in itself, if it does. Others, and faults, are noted.
+    fn resource(&mut self, place: &str, resource: &Value) -> Option<Value> {
+        let source = resource["source"].as_str().unwrap_or_default();
+        if source.is_empty() {
+            self.faults.push(Fault::NoSource(place.to_owned()));
+            return None;
+        }
+        if source.starts_with("data:") {
+            return match self.nested_config(source, resource) {
+                Ok(config) => Some(config),
+                Err(fault) => {
+                    let (place, fault) = (place.to_owned(), Box::new(fault));
+                    self.faults.push(Fault::Nested { place, fault });
+                    None
+                }
+            };
+        }
+        if is_of_server(source) {
+            self.of_server(source, resource);
+        } else {
+            self.warnings.push(Warning::OtherSource(shortened(source)));
+        }
+        None
+    }
+
+    fn of_server(&mut self, source: &str, resource: &Value) {
+        let Ok(url) = source.parse::<http::Uri>() else {
+            self.faults.push(Fault::BadUrl(shortened(source)));
+            return;
+        };
+        if !url.path().starts_with("/config/") {
+            self.warnings.push(Warning::OtherSource(shortened(source)));
+            self.others.push(url);
+            return;
+        }
+        if !self.has_authorities && !self.faults.iter().any(|it| matches!(it, Fault::NoAuthorities))
+        {
+            self.faults.push(Fault::NoAuthorities);
+        }
+        match fetch(url, resource, self.spec, &self.trusted) {
+            Ok((fetch, faults)) => {
+                self.fetches.push(fetch);
+                self.faults.extend(faults);
+            }
+            Err(fault) => self.faults.push(fault),
+        }
+    }
+
+    fn nested_config(&self, source: &str, resource: &Value) -> Result<Value, Fault> {
+        let contents = contents_of(source, resource, HashOf::Config).map_err(Fault::Contents)?;
+        if contents.is_empty() {
+            return Err(Fault::Empty);
+        }
+        let (found, config) = Config::fields(&contents).map_err(Fault::Invalid)?;
+        let expected = self.spec;
+        let is_2 = |spec| spec == SpecVersion::V2_2;
+        // An Ignition that reads the config around it need not read a newer one.
+        if is_2(found) == is_2(expected) && found <= expected {
+            Ok(config)
+        } else {
+            Err(Fault::OtherSpec { found, expected })
+        }
+    }
+}
+
+/// What a data URL holds, unpacked and compared with its hash as the resource around it says.
+fn contents_of(source: &str, resource: &Value, of: HashOf) -> Result<Vec<u8>, ContentsFault> {
+    let compression = resource["compression"].as_str();
+    authority::contents(source, compression, resource["verification"]["hash"].as_str(), of)
+}
+
+/// A source that fits into a line.
+fn shortened(source: &str) -> String {
+    const MOST: usize = 60;
+    match source.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &source[..end]),
+        None => source.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ignition::data_url;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn configs_within_each_other_are_followed_so_far_and_no_further() {
+        let nested = |depth: usize| {
+            let mut config = json!({"ignition": {"version": "3.1.0"}});
+            for _ in 0..depth {
+                let source = data_url::encode(config.to_string().as_bytes());
+                let config_of = json!({"merge": [{"source": source}]});
+                config = json!({"ignition": {"version": "3.1.0", "config": config_of}});
+            }
+            Walk::through(SpecVersion::V3_1, &config).faults
+        };
+        let is_too_deep =
+            |faults: Vec<Fault>| faults.iter().any(|fault| matches!(fault, Fault::TooDeep));
+        assert!(!is_too_deep(nested(4)));
+        assert!(is_too_deep(nested(MAX_NESTED + 1)));
+    }
+}

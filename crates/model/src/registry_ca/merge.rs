@@ -1,0 +1,280 @@
+//! The merged config map: what it should hold, and whether it has to be written.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::entries::{self, Authorities, Reason, Refused};
+use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
+use crate::objects::{ConfigMap, ImageConfig};
+
+/// All values of a config map together may have so many bytes.
+pub const LARGEST: usize = 1 << 20;
+
+/// The administrator's config map.
+#[derive(Debug, Clone, Copy)]
+pub enum Administrators<'a> {
+    /// None is named.
+    Unnamed,
+    /// This one is named, and is not there.
+    Missing(&'a str),
+    /// The one that is named.
+    Found(&'a ConfigMap),
+}
+
+impl<'a> Administrators<'a> {
+    /// The config map that the `Image` object `cluster` names; `find` looks for one by its name in
+    /// the administrator's namespace.
+    pub fn of(
+        image: Option<&'a ImageConfig>,
+        find: impl FnOnce(&str) -> Option<&'a ConfigMap>,
+    ) -> Self {
+        match image.map(ImageConfig::additional_trusted_ca) {
+            None | Some("") => Self::Unnamed,
+            Some(name) => find(name).map_or(Self::Missing(name), Self::Found),
+        }
+    }
+}
+
+/// The config maps of a cluster as they are now.
+#[derive(Debug, Clone, Copy)]
+pub struct RegistryCaMaps<'a> {
+    /// The one that the `Image` object `cluster` names.
+    pub administrators: Administrators<'a>,
+    /// The registry operator's, `None` where there is none.
+    pub operators: Option<&'a ConfigMap>,
+    /// The merged one, `None` where there is none.
+    pub merged: Option<&'a ConfigMap>,
+}
+
+/// What to do, and what to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergePlan {
+    /// What machines are to trust.
+    pub authorities: Authorities,
+    /// What has to be done to the merged config map.
+    pub write: Write,
+    /// The entries that are not used, each alone.
+    pub refused: Vec<Refused>,
+    /// The administrator's config map that is named and missing; what it held last is kept.
+    pub missing: Option<String>,
+}
+
+/// What has to be done to the merged config map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Its values are as they should be.
+    Nothing,
+    /// Make it. This is so without any authorities too: an empty map says that there are none.
+    Create(Contents),
+    /// Set `data` and `binaryData` to these, with all other fields left as they are.
+    Update(Contents),
+}
+
+/// `data` and `binaryData` of the merged config map.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// The values that are text.
+    pub data: BTreeMap<String, String>,
+    /// The others.
+    pub binary_data: BTreeMap<String, Bytes>,
+}
+
+impl Contents {
+    fn of(authorities: &Authorities) -> Self {
+        let mut contents = Self::default();
+        for (host, value) in authorities {
+            let key = host.config_map_key();
+            match std::str::from_utf8(value) {
+                Ok(text) => {
+                    contents.data.insert(key, text.to_owned());
+                }
+                Err(_) => {
+                    contents.binary_data.insert(key, value.clone());
+                }
+            }
+        }
+        contents
+    }
+}
+
+/// A value that a registry should have in the merged config map.
+#[derive(Clone)]
+struct Candidate {
+    host: RegistryHost,
+    value: Bytes,
+    source: Source,
+}
+
+/// Whose entry it is. What the registry operator says goes first where there is not room for all:
+/// it is little, and the cluster's own registry hangs on it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Merged,
+    Operators,
+    Administrators,
+}
+
+/// The candidates by the identity of their registry.
+type Candidates = BTreeMap<String, Candidate>;
+
+/// Plans the merged config map from the config maps as they are.
+///
+/// Applied, a plan leads to a state in which nothing has to be written.
+#[must_use]
+pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
+    let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
+    let Merge { authorities, refused, missing } = merge(observed, last_good);
+    let write = write(&authorities, observed.merged);
+    MergePlan { authorities, write, refused, missing: missing.map(str::to_owned) }
+}
+
+struct Merge<'a> {
+    authorities: Authorities,
+    refused: Vec<Refused>,
+    missing: Option<&'a str>,
+}
+
+/// Merges the administrator's and the operator's entries over what was good last.
+fn merge(observed: RegistryCaMaps<'_>, last_good: Authorities) -> Merge<'_> {
+    let RegistryCaMaps { administrators, operators, merged } = observed;
+    let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
+    let (administrators, missing) = match administrators {
+        Administrators::Unnamed => (None, None),
+        Administrators::Missing(name) => (None, Some(name)),
+        Administrators::Found(map) => (Some(map), None),
+    };
+    let operators_entries = read(operators);
+    let administrators_entries = read(administrators);
+    let last_good = by_identity(last_good, Source::Merged);
+
+    let mut candidates = by_identity(operators_entries.good, Source::Operators);
+    candidates.extend(by_identity(administrators_entries.good, Source::Administrators));
+    let spoilt = operators_entries.spoilt.iter().chain(&administrators_entries.spoilt);
+    let spoilt: Vec<String> = spoilt.map(RegistryHost::identity).collect();
+    for (identity, candidate) in &last_good {
+        if missing.is_some() || spoilt.contains(identity) {
+            candidates.entry(identity.clone()).or_insert_with(|| candidate.clone());
+        }
+    }
+
+    let mut refused = [operators_entries.refused, administrators_entries.refused].concat();
+    let place = |source| {
+        let map = match source {
+            Source::Operators => operators,
+            Source::Administrators => administrators,
+            Source::Merged => merged,
+        };
+        map.map(entries::place).unwrap_or_default()
+    };
+    let (authorities, too_large) = choose(&candidates, &last_good);
+    refused.extend(too_large.into_iter().map(|(source, host)| Refused {
+        place: place(source),
+        key: host.config_map_key(),
+        reason: Reason::TooLarge,
+    }));
+    refused.sort();
+    Merge { authorities, refused, missing }
+}
+
+fn by_identity(authorities: Authorities, source: Source) -> Candidates {
+    let candidate =
+        |(host, value): (RegistryHost, Bytes)| (host.identity(), Candidate { host, value, source });
+    authorities.into_iter().map(candidate).collect()
+}
+
+/// Chooses what fits into one config map, and names what does not.
+///
+/// A registry that has a value now keeps it, if need be the old one, before another registry gets
+/// its first: what is added last is what is refused, and trust is taken from nobody.
+fn choose(
+    wanted: &Candidates,
+    last_good: &Candidates,
+) -> (Authorities, Vec<(Source, RegistryHost)>) {
+    let mut chosen: BTreeMap<&str, &Candidate> = BTreeMap::new();
+    let mut total = 0;
+    for identity in wanted.keys() {
+        let Some(last) = last_good.get(identity) else { continue };
+        if total + last.value.len() <= LARGEST {
+            total += last.value.len();
+            chosen.insert(identity, last);
+        }
+    }
+    let mut order: Vec<_> = wanted.iter().collect();
+    order.sort_by_key(|(identity, candidate)| {
+        let present = chosen.get(identity.as_str()).map(|last| last.value.len());
+        let needs_room = present.is_none_or(|length| candidate.value.len() > length);
+        (needs_room, candidate.source, present.is_none(), *identity)
+    });
+    let mut refused = Vec::new();
+    for (identity, candidate) in order {
+        let before = chosen.get(identity.as_str()).map_or(0, |last| last.value.len());
+        let after = total - before + candidate.value.len();
+        if after <= LARGEST {
+            total = after;
+            chosen.insert(identity, candidate);
+        } else {
+            refused.push((candidate.source, candidate.host.clone()));
+        }
+    }
+    let authorities =
+        chosen.into_values().map(|candidate| (candidate.host.clone(), candidate.value.clone()));
+    (authorities.collect(), refused)
+}
+
+/// Values are compared, wherever they lie: whether one is in `data` or in `binaryData` is no
+/// difference to whoever reads it.
+fn write(authorities: &Authorities, merged: Option<&ConfigMap>) -> Write {
+    let Some(merged) = merged else { return Write::Create(Contents::of(authorities)) };
+    let present = merged.entries();
+    let is_same = present.len() == authorities.len()
+        && authorities.iter().all(|(host, value)| {
+            present
+                .get(host.config_map_key().as_str())
+                .is_some_and(|present| *present == &value[..])
+        });
+    if is_same { Write::Nothing } else { Write::Update(Contents::of(authorities)) }
+}
+
+/// What the config maps of a directory come to, by the rules of a cluster, and what is wrong with
+/// them, as place and reason.
+///
+/// A directory has nobody who would write the merged config map: where it is there alone, it is
+/// what counts, and where it is not there, `before` is what was good last.
+#[must_use]
+pub fn collect(
+    config_maps: &[&ConfigMap],
+    image: Option<&ImageConfig>,
+    before: &Authorities,
+) -> (Authorities, Vec<(String, String)>) {
+    let find = |namespace: &str, name: &str| {
+        config_maps
+            .iter()
+            .find(|map| map.metadata.namespace == namespace && map.metadata.name == name)
+            .copied()
+    };
+    let administrators = Administrators::of(image, |name| find(ADMINISTRATOR_NAMESPACE, name));
+    let operators = find(super::MANAGED_NAMESPACE, super::OPERATOR_MAP);
+    let merged = find(super::MANAGED_NAMESPACE, super::MERGED_MAP);
+    let entries = merged.map(entries::read);
+    let told = |refused: &[Refused]| -> Vec<_> {
+        refused.iter().map(|refused| (refused.place.clone(), refused.to_string())).collect()
+    };
+    if let (Administrators::Unnamed, None, Some(entries)) = (administrators, operators, &entries) {
+        return (entries.or_last_good(before), told(&entries.refused));
+    }
+    let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
+    let observed = RegistryCaMaps { administrators, operators, merged };
+    let Merge { authorities, refused, missing } = merge(observed, last_good);
+    let mut problems = told(&refused);
+    if let (Some(name), None) = (missing, merged) {
+        problems.push((
+            "Image cluster".to_owned(),
+            format!(
+                "ConfigMap {ADMINISTRATOR_NAMESPACE}/{name} is named, and is not there; \
+                 what it held last is kept"
+            ),
+        ));
+    }
+    (authorities, problems)
+}

@@ -1,0 +1,160 @@
+//! What is secret in a rendered config: whoever may ask for the config reads it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ignition::contents::{Contents, Room};
+use ignition::secrets::{Secret, SecretKind, SecretPlace, in_arguments, secrets};
+use ignition::{self, Config};
+
+use super::steps::{ENCAPSULATED, MACHINE_CONFIG};
+use crate::escape::{NAME, cut, escaped};
+use crate::objects::MachineConfig;
+
+/// So many places are named in a line.
+const NAMED: usize = 5;
+
+/// Everything in a rendered config that is found to be secret, the bootstrap kubeconfig with its
+/// token included. The copy of the machine config that is in there says the same once more, and is
+/// left out.
+pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
+    let mut config = Config::parse(&String::from_utf8_lossy(rendered))?;
+    config.remove_file(MACHINE_CONFIG);
+    let arguments: BTreeSet<_> = in_arguments(&kernel_arguments(&config)).collect();
+    let mut found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
+    // What the arguments are told for is not told of their file once more.
+    found.retain(|it| {
+        let is_told = || arguments.iter().any(|argument| argument.kind == it.kind);
+        it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_told()
+    });
+    found.extend(arguments);
+    Ok(found.into_iter().collect())
+}
+
+/// The kernel's arguments in the machine config that a rendered config has encapsulated: its daemon sets them, in
+/// place of Ignition.
+pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
+    let file = config.body().storage.files.iter().find(|file| file.path == ENCAPSULATED);
+    file.into_iter()
+        .flat_map(|file| std::iter::once(&file.contents).chain(&file.append))
+        .filter_map(|resource| {
+            let Contents::Bytes(bytes) = Contents::read(resource, &mut Room::default()) else {
+                return None;
+            };
+            let machine_config: MachineConfig = serde_json::from_slice(&bytes).ok()?;
+            machine_config.spec.kernel_arguments
+        })
+        .flatten()
+        .collect()
+}
+
+/// What administrators are told of a pool's config: the places in one line, the first few by name, and how
+/// many more there are; `None` where there are none. No value is in it.
+#[must_use]
+pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
+    let mut places: BTreeMap<&SecretPlace, BTreeSet<SecretKind>> = BTreeMap::new();
+    for Secret { place, kind } in secrets {
+        places.entry(place).or_default().insert(*kind);
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    // What opens most comes first.
+    places.sort_by(|(a, a_kinds), (b, b_kinds)| (a_kinds.first(), a).cmp(&(b_kinds.first(), b)));
+    let named: Vec<String> = places.iter().take(NAMED).map(named).collect();
+    let more = match places.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (pool, named) = (escaped(pool), (!named.is_empty()).then(|| named.join(", "))?);
+    Some(format!("pool {pool}: whoever reaches the server can read {named}{more}"))
+}
+
+fn named((place, kinds): &(&SecretPlace, BTreeSet<SecretKind>)) -> String {
+    let kinds: Vec<_> = kinds.iter().map(ToString::to_string).collect();
+    let place = place.to_string();
+    format!("{} ({})", escaped(&cut(&place, NAME)), kinds.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn line(config: &Value) -> Option<String> {
+        let line = exposed_line("worker", &exposed(config.to_string().as_bytes()).unwrap())?;
+        let places = line.strip_prefix("pool worker: whoever reaches the server can read ");
+        Some(places.unwrap().to_owned())
+    }
+
+    fn file(path: &str, text: &str) -> Value {
+        let text = ignition::data_url::encode(text.as_bytes());
+        json!({"path": path, "contents": {"source": text}})
+    }
+
+    #[test]
+    fn places_are_named_with_their_kinds_and_without_values() {
+        let key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n";
+        let token = "token: abcdef.0123456789abcdef\n";
+        let kubeconfig = format!("kind: Config\nusers:\n- user:\n    {token}");
+        let config = json!({
+            "ignition": {"version": "3.4.0"},
+            "passwd": {"users": [{"name": "core", "passwordHash": format!("$6$salt${}", "a".repeat(86))}]},
+            "storage": {"files": [
+                file("/a", "PASSWORD=sesame\n"),
+                file("/both", &format!("{key}PASSWORD=sesame\n")),
+                file("/etc/kubernetes/kubeconfig", &kubeconfig),
+                file(MACHINE_CONFIG, key),
+                file("/x\n", "PASSWORD=sesame\n"),
+                file("/y", "PASSWORD=sesame\n"),
+            ]},
+            "systemd": {"units": [{"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"}]},
+        });
+        assert_eq!(
+            line(&config).unwrap(),
+            "/both (private key, password), /etc/kubernetes/kubeconfig (kubeconfig with credentials), \
+             user core (password hash), /a (password), /x\\n (password) and 2 more"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_searched_as_a_whole_is_named() {
+        let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
+            file("/large", &"a\n".repeat((2 << 20) + 1)),
+            file("/small", "a\n"),
+        ]}});
+        let line = line(&config).unwrap();
+        assert_eq!(line, "/large (searched for secrets in its first 4 MiB alone)");
+    }
+
+    #[test]
+    fn arguments_of_the_kernel_are_read_where_the_machine_config_is() {
+        let machine_config = |arguments: Value| {
+            json!({
+                "kind": "MachineConfig", "metadata": {"name": "rendered"},
+                "spec": {"kernelArguments": arguments},
+            })
+        };
+        let config = |machine_config: &str, own: Value| {
+            json!({
+                "ignition": {"version": "3.4.0"}, "kernelArguments": {"shouldExist": own},
+                "storage": {"files": [file(ENCAPSULATED, machine_config)]},
+            })
+        };
+        let secret = machine_config(json!(["quiet", "password=/sesame1"])).to_string();
+        assert_eq!(line(&config(&secret, json!([]))).unwrap(), "kernelArguments (password)");
+        let innocent = machine_config(json!(["quiet"])).to_string();
+        for text in [&innocent, "", "{", "[1]", &machine_config(Value::Null).to_string()] {
+            assert_eq!(line(&config(text, json!(["quiet"]))), None, "{text}");
+        }
+        let both = config(&secret, json!(["password=/sesame1"]));
+        assert_eq!(line(&both).unwrap(), "kernelArguments (password)");
+    }
+
+    #[test]
+    fn a_config_without_secrets_has_no_line() {
+        assert_eq!(line(&json!({"ignition": {"version": "3.4.0"}})), None);
+        let copy = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
+            file(MACHINE_CONFIG, "PASSWORD=sesame\n"),
+        ]}});
+        assert_eq!(line(&copy), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Rendering, step by step. The order is a contract: machines and their tooling read these files.
+
+use bytes::Bytes;
+use ignition::{self, Config, Form, SpecVersion};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::PoolInputs;
+use super::compact::{CompressedContents, compact};
+use super::logins::add_logins;
+use crate::inputs::Mode;
+use crate::objects::MachineConfig;
+use crate::registry_auth::{self, Unmergeable};
+
+const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
+const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
+const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
+const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
+/// A copy of the machine config, on every machine.
+pub(super) const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
+/// The machine config without its Ignition config, on every machine.
+pub(crate) const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
+
+/// The annotation of a machine config that was rendered for an image built beforehand.
+const PRE_BUILT_IMAGE: &str = "machineconfiguration.openshift.io/pre-built-image";
+
+/// The newest spec that machine-config-daemon reads in the encapsulated machine config.
+const NEWEST_ENCAPSULATED: SpecVersion = SpecVersion::V3_5;
+
+/// Why a pool's config cannot be said in a spec version.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// The machine config has no Ignition config at all.
+    #[error("machine config {0} has no Ignition config")]
+    NoIgnition(String),
+    /// The Ignition config is invalid, or the version cannot say it.
+    #[error("machine config {name}: {error}")]
+    Ignition {
+        /// The machine config.
+        name: String,
+        /// What Ignition would refuse, or what the version lacks.
+        error: ignition::Error,
+    },
+    /// The machine config has a file of registry logins that others cannot be added to.
+    #[error(
+        "machine config {name}: {}: {error}, so that no registry logins can be added",
+        registry_auth::PATH
+    )]
+    Logins {
+        /// The machine config.
+        name: String,
+        /// What is wrong with its file.
+        error: Unmergeable,
+    },
+    /// A value could not be written as JSON.
+    #[error("machine config {name}: {error}")]
+    Json {
+        /// The machine config.
+        name: String,
+        /// What the serialiser says.
+        error: serde_json::Error,
+    },
+}
+
+/// The Ignition config that a machine of this pool is served in `version`, as JSON.
+///
+/// A version that cannot be had compact is plain in either form. `compressed` makes it quicker where
+/// much is rendered at once, and changes nothing else.
+pub fn render(
+    inputs: &PoolInputs,
+    version: SpecVersion,
+    form: Form,
+    compressed: &CompressedContents,
+) -> Result<Bytes, RenderError> {
+    let name = &inputs.configuration;
+    let ignition = |error| RenderError::Ignition { name: name.clone(), error };
+    let json = |error| RenderError::Json { name: name.clone(), error };
+
+    let text =
+        inputs.machine_config.ignition().ok_or_else(|| RenderError::NoIgnition(name.clone()))?;
+    let mut config = Config::parse(text).map_err(ignition)?;
+    let mut machine_config = MachineConfig::clone(&inputs.machine_config);
+
+    // Specs before 3.3 have no kernel arguments. machine-config-daemon applies those of the
+    // machine config at the first boot, so they can move there; taking arguments away cannot.
+    if version < SpecVersion::V3_3 {
+        let moved = config.take_kernel_arguments().map_err(ignition)?;
+        if !moved.is_empty() {
+            machine_config.spec.kernel_arguments.get_or_insert_default().extend(moved);
+        }
+    }
+
+    if let Some(controller_config) = &inputs.shared.controller_config {
+        for (path, ca) in [
+            (KUBELET_CA, controller_config.kube_api_server_serving_ca()),
+            (CLOUD_CA, controller_config.cloud_provider_ca()),
+        ] {
+            if !ca.is_empty() {
+                config.set_file(path, ca);
+            }
+        }
+    }
+
+    let annotations = node_annotations(inputs, &machine_config);
+    config.append_file(NODE_ANNOTATIONS, annotations.as_bytes());
+
+    if let Some(image) = &inputs.image {
+        machine_config.spec.os_image_url.clone_from(image);
+    }
+
+    if let Some(kubeconfig) = &inputs.shared.kubeconfig {
+        config.append_file(KUBECONFIG, kubeconfig);
+    }
+
+    config.append_file(MACHINE_CONFIG, &indented(&machine_config).map_err(json)?);
+
+    for (host, pem) in &inputs.shared.registry_cas {
+        config.append_file(&host.certs_d_path(), pem);
+    }
+
+    if let Some(logins) = &inputs.logins {
+        add_logins(&mut config, logins)
+            .map_err(|error| RenderError::Logins { name: name.clone(), error })?;
+    }
+
+    let encapsulated = encapsulate(machine_config, inputs.mode, version).map_err(json)?;
+    config.append_file(ENCAPSULATED, &encapsulated);
+
+    if form == Form::Compact && version.has_compressed_data() {
+        compact(&mut config, compressed);
+    }
+    let lowered = config.lower(version).map_err(ignition)?;
+    // It is kept for long: without the room that was left to grow.
+    serde_json::to_vec(&lowered).map(|json| json.into_boxed_slice().into()).map_err(json)
+}
+
+/// What machine-config-daemon makes the node's annotations of.
+fn node_annotations(inputs: &PoolInputs, machine_config: &MachineConfig) -> String {
+    let configuration = &inputs.configuration;
+    let mut annotations = json!({
+        "machineconfiguration.openshift.io/currentConfig": configuration,
+        "machineconfiguration.openshift.io/desiredConfig": configuration,
+        "machineconfiguration.openshift.io/firstPivotConfig": configuration,
+        "machineconfiguration.openshift.io/state": "Done",
+    });
+    let pre_built = machine_config.annotation(PRE_BUILT_IMAGE).filter(|image| !image.is_empty());
+    if let Some(image) = pre_built.or(inputs.image.as_deref()) {
+        annotations["machineconfiguration.openshift.io/currentImage"] = image.into();
+        annotations["machineconfiguration.openshift.io/desiredImage"] = image.into();
+    }
+    annotations.to_string()
+}
+
+/// JSON, indented by four spaces.
+fn indented(machine_config: &MachineConfig) -> serde_json::Result<Vec<u8>> {
+    // The Ignition config is kept as compact text; as a value it is indented with the rest.
+    let value = serde_json::to_value(machine_config)?;
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut bytes = Vec::new();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, formatter))?;
+    Ok(bytes)
+}
+
+/// The machine config with an Ignition config that holds nothing but a version: for the parts that
+/// Ignition itself does not do.
+fn encapsulate(
+    mut machine_config: MachineConfig,
+    mode: Mode,
+    version: SpecVersion,
+) -> serde_json::Result<Vec<u8>> {
+    let version = match mode {
+        Mode::Bootstrap => NEWEST_ENCAPSULATED,
+        Mode::Cluster | Mode::Manifests => version.min(NEWEST_ENCAPSULATED),
+    };
+    let empty = json!({"ignition": {"version": version.as_str()}});
+    machine_config.spec.config = Some(RawValue::from_string(empty.to_string())?);
+    serde_json::to_vec(&machine_config)
+}

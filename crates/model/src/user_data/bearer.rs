@@ -1,0 +1,249 @@
+//! Tokens in pointer configs: the `Authorization` header of each fetch from a machine config server.
+//!
+//! Headers came with Ignition spec 3.1.0. A URL could carry a token in any spec, but Ignition logs URLs.
+
+use std::ops::Range;
+
+use http::Uri;
+use http::uri::Scheme;
+use serde_json::json;
+
+use super::config::Config;
+use super::json_text::{elements, find, place, spliced, string};
+
+/// The header's name.
+pub(super) const AUTHORIZATION: &str = "Authorization";
+/// Headers of a fetch, as Ignition has them.
+pub(super) const HEADERS: &str = "httpHeaders";
+
+/// A fetch of a pool's config in a pointer config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fetch {
+    /// The pool.
+    pub pool: String,
+    /// What it brings along.
+    pub brings: Brings,
+}
+
+/// What a fetch brings along to prove that it may be answered.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Brings {
+    /// Nothing.
+    Nothing,
+    /// This, after `Bearer`.
+    Bearer(String),
+    /// Another `Authorization`.
+    Other,
+}
+
+impl std::fmt::Debug for Brings {
+    /// Without what must not be shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nothing => "Nothing",
+            Self::Bearer(_) => "Bearer(..)",
+            Self::Other => "Other",
+        })
+    }
+}
+
+/// Why a pointer config can bring no token along.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoHeader {
+    /// It is no pointer config, or fetches nothing for this pool.
+    #[error("it fetches no config of this pool")]
+    NoFetch,
+    /// Its spec has no headers.
+    #[error("its Ignition spec {0} has no headers; a pointer config of spec 3.1.0 or newer has")]
+    Spec(String),
+    /// Everybody on the way would read the token.
+    #[error("it fetches without TLS, where everybody on the way reads what it brings along")]
+    Plain,
+}
+
+/// The fetches of pools' configs in a pointer config, in their order.
+#[must_use]
+pub fn fetches_of_pools(user_data: &[u8]) -> Vec<Fetch> {
+    let Some(config) = Config::read(user_data) else { return Vec::new() };
+    let resources = resources(&config);
+    let fetch = |(resource, url): (&str, Uri)| Fetch {
+        pool: pool(&url).unwrap_or_default().to_owned(),
+        brings: brings(resource),
+    };
+    resources.into_iter().map(fetch).collect()
+}
+
+/// Why a pointer config could not bring a token along for `pool`, if it could not.
+#[must_use]
+pub fn no_header(user_data: &[u8], pool: &str) -> Option<NoHeader> {
+    with_bearer(user_data, pool, "").err()
+}
+
+/// The pointer config with `credential` brought along where it fetches the config of `pool`. Everything
+/// else stays as it is, byte for byte.
+///
+/// # Errors
+/// Why it can bring nothing along.
+pub fn with_bearer(user_data: &[u8], pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
+    let config = Config::read(user_data).ok_or(NoHeader::NoFetch)?;
+    let resources: Vec<_> =
+        resources(&config).into_iter().filter(|(_, url)| self::pool(url) == Some(pool)).collect();
+    if resources.is_empty() {
+        return Err(NoHeader::NoFetch);
+    }
+    let version = find(config.section, &["version"]).and_then(string).unwrap_or_default();
+    if !has_headers(&version) {
+        return Err(NoHeader::Spec(version));
+    }
+    if resources.iter().any(|(_, url)| url.scheme() != Some(&Scheme::HTTPS)) {
+        return Err(NoHeader::Plain);
+    }
+    let mut changes: Vec<_> = resources
+        .into_iter()
+        .map(|(resource, _)| header_change(config.text, resource, credential))
+        .collect();
+    changes.sort_by_key(|(place, _)| place.start);
+    Ok(spliced(config.text, &changes).into_bytes())
+}
+
+pub(super) fn has_headers(version: &str) -> bool {
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(3)), Some(Ok(1..))))
+}
+
+/// The texts of the fetches from a machine config server, with their URLs.
+fn resources<'a>(config: &Config<'a>) -> Vec<(&'a str, Uri)> {
+    let url = |resource: &'a str| {
+        let url: Uri = string(find(resource, &["source"])?)?.parse().ok()?;
+        pool(&url)?;
+        Some((resource, url))
+    };
+    config.resources().filter_map(url).collect()
+}
+
+/// The pool whose config a URL names.
+fn pool(url: &Uri) -> Option<&str> {
+    let name = url.path().strip_prefix("/config/")?;
+    let name = name.strip_suffix('/').unwrap_or(name);
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+fn brings(resource: &str) -> Brings {
+    let headers = find(resource, &[HEADERS]).and_then(elements).unwrap_or_default();
+    let mut values = headers.into_iter().filter(|header| is_authorization(header)).map(|header| {
+        let value = find(header, &["value"]).and_then(string)?;
+        let (scheme, credential) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("Bearer").then(|| credential.trim().to_owned())
+    });
+    match (values.next(), values.next()) {
+        (None, _) => Brings::Nothing,
+        (Some(Some(credential)), None) => Brings::Bearer(credential),
+        _ => Brings::Other,
+    }
+}
+
+fn is_authorization(header: &str) -> bool {
+    let name = find(header, &["name"]).and_then(string);
+    name.is_some_and(|name| name.eq_ignore_ascii_case(AUTHORIZATION))
+}
+
+/// The change by which a fetch brings `credential` along, and no other `Authorization`.
+fn header_change(text: &str, resource: &str, credential: &str) -> (Range<usize>, String) {
+    let header = json!({"name": AUTHORIZATION, "value": format!("Bearer {credential}")});
+    let Some(present) = find(resource, &[HEADERS]) else {
+        // A fetch has a source, so there is a member to stand behind.
+        let end = place(text, resource).end - 1;
+        return (end..end, format!(",\"{HEADERS}\":[{header}]"));
+    };
+    let headers = elements(present).unwrap_or_default();
+    let mut headers: Vec<String> =
+        headers.into_iter().filter(|it| !is_authorization(it)).map(str::to_owned).collect();
+    headers.push(header.to_string());
+    (place(text, present), format!("[{}]", headers.join(",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use ignition::{Config as Ignition, SpecVersion, pointer};
+
+    use super::*;
+
+    const URL: &str = "https://api-int.example.com:22623/config/worker";
+
+    fn plain(version: SpecVersion) -> Vec<u8> {
+        pointer(URL, b"-----BEGIN", version).to_string().into_bytes()
+    }
+
+    fn bearer(credential: &str) -> Vec<Fetch> {
+        vec![Fetch { pool: "worker".to_owned(), brings: Brings::Bearer(credential.to_owned()) }]
+    }
+
+    #[test]
+    fn a_token_goes_in_and_is_found_and_replaced() {
+        let text = plain(SpecVersion::V3_1);
+        assert_eq!(fetches_of_pools(&text)[0].brings, Brings::Nothing);
+        let first = with_bearer(&text, "worker", "mcs-1").unwrap();
+        assert_eq!(fetches_of_pools(&first), bearer("mcs-1"));
+        let second = with_bearer(&first, "worker", "mcs-22").unwrap();
+        assert_eq!(fetches_of_pools(&second), bearer("mcs-22"));
+        assert_eq!(with_bearer(&first, "worker", "mcs-1").unwrap(), first);
+        let text = String::from_utf8(second.clone()).unwrap();
+        assert!(Ignition::parse(&text).is_ok(), "{text}");
+    }
+
+    #[test]
+    fn every_other_byte_stays() {
+        let text = br#" {"ignition": {"version":"3.4.0",
+            "config": { "merge":[ {"source":"https://a/b"}, {"httpHeaders": [ {"name":"X","value":"1"} , {"name":"authorization", "value":"Bearer old"}],
+              "source" : "https://h:22623/config/worker/" }], "replace":{} } }, "x": 1.10e1} "#;
+        let changed = String::from_utf8(with_bearer(text, "worker", "new").unwrap()).unwrap();
+        let expected = String::from_utf8_lossy(text).replace(
+            r#"[ {"name":"X","value":"1"} , {"name":"authorization", "value":"Bearer old"}]"#,
+            r#"[{"name":"X","value":"1"},{"name":"Authorization","value":"Bearer new"}]"#,
+        );
+        assert_eq!(changed, expected);
+        assert_eq!(fetches_of_pools(changed.as_bytes()), bearer("new"));
+    }
+
+    #[test]
+    fn what_can_bring_nothing_along_says_why() {
+        let spec = |version: &str| Err(NoHeader::Spec(version.to_owned()));
+        let http = String::from_utf8(plain(SpecVersion::V3_1)).unwrap().replace("https:", "http:");
+        for (text, expected) in [
+            (plain(SpecVersion::V2_2), spec("2.2.0")),
+            (plain(SpecVersion::V3_0), spec("3.0.0")),
+            (http.into_bytes(), Err(NoHeader::Plain)),
+            (b"#cloud-config".to_vec(), Err(NoHeader::NoFetch)),
+            (br#"{"ignition":{"version":"3.1.0"}}"#.to_vec(), Err(NoHeader::NoFetch)),
+        ] {
+            assert_eq!(with_bearer(&text, "worker", "a"), expected);
+            assert_eq!(no_header(&text, "worker"), expected.err());
+        }
+        assert_eq!(with_bearer(&plain(SpecVersion::V3_1), "master", "a"), Err(NoHeader::NoFetch));
+    }
+
+    #[test]
+    fn what_is_somebody_elses_is_told_apart() {
+        let brings = |headers: &str| {
+            let text = format!(
+                r#"{{"ignition":{{"version":"3.1.0","config":{{"replace":{{"source":"{URL}","httpHeaders":{headers}}}}}}}}}"#
+            );
+            fetches_of_pools(text.as_bytes())[0].brings.clone()
+        };
+        let name = r#""name":"Authorization""#;
+        for (headers, expected) in [
+            ("null".to_owned(), Brings::Nothing),
+            ("[]".to_owned(), Brings::Nothing),
+            (format!(r#"[{{{name},"value":"Basic eA=="}}]"#), Brings::Other),
+            (format!(r"[{{{name}}}]"), Brings::Other),
+            (format!(r#"[{{{name},"value":"bearer x"}}]"#), Brings::Bearer("x".to_owned())),
+            (
+                format!(r#"[{{{name},"value":"Bearer x"}},{{{name},"value":"Bearer y"}}]"#),
+                Brings::Other,
+            ),
+        ] {
+            assert_eq!(brings(&headers), expected, "{headers}");
+        }
+        assert!(!format!("{:?}", Brings::Bearer("x".to_owned())).contains('x'));
+    }
+}

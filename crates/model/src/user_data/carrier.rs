@@ -1,0 +1,183 @@
+//! Pointer configs as carriers of tokens, as a rotation of tokens sees and writes them.
+
+use pki::Certificate;
+use time::OffsetDateTime;
+
+use super::bearer::{Brings, fetches_of_pools, no_header, with_bearer};
+use super::plain::lifted;
+use super::{Assessment, LeftAlone, assess, reading};
+use crate::access::rotation::{Carried, Pointer, PointerWrite};
+use crate::access::{KnownTokens, Records, Token, Verifier as _};
+
+/// What the pointer config `name` carries for each pool that it fetches from. Judged by its authorities
+/// as [`assess`] does: what fetches from somebody else's server carries nothing of ours. With
+/// `may_be_lifted`, a plain one of an old spec can carry a token as well.
+#[must_use]
+pub fn carriers(
+    name: &str,
+    user_data: &[u8],
+    bundle: &[Certificate],
+    known: &[Certificate],
+    may_be_lifted: bool,
+) -> Vec<Pointer> {
+    let cannot = |reason: LeftAlone| Carried::Cannot(format!("left alone: {reason}"));
+    let left_alone = match assess(user_data, bundle, known) {
+        Assessment::Current | Assessment::Stale(_) => None,
+        Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
+            Some(cannot(reason))
+        }
+        Assessment::LeftAlone(_) => return Vec::new(),
+    };
+    let can_be_lifted = may_be_lifted && lifted(user_data).is_some();
+    let carries = |pool: &str, brings| match brings {
+        Brings::Other => Carried::Other,
+        Brings::Bearer(credential) => {
+            Token::read(&credential).map_or(Carried::Other, Carried::Token)
+        }
+        Brings::Nothing if can_be_lifted => Carried::Nothing,
+        Brings::Nothing => no_header(user_data, pool)
+            .map_or(Carried::Nothing, |reason| Carried::Cannot(reason.to_string())),
+    };
+    let pointer = |fetch: super::Fetch| Pointer {
+        name: name.to_owned(),
+        carries: left_alone.clone().unwrap_or_else(|| carries(&fetch.pool, fetch.brings)),
+        pool: fetch.pool,
+        waits: false,
+    };
+    let mut pointers: Vec<_> = fetches_of_pools(user_data).into_iter().map(pointer).collect();
+    // A machine that fetches by a config within this one is answered as well.
+    for fetch in reading(user_data).found {
+        if !pointers.iter().any(|pointer| pointer.pool == fetch.pool) {
+            let (name, carries) = (name.to_owned(), cannot(LeftAlone::OutOfReach));
+            pointers.push(Pointer { name, carries, pool: fetch.pool, waits: false });
+        }
+    }
+    pointers
+}
+
+/// The pointer config with the token that it is to carry, lifted if need be. `None` where it is not the
+/// one that was looked at any more.
+#[must_use]
+pub fn carrying(user_data: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
+    let lifted = lifted(user_data);
+    let text = lifted.as_deref().unwrap_or(user_data);
+    with_bearer(text, &write.pool, write.token.as_str()).ok()
+}
+
+/// The newest token that these carry for a pool, of those that open it at `now`.
+#[must_use]
+pub fn carried<'a>(
+    pointers: &'a [Pointer],
+    pool: &str,
+    records: &Records,
+    now: OffsetDateTime,
+) -> Option<&'a Token> {
+    let known = KnownTokens::new(records);
+    let opens =
+        |token: &&Token| matches!(known.verify(token.as_str(), pool, now), Some(Ok(_proof)));
+    let tokens = pointers.iter().filter(|pointer| pointer.pool == pool);
+    let tokens = tokens.filter_map(|pointer| match &pointer.carries {
+        Carried::Token(token) => Some(token),
+        Carried::Nothing | Carried::Other | Carried::Cannot(_) => None,
+    });
+    let made = |token: &&Token| records.find(&token.hash()).map(|record| record.made);
+    tokens.filter(opens).max_by_key(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use ignition::{SpecVersion, pointer};
+    use pki::issue::issue_authority;
+    use pki::{KeyAlgorithm, VALIDITY};
+    use time::Duration;
+    use time::macros::datetime;
+
+    use super::*;
+    use crate::access::Record;
+
+    const URL: &str = "https://api-int.example.com:22623/config/worker";
+
+    fn authority() -> Certificate {
+        let key = KeyAlgorithm::P256.generate().unwrap();
+        issue_authority(&key, VALIDITY, datetime!(2026-11-21 0:00 UTC)).unwrap()
+    }
+
+    fn text(url: &str, trusts: &Certificate, version: SpecVersion) -> Vec<u8> {
+        pointer(url, trusts.to_pem().as_bytes(), version).to_string().into_bytes()
+    }
+
+    #[test]
+    fn what_is_ours_carries_or_says_why_it_cannot() {
+        let (ours, stranger) = (authority(), authority());
+        let bundle = std::slice::from_ref(&ours);
+        let token = Token::new([7; 32]);
+        let current = text(URL, &ours, SpecVersion::V3_1);
+        let old = text(URL, &ours, SpecVersion::V3_0);
+        let write =
+            PointerWrite { name: "a".to_owned(), pool: "worker".to_owned(), token: token.clone() };
+        let with = carrying(&current, &write).unwrap();
+        let foreign = with_bearer(&current, "worker", "somebody's").unwrap();
+        let spec =
+            "its Ignition spec 3.0.0 has no headers; a pointer config of spec 3.1.0 or newer has";
+        let cannot = |reason: &str| Carried::Cannot(reason.to_owned());
+        for (user_data, may_be_lifted, expected) in [
+            (&current, false, Some(Carried::Nothing)),
+            (&with, false, Some(Carried::Token(token))),
+            (&foreign, false, Some(Carried::Other)),
+            (&old, false, Some(cannot(spec))),
+            (&old, true, Some(Carried::Nothing)),
+            (
+                &text(URL, &stranger, SpecVersion::V3_1),
+                true,
+                Some(cannot(&format!("left alone: {}", LeftAlone::NameOnly))),
+            ),
+            (&text("https://h/other", &ours, SpecVersion::V3_1), true, None),
+            (&b"#cloud-config".to_vec(), true, None),
+        ] {
+            let seen = carriers("a", user_data, bundle, &[], may_be_lifted);
+            assert!(seen.iter().all(|pointer| pointer.name == "a" && pointer.pool == "worker"));
+            assert_eq!(seen.into_iter().next().map(|pointer| pointer.carries), expected);
+        }
+        assert_eq!(carrying(&old, &write).unwrap(), with, "lifted, it is the same");
+        assert_eq!(carrying(b"#cloud-config", &write), None);
+    }
+
+    #[test]
+    fn what_is_carried_is_the_newest_token_that_opens_the_pool() {
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        let [old, new, revoked, named] = [1, 2, 3, 4].map(|byte| Token::new([byte; 32]));
+        let pointer = |pool: &str, carries| {
+            let (name, pool) = ("a".to_owned(), pool.to_owned());
+            Pointer { name, pool, carries, waits: false }
+        };
+        let worker = |token: &Token| pointer("worker", Carried::Token(token.clone()));
+        let record = |token: &Token, pool: &str, hours| Record {
+            sha256: token.hash(),
+            name: None,
+            pools: [pool.to_owned()].into(),
+            made: noon - Duration::hours(hours),
+            until: Some(noon + Duration::HOUR),
+            revoked: (*token == revoked).then_some(noon),
+        };
+        let tokens = vec![
+            record(&old, "worker", 3),
+            record(&new, "worker", 2),
+            record(&revoked, "worker", 1),
+            record(&named, "master", 0),
+        ];
+        let records = Records { tokens, ..Records::default() };
+        let all = [&revoked, &old, &new, &named].map(worker);
+        let carried_at =
+            |pointers: &[Pointer], now| carried(pointers, "worker", &records, now).cloned();
+        assert_eq!(carried_at(&all, noon), Some(new));
+        assert_eq!(carried_at(&all[..2], noon), Some(old));
+        assert_eq!(carried_at(&all[..1], noon), None);
+        assert_eq!(carried_at(&all[3..], noon), None, "it opens another pool");
+        assert_eq!(carried_at(&all, noon + Duration::HOUR), None, "they have ended");
+        assert_eq!(carried(&all, "worker", &Records::default(), noon), None, "none is known");
+        assert_eq!(carried(&all, "master", &records, noon), None, "they are another pool's");
+        for carries in [Carried::Nothing, Carried::Other, Carried::Cannot("x".to_owned())] {
+            assert_eq!(carried_at(&[pointer("worker", carries)], noon), None);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! JSON as text: values are found in place, so that an edit leaves every other byte as it is.
+//!
+//! Nothing is read that is not asked for: a number of any size, any depth, and a field of any
+//! meaning go by unseen.
+
+use std::fmt;
+use std::ops::Range;
+
+use ignition::names_field;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The members of an object, in their order, `None` if the text is no object.
+pub(super) fn members(text: &str) -> Option<Vec<(String, &str)>> {
+    serde_json::Deserializer::from_str(text).deserialize_map(Members).ok()
+}
+
+/// The elements of an array, in their order, `None` if the text is no array.
+pub(super) fn elements(text: &str) -> Option<Vec<&str>> {
+    let elements: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+    Some(elements.into_iter().map(RawValue::get).collect())
+}
+
+/// The value at a path of names, `None` if there is none. Of members with one name the last one
+/// counts, and a name is that of a field as in Go's `encoding/json`.
+pub(super) fn find<'a>(text: &'a str, path: &[&str]) -> Option<&'a str> {
+    path.iter().try_fold(text, |text, name| {
+        let members = members(text)?;
+        members.into_iter().rev().find(|(own, _)| names_field(own, name)).map(|(_, value)| value)
+    })
+}
+
+/// A text's contents, `None` if it is no string.
+pub(super) fn string(text: &str) -> Option<String> {
+    serde_json::from_str(text).ok()
+}
+
+/// The value that a text is, with nothing but white space around it.
+pub(super) fn document(text: &str) -> Option<&str> {
+    serde_json::from_str(text).ok().map(RawValue::get)
+}
+
+/// Where a part that was found in `whole` stands in it, in bytes.
+pub(super) fn place(whole: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr().addr() - whole.as_ptr().addr();
+    start..start + part.len()
+}
+
+/// The text with other contents at these places, which are in order and apart.
+pub(super) fn spliced(text: &str, changes: &[(Range<usize>, String)]) -> String {
+    let mut new = String::with_capacity(text.len());
+    let mut end = 0;
+    for (place, contents) in changes {
+        new += &text[end..place.start];
+        new += contents;
+        end = place.end;
+    }
+    new + &text[end..]
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<(String, &'de str)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            members.push((name, value.get()));
+        }
+        Ok(members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_as_they_are_written() {
+        let text =
+            r#" {"a": {"b": [ 1.10 , 1e400,{"c":12345678901234567890123} ]}, "a\u0062": "x"} "#;
+        assert_eq!(
+            find(text, &["a", "b"]),
+            Some(r#"[ 1.10 , 1e400,{"c":12345678901234567890123} ]"#)
+        );
+        let list = elements(find(text, &["a", "b"]).unwrap()).unwrap();
+        assert_eq!(list, ["1.10", "1e400", r#"{"c":12345678901234567890123}"#]);
+        assert_eq!(&text[place(text, list[0])], "1.10");
+        assert_eq!(find(text, &["ab"]).and_then(string).as_deref(), Some("x"));
+        assert_eq!(find(text, &[]), Some(text));
+        for path in [&["b"][..], &["a", "b", "c"], &["a", "c"], &["ab", "x"]] {
+            assert_eq!(find(text, path), None, "{path:?}");
+        }
+        assert_eq!(find(r#"{"a":1,"a":2}"#, &["a"]), Some("2"), "as Go reads it");
+        assert_eq!(find("{\"\u{17f}ource\":1}", &["source"]), Some("1"), "as Go reads it");
+        assert_eq!((members("[]"), elements("{}"), string("1")), (None, None, None));
+    }
+
+    #[test]
+    fn a_document_is_one_value_and_no_more() {
+        assert_eq!(document(" {\"a\": 1}\n"), Some("{\"a\": 1}"));
+        for text in ["", " ", "{", "{} {}", "{}x", "{\"a\": nul}", "\u{feff}{}"] {
+            assert_eq!(document(text), None, "{text:?}");
+        }
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(document(&deep), Some(&deep[..]), "no depth is too much");
+    }
+
+    #[test]
+    fn a_splice_changes_its_places_alone() {
+        let change = |place: Range<usize>, text: &str| (place, text.to_owned());
+        assert_eq!(spliced("abcdef", &[]), "abcdef");
+        assert_eq!(spliced("abcdef", &[change(1..2, "XY"), change(4..6, "")]), "aXYcd");
+        assert_eq!(spliced("abcdef", &[change(0..3, ""), change(3..6, "")]), "");
+    }
+}
