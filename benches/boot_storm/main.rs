@@ -7,6 +7,7 @@
 //! cargo bench --bench boot_storm                       # the table
 //! cargo bench --bench boot_storm -- --check            # and fail where a target is missed
 //! cargo bench --bench boot_storm -- --concurrency 256 --rounds 3
+//! cargo bench --bench boot_storm -- --against OTHER    # another build in nginx's place
 //! ```
 //!
 //! They take turns, because a shared machine is never the same from one minute to the next: only
@@ -63,8 +64,17 @@ fn compare(options: &Options) -> Result<()> {
     fs::create_dir(scratch.path().join("config"))?;
     let plain = Load::first(&ours, &pair, OTHER, scratch.path().join("config/master"))?;
     let compact = Load::first(&ours, &pair, IGNITION, scratch.path().join("compact"))?;
-    let nginx = servers::start_nginx(&pair, scratch.path())?;
-    let from_nginx = Load::first(&nginx, &pair, OTHER, scratch.path().join("from-nginx"))?;
+    // Another build sends both forms, nginx the plain one.
+    let (theirs, agents) = match &options.against {
+        Some(other) => {
+            (servers::start_ours(other, &manifests, scratch.path())?, vec![OTHER, IGNITION])
+        }
+        None => (servers::start_nginx(&pair, scratch.path())?, vec![OTHER]),
+    };
+    let of_theirs = agents.into_iter().enumerate().map(|(number, agent)| {
+        Load::first(&theirs, &pair, agent, scratch.path().join(format!("theirs-{number}")))
+    });
+    let of_theirs = of_theirs.collect::<Result<Vec<_>>>()?;
 
     let measure = |load: &Load<'_>, boots: u32| -> Result<Measured> {
         let storm = Storm {
@@ -87,23 +97,23 @@ fn compare(options: &Options) -> Result<()> {
         "{} bytes a boot, {} compact, {} at once, up to {} boots or {} s a round",
         plain.length, compact.length, options.concurrency, options.boots, options.seconds
     );
-    for load in [&plain, &from_nginx, &compact] {
+    for load in [&plain, &compact].into_iter().chain(&of_theirs) {
         measure(load, options.boots.div_ceil(4)).context("warming up")?;
     }
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        let round = Round {
-            plain: measure(&plain, options.boots)?,
-            nginx: measure(&from_nginx, options.boots)?,
-            compact: measure(&compact, options.boots)?,
-        };
+        let ours = [measure(&plain, options.boots)?, measure(&compact, options.boots)?];
+        let mut theirs = of_theirs.iter().map(|load| measure(load, options.boots));
+        let plain = theirs.next().context("nobody to compare with")??;
+        let round = Round { ours, theirs: [plain, theirs.next().unwrap_or(Ok(plain))?] };
         println!("{round}");
         rounds.push(round);
     }
     let report = Report {
         rounds,
         our_peak_memory: processes::peak_memory(ours.pid())?,
-        nginx_peak_memory: processes::peak_memory(nginx.pid())?,
+        their_peak_memory: processes::peak_memory(theirs.pid())?,
+        them: if options.against.is_some() { "other" } else { "nginx" },
     };
     println!("\n{report}");
     if options.check { report.check() } else { Ok(()) }

@@ -38,6 +38,10 @@ pub(crate) struct Options {
     #[arg(long, default_value = env!("CARGO_BIN_EXE_machine-config-server"))]
     pub(crate) server: PathBuf,
 
+    /// A build to measure it against, in nginx's place.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) against: Option<PathBuf>,
+
     /// What cargo passes to every benchmark; it changes nothing.
     #[arg(long, hide = true)]
     bench: bool,

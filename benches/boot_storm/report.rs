@@ -23,27 +23,26 @@ pub(crate) struct Measured {
     pub(crate) cpu_per_boot: Duration,
 }
 
-/// Neighbouring rounds: of our server with the plain config, of nginx with the same, of our server
-/// with the compact one.
+/// Neighbouring rounds: of our server with the plain config and with the compact one, and of the one that
+/// it is held against, which is nginx with the plain one both times.
 #[derive(Clone, Copy)]
 pub(crate) struct Round {
-    pub(crate) plain: Measured,
-    pub(crate) nginx: Measured,
-    pub(crate) compact: Measured,
+    pub(crate) ours: [Measured; 2],
+    pub(crate) theirs: [Measured; 2],
 }
 
-/// One of a round's two that are held against nginx.
-type Ours = fn(&Round) -> &Measured;
-
-const PLAIN: Ours = |round| &round.plain;
-const COMPACT: Ours = |round| &round.compact;
+/// The forms of a config, as places in a round.
+const PLAIN: usize = 0;
+const COMPACT: usize = 1;
 
 /// A whole run.
 pub(crate) struct Report {
     /// At least one.
     pub(crate) rounds: Vec<Round>,
     pub(crate) our_peak_memory: u64,
-    pub(crate) nginx_peak_memory: u64,
+    pub(crate) their_peak_memory: u64,
+    /// Who they are.
+    pub(crate) them: &'static str,
 }
 
 /// A figure of one round, in the unit of its row.
@@ -82,9 +81,9 @@ impl Report {
         bail!("missed: {}", missed.join("; "))
     }
 
-    /// The median of the rounds' ratios, ours to nginx's.
-    fn ratio(&self, ours: Ours, figure: Figure) -> f64 {
-        self.median(|round| figure(ours(round)) / figure(&round.nginx))
+    /// The median of the rounds' ratios, ours to theirs.
+    fn ratio(&self, form: usize, figure: Figure) -> f64 {
+        self.median(|round| figure(&round.ours[form]) / figure(&round.theirs[form]))
     }
 
     fn median(&self, figure: impl Fn(&Round) -> f64) -> f64 {
@@ -99,21 +98,26 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{:<24}{:>10}{:>10}{:>10}{:>14}{:>16}",
-            "", "plain", "compact", "nginx", "plain/nginx", "compact/nginx"
+            "",
+            "plain",
+            "compact",
+            self.them,
+            format!("plain/{}", self.them),
+            format!("compact/{}", self.them)
         )?;
         for (title, figure) in ROWS {
-            let plain = self.median(|round| figure(&round.plain));
-            let compact = self.median(|round| figure(&round.compact));
-            let nginx = self.median(|round| figure(&round.nginx));
-            write!(f, "{title:<24}{plain:>10.1}{compact:>10.1}{nginx:>10.1}")?;
-            let ratios = [PLAIN, COMPACT].map(|ours| self.ratio(ours, figure));
+            let [plain, compact] =
+                [PLAIN, COMPACT].map(|form| self.median(|round| figure(&round.ours[form])));
+            let theirs = self.median(|round| figure(&round.theirs[PLAIN]));
+            write!(f, "{title:<24}{plain:>10.1}{compact:>10.1}{theirs:>10.1}")?;
+            let ratios = [PLAIN, COMPACT].map(|form| self.ratio(form, figure));
             writeln!(f, "{:>14.2}{:>16.2}", ratios[0], ratios[1])?;
         }
         // One server of ours sends both.
         let ours = mebibytes(self.our_peak_memory);
-        let nginx = mebibytes(self.nginx_peak_memory);
+        let theirs = mebibytes(self.their_peak_memory);
         let title = "peak memory, MiB";
-        writeln!(f, "{title:<24}{ours:>10.1}{:>10}{nginx:>10.1}{:>14.2}", "", ours / nginx)?;
+        writeln!(f, "{title:<24}{ours:>10.1}{:>10}{theirs:>10.1}{:>14.2}", "", ours / theirs)?;
         write!(
             f,
             "Medians of {} rounds. nginx's memory counts shared pages twice.",
@@ -126,8 +130,9 @@ impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
         for (title, figure) in ROWS {
-            let (plain, compact) = (figure(&self.plain), figure(&self.compact));
-            write!(f, "{separator}{title} {plain:.1}, {compact:.1} : {:.1}", figure(&self.nginx))?;
+            let [plain, compact] = self.ours.map(|measured| figure(&measured));
+            let theirs = figure(&self.theirs[PLAIN]);
+            write!(f, "{separator}{title} {plain:.1}, {compact:.1} : {theirs:.1}")?;
             separator = " | ";
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Which spec a client gets by its Accept header.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use ignition::negotiate;
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|accept: &str| {
     let found = negotiate(Some(accept));

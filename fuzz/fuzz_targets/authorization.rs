@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{NOW, expanded};
 use model::access::{
     Credential, KnownTokens, Mode, Modes, Networks, Policy, Record, Records, Refusal, Request,
     Token, decide,
 };
-use machine_config_server_fuzz::{NOW, expanded};
 use time::Duration;
 
 const POOL: &str = "worker";

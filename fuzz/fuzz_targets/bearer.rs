@@ -5,10 +5,10 @@
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use ignition::{SpecVersion, pointer};
-use model::user_data::{Brings, fetches_of_pools, lifted, no_header, with_bearer};
+use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{AUTHORITIES, expanded};
+use model::user_data::{Brings, fetches_of_pools, lifted, no_header, with_bearer};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 

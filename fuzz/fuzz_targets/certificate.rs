@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pki::{Certificate, Holder, locked_out};
 use machine_config_server_fuzz::{AUTHORITIES, NOW};
+use pki::{Certificate, Holder, locked_out};
 
 fuzz_target!(|der: &[u8]| {
     let Some(certificate) = Certificate::from_der(der) else { return };

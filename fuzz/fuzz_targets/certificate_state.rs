@@ -6,12 +6,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 use pki::{
     Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, Pointer,
     PointerState, Policy, Request, StoredPair, foresee, locked_out, told_lockouts,
     trusted_by_somebody,
 };
-use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&first, rest)) = data.split_first() else { return };

@@ -1,8 +1,8 @@
 //! Data URLs: what is checked can be decoded, and what is encoded is decoded to the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use ignition::data_url::{check, decode, encode};
+use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     assert_eq!(decode(&encode(data)).as_deref(), Ok(data));

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pki::Host;
 use model::registry_ca::RegistryHost;
+use pki::Host;
 
 fuzz_target!(|text: &str| {
     if let Ok(host) = RegistryHost::parse(text) {

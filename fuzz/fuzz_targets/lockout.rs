@@ -6,8 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pki::{Certificate, Holder, Host, locked_out};
 use machine_config_server_fuzz::{AUTHORITIES, NOW};
+use pki::{Certificate, Holder, Host, locked_out};
 use rcgen::{CertificateParams, CustomExtension, DnType, Issuer, KeyPair};
 use time::Duration;
 

@@ -1,10 +1,10 @@
 //! Manifests in JSON and YAML: what is read can be written, and is read the same again.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use ignition::Config;
-use model::objects::Object;
+use libfuzzer_sys::fuzz_target;
 use machine_config_server::source::manifest;
+use model::objects::Object;
 
 fuzz_target!(|data: &[u8]| {
     let _ = manifest::may_be_manifest(data);

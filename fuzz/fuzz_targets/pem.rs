@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{expanded, pem_word};
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{Certificate, StoredPair};
-use machine_config_server_fuzz::{expanded, pem_word};
 
 fuzz_target!(|data: &[u8]| {
     let text = expanded(data, pem_word);

@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{expanded, pem_word};
 use model::objects::{ConfigMap, Metadata};
 use model::registry_ca::{
     Administrators, Contents, LARGEST, RegistryCaMaps, RegistryHost, Write, collect, plan,
 };
-use machine_config_server_fuzz::{expanded, pem_word};
 
 #[derive(Default)]
 struct Entries {

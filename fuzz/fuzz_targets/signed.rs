@@ -8,9 +8,9 @@ use std::sync::LazyLock;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{NOW, expanded};
 use model::access::SignedTokens;
 use model::access::signed::Settings;
-use machine_config_server_fuzz::{NOW, expanded};
 use rcgen::KeyPair;
 use serde_json::json;
 

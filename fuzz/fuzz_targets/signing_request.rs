@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{AUTHORITIES, NOW};
 use pki::issue::Validity;
 use pki::{OwnCa, Requested, SigningRequest, StoredPair};
-use machine_config_server_fuzz::{AUTHORITIES, NOW};
 use time::Duration;
 
 fuzz_target!(|der: &[u8]| {

@@ -4,12 +4,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{NOW, expanded};
 use model::access::rotation::{
     Carried, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
     next,
 };
 use model::access::{KnownTokens, Mode, Records, Token, Verifier as _};
-use machine_config_server_fuzz::{NOW, expanded};
 use time::OffsetDateTime;
 
 fn word(letter: u8) -> Option<String> {

@@ -5,14 +5,14 @@
 
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use ignition::authority_source;
-use pki::{Certificate, PointerState};
+use libfuzzer_sys::fuzz_target;
+use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 use model::pointer_check;
 use model::user_data::{
     Assessment, assess, authorities, fetches, hosts, is_plain_pointer, observe,
 };
-use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
+use pki::{Certificate, PointerState};
 use serde_json::{Value, json};
 
 static BUNDLE: LazyLock<Vec<Certificate>> = LazyLock::new(|| {

@@ -4,9 +4,7 @@
 use std::sync::LazyLock;
 
 use ignition::{Config, Error, SpecVersion};
-use pki::issue::{
-    Signer, Validity, cross_sign, issue_authority, issue_serving,
-};
+use pki::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving};
 use pki::{Certificate, KeyAlgorithm, VALIDITY};
 use rcgen::KeyPair;
 use serde_json::{Value, json};
