@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -258,7 +259,7 @@ impl Renewal {
             return;
         }
         self.stamps = stamps;
-        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        let state = self.state.clone().with_pools(self.pools.borrow().clone());
         let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
         if let Ok(Some(attention)) = looked {
             self.take(attention);
@@ -273,19 +274,27 @@ impl Renewal {
         self.attention = attention;
     }
 
+    /// Tells administrators how it stands.
+    fn report(&self, reporting: &Reporting) {
+        let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
+        let told = failure.or_else(|| Attention::summary(&self.attention));
+        reporting.status.degraded.set("certificates", told);
+        reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
+    }
+
     async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
         loop {
-            let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
-            let told = failure.or_else(|| Attention::summary(&self.attention));
-            reporting.status.degraded.set("certificates", told);
-            reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
-            tokio::select! {
-                () = wait_until(requeue_at, self.looked) => {}
-                // Pointer configs are judged by other pools.
-                Ok(()) = self.pools.changed() => {}
-                () = tokio::time::sleep(BETWEEN_LOOKS) => {
-                    tokio::task::block_in_place(|| self.look());
-                    continue;
+            // It looks at the clock from time to time, and is not begun anew by what comes between.
+            let mut due = pin!(wait_until(requeue_at, self.looked));
+            loop {
+                self.report(&reporting);
+                tokio::select! {
+                    () = &mut due => break,
+                    // Pointer configs are judged by other pools.
+                    Ok(()) = self.pools.changed() => break,
+                    () = tokio::time::sleep(BETWEEN_LOOKS) => {
+                        tokio::task::block_in_place(|| self.look());
+                    }
                 }
             }
             requeue_at = tokio::task::block_in_place(|| self.reconcile());
