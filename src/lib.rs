@@ -10,7 +10,7 @@
 //!
 //! - `crates/ignition` parses, validates, edits and converts configs.
 //! - `crates/pki` says when certificates are made anew, issues them, and says who is locked out by what is
-//!   served. One executor turns a rotation's steps into writes for whoever stores them.
+//!   served. It turns a rotation's steps into writes, which the stores carry out.
 //! - `crates/model` has all else: pools, tokens, registries, pointer configs, the boot ledger, rendering.
 //!
 //! The map of what is here, from the bottom up; a module knows those on the floors below it and no others,

@@ -23,6 +23,7 @@
 //! | `storm` | the load, and the process that it runs in |
 //! | `machine` | one boot |
 //! | `report` | rounds, the table, the targets |
+//! | `units` | milliseconds and MiB |
 
 #[allow(dead_code, reason = "another benchmark uses it too")]
 mod machine;
@@ -33,6 +34,7 @@ mod processes;
 mod report;
 mod servers;
 mod storm;
+mod units;
 
 use std::fs;
 use std::path::PathBuf;

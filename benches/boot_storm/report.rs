@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::storm::Outcome;
+use crate::units::{mebibytes, milliseconds};
 
 /// The most server CPU per boot, as a share of nginx's.
 const CPU_TARGET: f64 = 0.45;
@@ -137,13 +138,4 @@ impl fmt::Display for Round {
         }
         Ok(())
     }
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }

@@ -28,6 +28,9 @@ mod servers;
 #[allow(dead_code, reason = "one of two benchmarks that use it")]
 #[path = "../boot_storm/storm.rs"]
 mod storm;
+#[allow(dead_code, reason = "one of several benchmarks that use it")]
+#[path = "../boot_storm/units.rs"]
+mod units;
 
 mod attacks;
 mod network;
@@ -45,6 +48,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::attacks::{Attack, Ports};
 use crate::servers::{Pair, Server};
 use crate::storm::{Outcome, Storm};
+use crate::units::mebibytes;
 
 /// The most that the slowest hundredth may take.
 const P99_TARGET: Duration = Duration::from_secs(1);
@@ -307,9 +311,4 @@ fn kernel_memory() -> Result<u64> {
     let page = rustix::param::page_size();
     ensure!(page > 0, "no page size");
     Ok(pages * page as u64)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }

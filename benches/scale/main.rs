@@ -32,6 +32,8 @@ mod processes;
 #[allow(dead_code, reason = "one of several benchmarks that use it")]
 #[path = "../boot_storm/servers.rs"]
 mod servers;
+#[path = "../boot_storm/units.rs"]
+mod units;
 
 mod change;
 mod cluster;

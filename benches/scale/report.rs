@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use crate::fleet::Booted;
 use crate::replica::Started;
+use crate::units::{mebibytes, milliseconds};
 
 /// What was seen of one server.
 pub(crate) struct Column {
@@ -105,13 +106,4 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
-}
-
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1_000.0
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
 }

@@ -21,14 +21,15 @@ use tokio::sync::OnceCell;
 pub use self::answer::{Answer, PENDING, Refusal};
 pub use self::segments::Segments;
 
-use self::answer::etag;
-use self::segments::SharedPieces;
-use crate::parallel;
-use crate::telemetry::{Metrics, PoolLabel};
 use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
 use model::render::{self, CompressedContents, PoolInputs, Unselected};
+
+use self::answer::etag;
+use self::segments::SharedPieces;
+use crate::parallel;
+use crate::telemetry::{Metrics, PoolLabel};
 
 /// All pools' answers, now.
 #[derive(Debug)]

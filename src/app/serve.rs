@@ -33,7 +33,7 @@ use crate::store::state_folder::{Stamps, StateError, StateFolder};
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
-/// How often it is looked meanwhile whether files that others made are in order, as on the page.
+/// How often the files are checked in between, so that readiness agrees with the page.
 const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// What is to be served.
@@ -217,7 +217,7 @@ struct Renewal {
     policy: Policy,
     /// What was told to be out of order.
     attention: Vec<Attention>,
-    /// The files that were looked at last.
+    /// Stamps of the files at the last look.
     stamps: Option<Stamps>,
     /// Why the last try failed.
     failure: Option<String>,
@@ -252,17 +252,20 @@ impl Renewal {
         }
     }
 
-    /// Looks only: whoever is putting files in place is not interfered with.
+    /// Checks the files that changed, and writes none: an administrator may be putting them in place.
     fn look(&mut self) {
         let stamps = self.state.stamps().ok();
         if stamps.is_some() && stamps == self.stamps {
             return;
         }
-        self.stamps = stamps;
         let state = self.state.clone().with_pools(self.pools.borrow().clone());
         let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
-        if let Ok(Some(attention)) = looked {
-            self.take(attention);
+        // Where it failed, as with another command at work, the next look tries again.
+        if let Ok(attention) = looked {
+            self.stamps = stamps;
+            if let Some(attention) = attention {
+                self.take(attention);
+            }
         }
     }
 
@@ -274,7 +277,7 @@ impl Renewal {
         self.attention = attention;
     }
 
-    /// Tells administrators how it stands.
+    /// Updates readiness and metrics.
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
         let told = failure.or_else(|| Attention::summary(&self.attention));
@@ -284,7 +287,7 @@ impl Renewal {
 
     async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
         loop {
-            // It looks at the clock from time to time, and is not begun anew by what comes between.
+            // Not restarted by a look: it compares the clocks only every 10 s.
             let mut due = pin!(wait_until(requeue_at, self.looked));
             loop {
                 self.report(&reporting);

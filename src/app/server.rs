@@ -9,6 +9,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use arc_swap::ArcSwapOption;
 use axum::Router;
+use model::access::Networks;
+use model::inputs::Inputs;
+use model::ledger::{Ledger, Roster};
+use model::objects::SecretName;
+use model::overview::History;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
 
@@ -34,11 +39,6 @@ use crate::server::tls_policy::TlsPolicy;
 use crate::server::{Balancers, Limits, Listener, Serving};
 use crate::source::{self, Reporting, Source};
 use crate::telemetry::Metrics;
-use model::access::Networks;
-use model::inputs::Inputs;
-use model::ledger::{Ledger, Roster};
-use model::objects::SecretName;
-use model::overview::History;
 
 pub use super::overview::JudgePointers;
 pub use super::publish::{OnChange, Ports};
@@ -109,8 +109,8 @@ pub struct Listen {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
     raise_file_limit();
-    // Those that compute handshakes, for each of which an RSA key takes a millisecond or some, and as many
-    // for all else.
+    // At most one thread a processor computes handshakes, milliseconds each with an RSA key; as many are left
+    // for everything else.
     let workers = 2 * processors();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;

@@ -25,11 +25,11 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
+use flags::KlogFlags;
+use model::escape::escaped;
 
 use crate::app;
 use crate::telemetry;
-use flags::KlogFlags;
-use model::escape::escaped;
 
 pub use usage::one_line;
 

@@ -11,13 +11,14 @@ pub mod manifest;
 mod reporting;
 mod secret_seen;
 
-use self::cluster::{Cluster, NamedSecret};
-use self::directory::{Directory, Layout, OpenError};
-use crate::kube_client::ConnectError;
 use model::access::Records;
 use model::inputs::Inputs;
 use model::ledger::Roster;
 use model::objects::SecretName;
+
+use self::cluster::{Cluster, NamedSecret};
+use self::directory::{Directory, Layout, OpenError};
+use crate::kube_client::ConnectError;
 
 pub use self::reporting::Reporting;
 pub use self::secret_seen::SecretSeen;

@@ -18,14 +18,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use time::OffsetDateTime;
-
-use super::files::{self, PRIVATE, PUBLIC, WriteError};
-use super::folder_lock::{LOCK, LockError, Patience};
-use super::owners::{Reader, Status};
-use super::unreadable::Unreadable;
-use crate::bounded_file;
-use crate::file_stamp::FileStamp;
 use ignition::{SpecVersion, pointer};
 use model::pointer_check::{faults_of, pools_of};
 use model::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
@@ -34,6 +26,14 @@ use pki::{
     Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, Lockout,
     LockoutReason, MOST_STEPS, Next, Policy, Step, StoredPair, Unusable, Write, next, read_chain,
 };
+use time::OffsetDateTime;
+
+use super::files::{self, PRIVATE, PUBLIC, WriteError};
+use super::folder_lock::{LOCK, LockError, Patience};
+use super::owners::{Reader, Status};
+use super::unreadable::Unreadable;
+use crate::bounded_file;
+use crate::file_stamp::FileStamp;
 
 pub use super::folder_lock::FolderLock;
 
@@ -133,7 +133,7 @@ pub struct Reconciled {
     pub requeue_at: OffsetDateTime,
 }
 
-/// The files of a folder, each with what tells it from another state of it; `None` where it is not there.
+/// The certificates' files and pointer configs with their stamps, `None` for a file that is missing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
@@ -269,7 +269,7 @@ impl StateFolder {
         Err(StateError::Endless { path: self.path.clone(), steps: MOST_STEPS })
     }
 
-    /// What tells whether any file is another one than before, without reading them.
+    /// Stamps of the certificates' files and pointer configs, which differ once any of them changes.
     pub fn stamps(&self) -> Result<Stamps, StateError> {
         let mut paths = self.pointer_paths()?;
         paths.extend([self.bundle_path(), self.authority_path(), self.serving_path()]);
@@ -280,7 +280,7 @@ impl StateFolder {
         Ok(Stamps(paths.into_iter().map(stamp).collect()))
     }
 
-    /// What needs an administrator now, where nothing is to be done before that is known. Changes nothing.
+    /// What needs an administrator now; `None` while a step is due, which may settle it. Writes nothing.
     pub fn attention(
         &self,
         hosts: &[Host],
@@ -289,7 +289,7 @@ impl StateFolder {
     ) -> Result<Option<Vec<Attention>>, StateError> {
         let _lock = self.lock()?;
         let state = self.observe(hosts, &Asked::default())?;
-        // What takes a key is something to be done.
+        // A step that needs a key is due, and is not taken here.
         let generate = &mut |_| Err(IssueError::NoKey(String::new()));
         match next(&state, policy, now, generate) {
             Ok(Next::Settled { attention, .. }) => Ok(Some(attention)),

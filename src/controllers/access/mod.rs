@@ -14,7 +14,13 @@ use kube::runtime::events::EventType;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-pub use self::objects::is_unused;
+use model::access::rotation::{
+    Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
+};
+use model::access::{Mode, Records, generate};
+use model::escape::{REASON, cut};
+use model::user_data::carrying;
+
 use self::objects::{Observed, issued_write, records_write};
 use super::apply::{Applied, apply, read};
 use super::certificates::{ACCESS_ANNOTATION, Observer, Refusals, user_data, user_data_write};
@@ -22,12 +28,8 @@ use super::events::Events;
 use super::runtime::{self, Health, Reconciler, Requeue, Watched};
 use super::write::ObjectName;
 use super::{ControlError, MAX_TRIES, NAMESPACE};
-use model::access::rotation::{
-    Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
-};
-use model::access::{Mode, Records, generate};
-use model::escape::{REASON, cut};
-use model::user_data::carrying;
+
+pub use self::objects::is_unused;
 
 /// What the controller is given.
 #[derive(Debug, Clone)]

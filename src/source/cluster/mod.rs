@@ -30,6 +30,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::Client;
+use model::access::Records;
+use model::inputs::Inputs;
+use model::ledger::Roster;
+use model::objects::SecretName;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -39,10 +43,6 @@ use self::session::Session;
 use self::token::TokenFiles;
 use super::reporting::Reporting;
 use crate::kube_client::{self, ConnectError};
-use model::access::Records;
-use model::inputs::Inputs;
-use model::ledger::Roster;
-use model::objects::SecretName;
 
 pub use self::named_secret::NamedSecret;
 pub use self::registry_cas::{MapSeen, RegistryCaMap};

@@ -4,13 +4,13 @@ mod budget;
 mod unique;
 mod warnings;
 
+use model::objects::{Defect, Object, ObjectError};
 use serde_json::Value;
 use serde_json::error::Category;
 use serde_saphyr::budget::BudgetBreach;
 
 use self::budget::{Budget, measure_json};
 use self::unique::{Unique, is_twice};
-use model::objects::{Defect, Object, ObjectError};
 
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;

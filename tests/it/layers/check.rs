@@ -147,8 +147,10 @@ fn is_impure(path: &[String]) -> bool {
     let is_clock = path.len() > 1 && CLOCKS.contains(last);
     let makes_key = path.iter().rev().nth(1).is_some_and(|name| *name == "KeyPair")
         && last.starts_with("generate");
+    let makes_token = path.starts_with(&["model", "access", "generate"]);
     by_crate
         || is_clock
+        || makes_token
         || makes_key
         || path.len() > 1 && path.iter().any(|name| CHANCE.contains(name))
 }
@@ -181,7 +183,7 @@ fn upward_arrows(tree: &Tree, rules: &Rules) -> Vec<String> {
 /// From a file to those that it needs, with the first line and path that shows it.
 type Needs<'a> = BTreeMap<&'a str, BTreeMap<String, String>>;
 
-/// Which files are one another's near ones.
+/// Among which files a circle is a fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
     /// Those of a room: floors keep rooms apart.
@@ -190,7 +192,7 @@ pub(super) enum Reach {
     Crate,
 }
 
-/// The circles that files form with near ones.
+/// Circles of imports among files.
 pub(super) fn circles(tree: &Tree, reach: Reach) -> Vec<String> {
     let mut needs = Needs::new();
     for module in tree.modules() {

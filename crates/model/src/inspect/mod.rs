@@ -31,10 +31,9 @@ pub use read::machine;
 pub use text::{machine_as_text, warnings_as_text, way_as_text};
 pub use way::{Outcome, Step, Way};
 
+use ignition::secrets::redacted;
 use serde::Serialize;
 use serde_json::Value;
-
-use ignition::secrets::redacted;
 
 /// What is shown to a script, without what is secret in any of its texts.
 ///

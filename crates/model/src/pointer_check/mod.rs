@@ -21,11 +21,11 @@ mod walk;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ignition::{Config, SpecVersion};
+use pki::{Certificate, Holder, Lockout, locked_out};
 use time::OffsetDateTime;
 
 use self::walk::Walk;
-use ignition::{Config, SpecVersion};
-use pki::{Certificate, Holder, Lockout, locked_out};
 
 pub use authority::{AuthorityFault, ContentsFault};
 pub use fault::{EC2_LIMIT, Fault, HeaderFault, Warning};

@@ -16,15 +16,15 @@ mod plain;
 
 use std::io::Read as _;
 
+use ignition::{authority_source, data_url, names_field};
+use pki::certificate::certificate_pem;
+use pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
 use self::config::Config;
 use self::json_text::{find, members, place, spliced, string};
 use crate::pointer_check::{self, Block, Reading, block};
-use ignition::{authority_source, data_url, names_field};
-use pki::certificate::certificate_pem;
-use pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
 
 pub use self::bearer::{Brings, Fetch, NoHeader, fetches_of_pools, no_header, with_bearer};
 pub use self::carrier::{carried, carriers, carrying};
