@@ -11,15 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
-use time::OffsetDateTime;
-use tokio::time::Instant;
-
 use model::access::rotation::{
     Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
 };
 use model::access::{Mode, Records, generate};
 use model::escape::{REASON, cut};
 use model::user_data::carrying;
+use time::OffsetDateTime;
+use tokio::time::Instant;
 
 use self::objects::{Observed, issued_write, records_write};
 use super::apply::{Applied, apply, read};
