@@ -13,40 +13,40 @@
 //!   served. It turns a rotation's steps into writes, which the stores carry out.
 //! - `crates/model` has all else: pools, tokens, registries, pointer configs, the boot ledger, rendering.
 //!
-//! The map of what is here, from the bottom up; a module knows those on the floors below it and no others,
-//! which `tests/it/layers` checks, as it does which files are pure.
+//! The rooms of the program, from the bottom up; each knows those below it and no others, which
+//! `tests/it/layers` checks, as it does which files are pure.
 //!
-//! - Small parts that others share: [`conditions`], [`kube_client`], `backoff`, `bounded_file`, `file_stamp`,
-//!   `folder_watch`, `http_client`, `parallel`; [`telemetry`] logs and counts.
-//! - **[`cmp`]**, pure but for its client and transport: certificates from an organisation's CA by CMPv2.
-//! - **Where it comes from and goes to**, I/O: [`source`] reads files or follows a cluster, and
-//!   publishes inputs; [`store`] keeps certificates in a folder, [`controllers`] in a cluster, with
-//!   the merged registry CAs, and sign for others through cert-manager; [`node_ca`] keeps those on
-//!   running nodes. What is decided in there is in files of its own, and pure.
-//! - **[`answers`]** keeps what was rendered as bytes behind an atomically swapped pointer, and
-//!   **[`server`]** sends them: nothing on a request's path reads a file, parses YAML or converts a
-//!   config.
-//! - **[`app`]** puts it all together from plain settings, which **[`cli`]** makes of flags.
+//! | room | job | may use |
+//! | --- | --- | --- |
+//! | [`telemetry`] | logs, metrics, readiness | standard error |
+//! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
+//! | [`kubernetes`] | clients, single objects, Leases, Events | the API server |
+//! | [`cmp`] | certificates from an organisation's CA by CMPv2 | HTTP, in its transport |
+//! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
+//! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
+//! | [`controllers`] | certificates, tokens, registry CAs and issuers of a cluster | `kubernetes` |
+//! | [`node_agent`] | registry CAs and credentials of one node | `files`, `source` |
+//! | [`serving`] | access policy, rendered answers, serving pair: everything that is swapped while it is served | `files`, `source`, `store` |
+//! | [`server`] | listeners, connections, TLS, HTTP: nothing here reads a file, parses YAML or converts a config | sockets |
+//! | [`commands`] | one module a subcommand: puts rooms together from plain settings | all of them |
+//! | [`cli`] | flags, made into those settings | `commands` |
 //!
 //! The clock, randomness and the environment are read by those that do I/O, and passed on as
 //! arguments.
 #![forbid(unsafe_code)]
 
-pub mod answers;
-pub mod app;
 mod backoff;
-mod bounded_file;
 pub mod cli;
 pub mod cmp;
-pub mod conditions;
+pub mod commands;
 pub mod controllers;
-mod file_stamp;
-mod folder_watch;
+pub mod files;
 mod http_client;
-pub mod kube_client;
-pub mod node_ca;
+pub mod kubernetes;
+pub mod node_agent;
 mod parallel;
 pub mod server;
+pub mod serving;
 pub mod source;
 pub mod store;
 pub mod telemetry;

@@ -9,7 +9,7 @@ use model::access::rotation::RotationPolicy;
 use model::access::signed::Settings;
 
 use super::flags::duration;
-use crate::app::signed_issuer::SignedIssuer;
+use crate::serving::signed_issuer::SignedIssuer;
 
 /// How much access is restricted where no flag says so.
 pub(super) const OFF: &str = "off";

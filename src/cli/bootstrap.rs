@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use model::registry_ca::RegistryHost;
 
 use super::flags::{PairFlags, ServingFlags};
-use crate::app::bootstrap::{self, BootstrapSettings};
+use crate::commands::bootstrap::{self, BootstrapSettings};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

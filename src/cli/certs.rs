@@ -8,11 +8,11 @@ use pki::{KeyAlgorithm, Policy};
 use time::OffsetDateTime;
 
 use super::examples;
-use crate::app::certs;
-use crate::app::check_pointer::{Against, check_pointer};
-use crate::app::distrust::distrust;
-use crate::app::kept::Place;
-use crate::app::probe::Address;
+use crate::commands::certs;
+use crate::commands::certs::distrust::distrust;
+use crate::commands::certs::pointer::{Against, check_pointer};
+use crate::commands::kept::Place;
+use crate::commands::probe::Address;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

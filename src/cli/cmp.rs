@@ -9,8 +9,8 @@ use pki::{Host, KeyAlgorithm};
 use super::certs::key_algorithm;
 use super::examples;
 use super::flags::duration;
-use crate::app::cmp::{EnrollSettings, Proof, Wanted, enroll};
 use crate::cmp::DirectoryName;
+use crate::commands::cmp::{EnrollSettings, Proof, Wanted, enroll};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -10,10 +10,11 @@ use pki::Host;
 use super::access_flags::{OFF, TokenFlags, mode};
 use super::certs::CertificateFlags;
 use super::flags::{LISTENING, MetricsAddress, MetricsNames, metrics_address};
-use crate::app;
-use crate::app::controller::{self, Settings};
+use crate::commands;
+use crate::commands::controller::{self, Settings};
+use crate::controllers::certificates;
 use crate::controllers::certificates::{ExternalPair, IssuerRef, ServingPair, TrustBundle};
-use crate::controllers::{access, certificates};
+use crate::controllers::tokens;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -80,7 +81,7 @@ impl Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    tracing::info!(version = app::version(), "starting");
+    tracing::info!(version = commands::version(), "starting");
     controller::run(Settings {
         kubeconfig: args.kubeconfig.clone(),
         administrators: args.metrics_names.at(args.metrics_address),
@@ -91,6 +92,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             issuer: args.ca_from_issuer.clone(),
             external: args.external()?,
         },
-        access: access::Settings { mode: args.access, rotation: args.tokens.policy()? },
+        access: tokens::Settings { mode: args.access, rotation: args.tokens.policy()? },
     })
 }

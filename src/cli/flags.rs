@@ -11,11 +11,11 @@ use ignition::SpecVersion;
 use pki::Host;
 
 use super::network_flags::NetworkFlags;
-use crate::app;
-use crate::app::administrators::AdministratorsAddress;
-use crate::app::server::{Listen, PairFiles};
-use crate::server::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::commands;
+use crate::commands::administrators::AdministratorsAddress;
+use crate::commands::server::{Listen, PairFiles};
 use crate::server::{Limits, PlaceLimits};
+use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::telemetry::Verbosity;
 
 /// The reference server's logging flags. `--v` counts; the others are accepted, so that an
@@ -183,7 +183,7 @@ impl ServingFlags {
     /// Says in the log what is starting.
     pub(super) fn log_start(&self) {
         tracing::info!(
-            version = app::version(),
+            version = commands::version(),
             payload_version = self.payload_version.as_deref().unwrap_or("unknown"),
             "starting"
         );

@@ -11,8 +11,8 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 use super::flags::spec;
-use crate::app::inspect::{self, InspectSettings, Place, Show};
-use crate::app::probe::Address;
+use crate::commands::inspect::{self, InspectSettings, Place, Show};
+use crate::commands::probe::Address;
 
 /// Where a server is that nobody names.
 const DEFAULT_URL: &str = "https://localhost:22623";

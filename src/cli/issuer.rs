@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use super::flags::{LISTENING, MetricsAddress, MetricsNames, metrics_address};
-use crate::app;
-use crate::app::issuer::{self, Settings};
+use crate::commands;
+use crate::commands::issuer::{self, Settings};
 use crate::controllers::NAMESPACE;
 
 #[derive(Debug, ClapArgs)]
@@ -26,7 +26,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
-    tracing::info!(version = app::version(), "starting");
+    tracing::info!(version = commands::version(), "starting");
     issuer::run(Settings {
         kubeconfig: args.kubeconfig,
         administrators: args.metrics_names.at(args.metrics_address),

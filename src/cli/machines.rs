@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Args as ClapArgs;
 
 use super::start::host_and_port;
-use crate::app::machines::{self, MachinesSettings};
+use crate::commands::machines::{self, MachinesSettings};
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -1,4 +1,4 @@
-//! The command line: flags, made into plain settings for [`crate::app`].
+//! The command line: flags, made into plain settings for [`crate::commands`].
 
 mod access_flags;
 mod bootstrap;
@@ -28,14 +28,14 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use flags::KlogFlags;
 use model::escape::escaped;
 
-use crate::app;
+use crate::commands;
 use crate::telemetry;
 
 pub use usage::one_line;
 
 /// Serves Ignition configs to machines that boot for the first time.
 #[derive(Debug, Parser)]
-#[command(name = "machine-config-server", version = app::VERSION, max_term_width = 100,
+#[command(name = "machine-config-server", version = commands::VERSION, max_term_width = 100,
     after_help = examples::ALL)]
 struct Cli {
     #[command(flatten)]
@@ -116,14 +116,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return if is_inspect(&args) { ExitCode::from(NOTHING_TO_INSPECT) } else { code };
         }
     };
-    app::keep_memory_private();
+    commands::keep_memory_private();
     let result = match cli.command {
         None => {
             let _ = Cli::command().print_help();
             return ExitCode::SUCCESS;
         }
         Some(Command::Version) => {
-            app::print_line(&app::version());
+            commands::print_line(&commands::version());
             return ExitCode::SUCCESS;
         }
         Some(Command::Inspect(args)) => {

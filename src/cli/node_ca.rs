@@ -8,8 +8,8 @@ use model::objects::SecretName;
 use model::registry_auth::{self, DEFAULT_SECRET};
 
 use super::flags::{LISTENING, MetricsAddress, MetricsNames, duration, metrics_address};
-use crate::app::node_ca::{self, NodeCaSettings};
-use crate::node_ca::Layout;
+use crate::commands::node_ca::{self, NodeCaSettings};
+use crate::node_agent::Layout;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

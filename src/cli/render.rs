@@ -7,9 +7,9 @@ use clap::Args as ClapArgs;
 use ignition::SpecVersion;
 
 use super::flags::spec;
-use crate::app::kept::Place;
-use crate::app::probe::Address;
-use crate::app::render::{self, From, Rendered};
+use crate::commands::kept::Place;
+use crate::commands::probe::Address;
+use crate::commands::render::{self, From, Rendered};
 use crate::source::cluster;
 
 #[derive(Debug, ClapArgs)]

@@ -10,8 +10,8 @@ use super::access_flags::{AUDIT, IssuerFlags, TokenFlags, mode};
 use super::certs::CertificateFlags;
 use super::flags::ServingFlags;
 use super::registry_auth::RegistryAuthFlags;
-use crate::app::access::AccessSettings;
-use crate::app::serve::{self, ServeSettings};
+use crate::commands::serve::{self, ServeSettings};
+use crate::serving::access::AccessSettings;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

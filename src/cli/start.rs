@@ -9,9 +9,9 @@ use model::objects::SecretName;
 use super::access_flags::{IssuerFlags, OFF, mode};
 use super::flags::{PairFlags, ServingFlags, TLS};
 use super::registry_auth::RegistryAuthFlags;
-use crate::app::access::AccessSettings;
-use crate::app::server::{self, ServerSettings};
-use crate::app::token_cache::TokenCache;
+use crate::commands::server::{self, ServerSettings};
+use crate::serving::access::AccessSettings;
+use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
 #[derive(Debug, ClapArgs)]

@@ -8,7 +8,7 @@ use time::{Date, OffsetDateTime, Time};
 use super::certs::PlaceFlags;
 use super::examples;
 use super::flags::duration;
-use crate::app::tokens;
+use crate::commands::tokens;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -6,7 +6,7 @@
 //!                     └───────────────────────────────────────────┘
 //! ```
 //!
-//! [`certificates`] keeps the certificates and the user data that trusts them, [`access`] the tokens
+//! [`certificates`] keeps the certificates and the user data that trusts them, [`tokens`] the tokens
 //! that user data carries, [`registry_ca`] the merged config map of the registries' CAs, [`issuer`] signs for others; all run in the
 //! same loop, `runtime`. Watches only
 //! wake it; what is decided on is read anew each time, and every write has the version that was
@@ -14,24 +14,11 @@
 //! next look: nobody's change is lost, and the process may end after any write. What cannot be
 //! understood is an error with the object's name, and nothing is written.
 
-pub mod access;
-mod apply;
 pub mod certificates;
-mod error;
-mod events;
 pub mod issuer;
-pub mod leader;
-mod lease;
-mod metrics;
 pub mod registry_ca;
 mod runtime;
-mod write;
-
-pub use apply::Applied;
-pub use error::ControlError;
-pub use metrics::ControllerMetrics;
-pub use runtime::Health;
-pub use write::{Malformed, ObjectName};
+pub mod tokens;
 
 /// How often a command tries to change an object that others change at the same time. Each try that
 /// fails is one of theirs that succeeded.

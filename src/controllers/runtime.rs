@@ -20,12 +20,8 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::error::api_reason;
-use super::write::{Malformed, ObjectName};
-use super::{ControlError, ControllerMetrics};
 use crate::backoff::Backoff;
-use crate::conditions::Status;
-use crate::kube_client::reason;
+use crate::kubernetes::{ControlError, Health, ObjectName};
 
 /// Changes come in bursts; what they wake waits for this long.
 const QUIET: Duration = Duration::from_millis(50);
@@ -218,91 +214,6 @@ impl Watched {
 /// A kind of a group, in one of its versions.
 pub(super) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
-}
-
-/// What an administrator is told about how the controllers get on: log, metrics, readiness.
-#[derive(Debug, Clone, Default)]
-pub struct Health {
-    /// What is not in order, one line each.
-    pub status: Status,
-    /// What is counted.
-    pub metrics: Arc<ControllerMetrics>,
-}
-
-impl Health {
-    fn in_order(&self, keeps: &'static str) {
-        if self.status.not_ready.set(keeps, None) {
-            tracing::info!("the {keeps} are in order again");
-        }
-    }
-
-    fn not_in_order(&self, keeps: &'static str, error: &ControlError) {
-        self.metrics.failures.inc();
-        let error = error.to_string();
-        if self.status.not_ready.set(keeps, Some(error.clone())) {
-            tracing::error!(error, "the {keeps} are not in order; trying again");
-        }
-    }
-
-    /// Notes why the object that says what `thing` should be cannot be followed, or with `None`
-    /// that it can.
-    pub(super) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
-        let reason = error.map(ToString::to_string);
-        if !self.status.not_ready.set(thing, reason.clone()) {
-            return;
-        }
-        if let Some(reason) = reason {
-            tracing::error!(reason, "the {thing} cannot be as they should");
-        } else {
-            tracing::info!("the {thing} can be as they should again");
-        }
-    }
-
-    fn watch_works(&self, object: &ObjectName) {
-        if self.status.not_ready.set(object.to_string(), None) {
-            tracing::info!(%object, "watched again");
-        }
-    }
-
-    fn watch_failed(&self, object: &ObjectName, error: &watcher::Error) {
-        let status = status(error);
-        if status.is_some_and(|status| status.code == 404) {
-            // A cluster without the kind has none of its objects.
-            self.status.not_ready.set(object.to_string(), None);
-            tracing::debug!(%object, "the cluster has no such kind");
-            return;
-        }
-        self.metrics.watch_failed(object.kind);
-        let reason = status.map_or_else(|| reason(error), |status| status.message.clone());
-        let told = format!("it cannot be watched: {reason}");
-        if self.status.not_ready.set(object.to_string(), Some(told)) {
-            tracing::error!(%object, kind = object.kind, reason, "it cannot be watched; trying again");
-        }
-    }
-
-    /// Notes why the Lease cannot be had, or with `None` that it can.
-    pub(super) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
-        let reason = error.map(api_reason);
-        if !self.status.not_ready.set(object.to_string(), reason.clone()) {
-            return;
-        }
-        if let Some(reason) = reason {
-            tracing::error!(%object, reason, "cannot get at the Lease; trying again");
-        } else {
-            tracing::info!(%object, "the Lease can be had again");
-        }
-    }
-}
-
-/// What the API server answered, where it did.
-fn status(error: &watcher::Error) -> Option<&kube::core::Status> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use super::connection::Peer;
 use super::outcome::{Decided, Outcome};
 use super::places::{Door, Source};
 use super::pool_name::PoolName;
-use crate::answers::Answers;
+use crate::serving::answers::Answers;
 use crate::telemetry::Metrics;
 
 /// What a client that may have a config later should present.
@@ -40,8 +40,7 @@ const TOO_MANY: &str = "too many failed attempts from this address";
 /// The rules in force, swapped when they change, and who has failed to meet them.
 #[derive(Debug, Default)]
 pub struct Guard {
-    /// The rules.
-    pub policy: ArcSwap<Policy>,
+    policy: Arc<ArcSwap<Policy>>,
     attempts: FailedAttempts,
 }
 
@@ -87,6 +86,12 @@ pub(super) async fn guard(
 }
 
 impl Guard {
+    /// Judges by `policy` as it is at each request.
+    #[must_use]
+    pub fn new(policy: Arc<ArcSwap<Policy>>) -> Self {
+        Self { policy, attempts: FailedAttempts::default() }
+    }
+
     fn judge(
         &self,
         pool: &str,

@@ -21,9 +21,9 @@ use super::layers::{RequestLog, count_requests, log_requests, remember_machines}
 use super::outcome::{Decided, Outcome};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
-use crate::answers::{Answer, Answers, PENDING, Refusal};
-use crate::conditions::Status;
+use crate::serving::answers::{Answer, Answers, PENDING, Refusal};
 use crate::telemetry::Metrics;
+use crate::telemetry::conditions::Status;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

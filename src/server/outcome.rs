@@ -7,7 +7,7 @@ use ignition::SpecVersion;
 use model::access::{Mode, Verdict};
 use prometheus_client::metrics::counter::Counter;
 
-use crate::answers::Answer;
+use crate::serving::answers::Answer;
 
 /// What a handler tells of the answer to a request for a config, in the response's extensions.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::answer;
-use super::latest::Latest;
+use crate::serving::latest::Latest;
 
 /// Bytes of large answers, all together.
 const MAX_BYTES: usize = 32 << 20;

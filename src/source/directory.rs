@@ -18,9 +18,9 @@ use model::registry_ca::{self, RegistryHost};
 
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
 use super::logins::RegistryLogins;
-use super::reporting::Reporting;
 use super::secret_seen::SecretSeen;
-use crate::folder_watch::{FolderWatch, Scanned};
+use crate::files::watch::{FolderWatch, Scanned};
+use crate::telemetry::Reporting;
 
 /// A file that changed less than this ago may still be being written.
 const SETTLE: Duration = Duration::from_millis(60);

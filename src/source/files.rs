@@ -13,8 +13,8 @@ use model::inputs::Problem;
 use model::objects::{Defect, Object};
 
 use super::manifest::{self, Manifest};
-use crate::bounded_file;
-use crate::file_stamp::{CLOCK_STEP, FileStamp};
+use crate::files::bounded;
+use crate::files::stamp::{CLOCK_STEP, FileStamp};
 use crate::parallel;
 
 /// Folders within folders that are read. What lies deeper is reported.
@@ -164,7 +164,7 @@ impl Files {
             Wanted::No => {}
             Wanted::Later => self.unsettled = true,
             Wanted::Read(stamp) => {
-                let result = bounded_file::read(path);
+                let result = bounded::read(path);
                 let file = self.known.entry(path.to_owned()).or_default();
                 file.stamp = stamp;
                 match result {
@@ -325,7 +325,7 @@ enum Contents {
 
 /// Reads and parses a file, unless its bytes still hash to `known`.
 fn parse_file(path: &Path, known: Option<u64>) -> Contents {
-    let bytes = match bounded_file::read(path) {
+    let bytes = match bounded::read(path) {
         Ok(bytes) => bytes,
         Err(error) => {
             return Contents::Changed { digest: None, result: Err(error.to_string().into()) };

@@ -8,7 +8,6 @@ pub mod directory;
 mod files;
 mod logins;
 pub mod manifest;
-mod reporting;
 mod secret_seen;
 
 use model::access::Records;
@@ -18,9 +17,9 @@ use model::objects::SecretName;
 
 use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
-use crate::kube_client::ConnectError;
+use crate::kubernetes::client::ConnectError;
+use crate::telemetry::Reporting;
 
-pub use self::reporting::Reporting;
 pub use self::secret_seen::SecretSeen;
 
 /// Where to read.

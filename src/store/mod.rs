@@ -1,9 +1,6 @@
 //! Where decisions are written: files now, a cluster's objects by the same plans.
 
-pub mod files;
-mod folder_lock;
 pub mod newest;
-mod owners;
 pub mod readable;
 pub mod state_folder;
 pub mod token_files;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::files::WriteError;
 use crate::backoff::Backoff;
-use crate::conditions::Conditions;
+use crate::files::replace::WriteError;
 use crate::telemetry::Metrics;
+use crate::telemetry::conditions::Conditions;
 
 /// The least time from one write to the next.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -50,8 +50,8 @@ pub async fn keep<T>(
 mod tests {
     use std::path::Path;
 
-    use super::super::files::{self, PRIVATE};
     use super::*;
+    use crate::files::replace::{self, PRIVATE};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_could_not_be_written_is_told_and_written_once_it_can_be() {
@@ -60,8 +60,8 @@ mod tests {
         let (metrics, degraded) = (Metrics::new(), Conditions::default());
         let (changes, seen) = watch::channel(0);
         let save = |state: &i32| {
-            files::create_folder(path.parent().unwrap_or(Path::new("/")))?;
-            files::replace(&path, state.to_string().as_bytes(), PRIVATE)
+            replace::create_folder(path.parent().unwrap_or(Path::new("/")))?;
+            replace::replace(&path, state.to_string().as_bytes(), PRIVATE)
         };
         std::fs::write(folder.path().join("taken"), "a file where the folder should be").unwrap();
         changes.send_replace(1);

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use model::ledger::Ledger;
 use nix::unistd::{Uid, User as Account, getgrouplist};
 
-use super::owners::{Process, Reader, Status, User};
 use super::state_folder::{AUTHORITY, SERVING, StateError, StateFolder};
 use super::unreadable::Unreadable;
+use crate::files::owners::{Process, Reader, Status, User};
 
 impl StateFolder {
     /// The user that serves from a folder. `None` if that is root, or the folder is not there.

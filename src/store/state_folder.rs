@@ -28,14 +28,14 @@ use pki::{
 };
 use time::OffsetDateTime;
 
-use super::files::{self, PRIVATE, PUBLIC, WriteError};
-use super::folder_lock::{LOCK, LockError, Patience};
-use super::owners::{Reader, Status};
 use super::unreadable::Unreadable;
-use crate::bounded_file;
-use crate::file_stamp::FileStamp;
+use crate::files::bounded;
+use crate::files::lock::{LOCK, LockError, Patience};
+use crate::files::owners::{Reader, Status};
+use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
+use crate::files::stamp::FileStamp;
 
-pub use super::folder_lock::FolderLock;
+pub use crate::files::lock::FolderLock;
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -161,7 +161,7 @@ impl StateFolder {
 
     fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
         let folder = Self { path: path.to_owned(), reader, patience, pools: None };
-        files::create_folder_for(&folder.pointers_path(), reader)?;
+        replace::create_folder_for(&folder.pointers_path(), reader)?;
         Ok(folder)
     }
 
@@ -182,7 +182,7 @@ impl StateFolder {
         contents: &[u8],
         mode: u32,
     ) -> Result<(), WriteError> {
-        files::replace_for(path, contents, mode, self.reader)
+        replace::replace_for(path, contents, mode, self.reader)
     }
 
     /// The folder.
@@ -381,7 +381,7 @@ impl StateFolder {
         for path in self.pointer_paths()? {
             // Of what is too large to be one, enough is read to tell.
             let most = user_data::MOST_BYTES as u64 + 1;
-            if let Some(text) = if_there(&path, bounded_file::read_start(&path, most))? {
+            if let Some(text) = if_there(&path, bounded::read_start(&path, most))? {
                 files.push(PointerFile { path, text });
             }
         }
@@ -552,7 +552,7 @@ fn pointer_mode(text: &[u8]) -> u32 {
 }
 
 pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    if_there(path, bounded_file::read(path))
+    if_there(path, bounded::read(path))
 }
 
 fn if_there(path: &Path, read: io::Result<Vec<u8>>) -> Result<Option<Vec<u8>>, StateError> {

@@ -18,9 +18,9 @@ use model::user_data::{carriers, carrying};
 use pki::{Certificate, StoredPair};
 use time::OffsetDateTime;
 
-use super::files::PRIVATE;
 use super::state_folder::{PointerFile, StateError, StateFolder, pointer_name, read_if_there};
-use crate::file_stamp::{CLOCK_STEP, FileStamp};
+use crate::files::replace::PRIVATE;
+use crate::files::stamp::{CLOCK_STEP, FileStamp};
 
 /// What was done, and when to look again.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::owners::{OWNER_READS, Status, User};
+use crate::files::owners::{OWNER_READS, Status, User};
 
 /// A file that the server could not read.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@
 //! refused for good before a list said that the pool is enforced. One case is left: a server that knows
 //! nothing else believes a list that was restored, until the keeper has looked.
 //!
-//! The gate and the keeper of `serve` go through such orders in `src/app/access/tests.rs`.
+//! The gate and the keeper of `serve` go through such orders in `src/serving/access/tests.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};

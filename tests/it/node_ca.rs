@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_ca::{Layout, Reconciler, Report};
+use machine_config_server::node_agent::{Layout, Reconciler, Report};
 use model::objects::ConfigMap;
 use model::registry_ca::{Entries, read};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use machine_config_server::node_ca::{LoginKeeper, LoginReport};
+use machine_config_server::node_agent::{LoginKeeper, LoginReport};
 use model::registry_auth::{Entries, Registry};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use ignition::{Form, SpecVersion};
-use machine_config_server::conditions::Status;
 use machine_config_server::source::directory::Layout;
-use machine_config_server::source::{Reporting, Settings, Source};
+use machine_config_server::source::{Settings, Source};
+use machine_config_server::telemetry::Reporting;
+use machine_config_server::telemetry::conditions::Status;
 use model::inputs::{Inputs, Problem};
 use model::render::{self, CompressedContents};
 use serde_json::{Value, json};

@@ -9,16 +9,16 @@ use kube::{Api, Client, ResourceExt as _};
 use pki::{Policy, Write};
 use tokio::time::Instant;
 
-use super::super::ControlError;
-use super::super::apply::{Applied, apply, deletion};
-use super::super::error::{api_error, api_reason};
-use super::super::runtime::backoff;
-use super::super::write::{ObjectName, Precondition};
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::observe::ca_requests;
 use super::state::ClusterState;
 use crate::backoff::Backoff;
-use crate::kube_client::found;
+use crate::controllers::runtime::backoff;
+use crate::kubernetes::ControlError;
+use crate::kubernetes::apply::{Applied, apply, deletion};
+use crate::kubernetes::client::found;
+use crate::kubernetes::error::{api_error, api_reason};
+use crate::kubernetes::write::{ObjectName, Precondition};
 
 /// Secrets that are written at a time.
 const WRITES: usize = 8;

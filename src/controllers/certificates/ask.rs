@@ -9,11 +9,14 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 
-use super::super::apply::{Applied, apply};
-use super::super::write::{Change, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite};
-use super::super::{ControlError, Malformed, NAMESPACE};
+use super::super::NAMESPACE;
 use super::names::{AUTHORITY, DISTRUST, FORCE, ROTATE, SERVING};
 use super::state::{ClusterState, asks_with_force, to_distrust};
+use crate::kubernetes::apply::{Applied, apply};
+use crate::kubernetes::write::{
+    Change, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
+use crate::kubernetes::{ControlError, Malformed};
 
 /// What an administrator asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

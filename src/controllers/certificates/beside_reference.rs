@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use super::super::write::{Change, ObjectWrite};
 use super::names::{
     BUNDLE_KEY, CERTIFICATE_KEY, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, PRIVATE_KEY, ROTATE,
     USER_DATA,
@@ -29,6 +28,7 @@ use super::names::{
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::secret::{annotation, value};
 use super::{ClusterState, Infrastructure};
+use crate::kubernetes::write::{Change, ObjectWrite};
 
 const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const API: &str = "api-int.c.example.com";

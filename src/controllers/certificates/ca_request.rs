@@ -18,12 +18,12 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::super::NAMESPACE;
-use super::super::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
 use super::secret::{annotation, stored_pair, value};
+use crate::kubernetes::write::{
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
 
 /// The secret with the key and what is asked for.
 pub(super) fn secret_name() -> ObjectName {

@@ -10,9 +10,11 @@ use model::objects::SecretName;
 use pki::{External, StoredPair};
 
 use super::super::NAMESPACE;
-use super::super::write::{Change, Malformed, MergePatch, ObjectName, Precondition, SecretWrite};
 use super::names::{EXTERNAL_PAIR, SERVING};
 use super::secret::{annotation, stored_pair};
+use crate::kubernetes::write::{
+    Change, Malformed, MergePatch, ObjectName, Precondition, SecretWrite,
+};
 
 /// Where the pair is, where nobody says so.
 const PAIR: &str = "machine-config-server-external-tls";

@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::super::write::{Malformed, ObjectName, expect_mapping};
 use super::reference_names::{ReferenceNames, aro_address, is_azure};
+use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 /// What `infrastructures.config.openshift.io/cluster` says about the way to the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

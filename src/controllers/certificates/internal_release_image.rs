@@ -22,14 +22,14 @@ use rcgen::KeyPair;
 use time::OffsetDateTime;
 
 use super::super::NAMESPACE;
-use super::super::write::{
-    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
-};
 use super::names::RELEASE_IMAGE_PAIR;
 use super::objects::pair_data;
 use super::reference_names::ReferenceNames;
 use super::secret::stored_pair;
 use super::state::ClusterState;
+use crate::kubernetes::write::{
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
 
 /// What is to be done about the pair.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use pki::KeyAlgorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::write::{Malformed, ObjectName, expect_mapping};
+use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
 /// What kinds of keys are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

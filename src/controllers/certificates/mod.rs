@@ -36,11 +36,12 @@ pub use self::external_pair::{
 pub use self::infrastructure::Infrastructure;
 pub use self::issuer_ref::{IssuerRef, NoIssuer};
 pub use self::key_algorithms::KeyAlgorithms;
-pub use self::names::{ACCESS_ANNOTATION, AUTHORITY, SERVING};
+pub use self::names::{AUTHORITY, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
 pub use self::shown::{Shown, Trust};
 pub use self::state::{ClusterState, Pool, UserDataDuty};
+pub use model::access::ACCESS_ANNOTATION;
 
 pub(in crate::controllers) use self::apply::Refusals;
 use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
@@ -55,9 +56,10 @@ use pki::{
     Write, next,
 };
 
-use super::apply::{Applied, apply};
-use super::runtime::{self, Health, Reconciler, Requeue, Watched};
-use super::{ControlError, Malformed};
+use super::runtime::{self, Reconciler, Requeue, Watched};
+use crate::kubernetes::Health;
+use crate::kubernetes::apply::{Applied, apply};
+use crate::kubernetes::{ControlError, Malformed};
 
 /// What the controller is given.
 #[derive(Debug, Clone)]

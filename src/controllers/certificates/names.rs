@@ -44,9 +44,6 @@ pub(super) const FORCE: &str = "--force";
 /// The annotation of the CA's secret by which an administrator distrusts CAs: their fingerprints or
 /// common names, with commas between them.
 pub(super) const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
-/// The annotation by which a pool says how much its access is restricted, and a secret with user data
-/// that no machine is made from it: `off`.
-pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
 /// The value that was done last.
 pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
 /// The SHA-256 of the serving certificate over which a new CA was forced: that one is replaced, whoever

@@ -13,10 +13,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::super::NAMESPACE;
-use super::super::write::{
-    Change, ConfigMapWrite, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition,
-    SecretWrite,
-};
 use super::names::{
     AUTHORITY, BUNDLE_KEY, CA_ISSUER, CERTIFICATE_KEY, FORCED, HOSTNAMES, ISSUED, ISSUER, MANAGED,
     NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED,
@@ -24,6 +20,10 @@ use super::names::{
 };
 use super::secret::{annotation, value};
 use super::state::{ClusterState, Pool, asks_with_force, is_asked_by_removal};
+use crate::kubernetes::write::{
+    Change, ConfigMapWrite, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition,
+    SecretWrite,
+};
 
 type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;

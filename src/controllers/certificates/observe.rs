@@ -8,24 +8,25 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
 use pki::{External, Host};
 
-use super::super::apply::read;
-use super::super::error::api_error;
-use super::super::runtime::{Watched, resource};
-use super::super::write::{Malformed, ObjectName, Precondition, SecretWrite};
-use super::super::{ControlError, NAMESPACE};
+use super::super::NAMESPACE;
 use super::ca_request::{CaRequest, request_name};
 use super::external_pair::ExternalPair;
 use super::infrastructure::Infrastructure;
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    ACCESS_ANNOTATION, AUTHORITY, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING,
-    SERVING_COPY,
+    AUTHORITY, CA_REQUEST, RELEASE_IMAGE_PAIR, ROOT, ROOT_NAMESPACE, SERVING, SERVING_COPY,
 };
 use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
 use super::user_data::is_user_data;
-use crate::kube_client::{found, listed};
+use crate::controllers::runtime::{Watched, resource};
+use crate::kubernetes::ControlError;
+use crate::kubernetes::apply::read;
+use crate::kubernetes::client::{found, listed};
+use crate::kubernetes::error::api_error;
+use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
+use model::access::ACCESS_ANNOTATION;
 
 /// Secrets a page of a list: bounds the memory that a list takes.
 const PAGE: u32 = 100;

@@ -8,12 +8,12 @@ use model::user_data::LeftAlone;
 use pki::{Attention, Made, Reason, Step};
 
 use super::super::NAMESPACE;
-use super::super::events::Events;
-use super::super::write::ObjectName;
 use super::internal_release_image::{self, Because, Decision, Waits};
 use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
+use crate::kubernetes::events::Events;
+use crate::kubernetes::write::ObjectName;
 
 /// Tells, and remembers what was told.
 pub(super) struct Report {

@@ -12,9 +12,11 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::super::NAMESPACE;
-use super::super::write::{Change, Malformed, ObjectName, ObjectWrite, Precondition, SecretWrite};
 use super::names::{CERTIFICATE_KEY, PRIVATE_KEY, SERVING, SERVING_COPY, TLS_TYPE};
 use super::secret::value;
+use crate::kubernetes::write::{
+    Change, Malformed, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
 
 /// Why a write is made on the way to the right type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

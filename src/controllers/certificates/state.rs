@@ -12,15 +12,16 @@ use pki::{
 };
 use serde_json::Value;
 
-use super::super::write::{Malformed, ObjectName};
 use super::ca_request::CaRequest;
 use super::infrastructure::Infrastructure;
 use super::key_algorithms::KeyAlgorithms;
 use super::names::{
-    ACCESS_ANNOTATION, BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER,
-    NOT_BEFORE, REFRESH, ROOT_KEY, ROTATE, ROTATED, USER_DATA,
+    BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH,
+    ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
 use super::secret::{annotation, stored_pair, value};
+use crate::kubernetes::write::{Malformed, ObjectName};
+use model::access::ACCESS_ANNOTATION;
 
 /// A pool, as the owner of its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]

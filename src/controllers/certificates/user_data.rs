@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Secret;
 use model::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
 use pki::Certificate;
 
-use super::super::write::Malformed;
 use super::names::MANAGED;
 use super::state::{ClusterState, Pool, UserDataDuty, user_data};
+use crate::kubernetes::write::Malformed;
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;

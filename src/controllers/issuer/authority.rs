@@ -11,9 +11,9 @@ use pki::{
 };
 use time::{Duration, OffsetDateTime};
 
-use super::super::certificates::{ClusterState, stored_pair};
 use super::policy::Grant;
 use super::reserved::Reserved;
+use crate::controllers::certificates::{ClusterState, stored_pair};
 
 /// Clocks of those who are shown a certificate may be behind by so much.
 const BACKDATED: Duration = Duration::minutes(5);

@@ -8,17 +8,18 @@ use kube::api::DynamicObject;
 use kube::{Client, ResourceExt as _};
 use time::OffsetDateTime;
 
-use super::super::apply::read;
-use super::super::certificates::{AUTHORITY, ClusterState, SERVING};
-use super::super::error::api_reason;
-use super::super::write::ObjectName;
-use super::super::{ControlError, NAMESPACE};
+use super::super::NAMESPACE;
 use super::authority::Authority;
 use super::issuer_spec::{IssuerKind, IssuerName, IssuerSpec, SignerSpec, UpstreamSpec};
 use super::kinds::issuers_of;
 use super::policy::Policy;
 use super::reserved::Reserved;
 use super::upstream::{Secrets, Upstream};
+use crate::controllers::certificates::{AUTHORITY, ClusterState, SERVING};
+use crate::kubernetes::ControlError;
+use crate::kubernetes::apply::read;
+use crate::kubernetes::error::api_reason;
+use crate::kubernetes::write::ObjectName;
 
 /// An issuer that can sign.
 pub(super) struct Issuer {

@@ -5,14 +5,14 @@ use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
-use super::super::ControlError;
-use super::super::apply::Applied;
-use super::super::error::api_error;
-use super::super::runtime::resource;
-use super::super::write::{ObjectName, Precondition};
 use super::issuer_spec::IssuerKind;
 use super::objects::GROUP;
-use crate::kube_client::found;
+use crate::controllers::runtime::resource;
+use crate::kubernetes::ControlError;
+use crate::kubernetes::apply::Applied;
+use crate::kubernetes::client::found;
+use crate::kubernetes::error::api_error;
+use crate::kubernetes::write::{ObjectName, Precondition};
 
 /// Objects a page of a list: bounds the memory that a list takes.
 const PAGE: u32 = 200;

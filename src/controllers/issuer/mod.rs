@@ -46,10 +46,12 @@ use self::objects::{
 };
 use self::policy::Grant;
 use self::round::Round;
+use super::NAMESPACE;
 use super::certificates::{AUTHORITY, SERVING};
-use super::runtime::{self, Health, Reconciler, Requeue, Watched};
-use super::write::ObjectName;
-use super::{ControlError, NAMESPACE};
+use super::runtime::{self, Reconciler, Requeue, Watched};
+use crate::kubernetes::ControlError;
+use crate::kubernetes::Health;
+use crate::kubernetes::write::ObjectName;
 
 /// Signs what is asked of the issuers of a cluster.
 pub struct IssuerController {

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::super::ControlError;
-use super::super::apply::Applied;
-use super::super::runtime::Requeue;
+use crate::controllers::runtime::Requeue;
+use crate::kubernetes::ControlError;
+use crate::kubernetes::apply::Applied;
 
 /// An issuer whose secret is not in order is looked at again after this long: a controller that may read the
 /// secrets of others by name alone cannot watch them.
@@ -68,9 +68,9 @@ fn is_of_the_object(error: &ControlError) -> bool {
 mod tests {
     use kube::core::Status;
 
-    use super::super::super::error::api_error;
-    use super::super::super::write::ObjectName;
     use super::*;
+    use crate::kubernetes::ObjectName;
+    use crate::kubernetes::error::api_error;
 
     fn answer(code: u16) -> ControlError {
         let status = Status::failure("no", "Test").with_code(code).boxed();

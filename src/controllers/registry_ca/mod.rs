@@ -15,13 +15,14 @@ use model::registry_ca::{
 };
 
 use self::objects::{config_map, image, image_object, merged_write};
-use super::ControlError;
-use super::apply::{Applied, apply, read};
-use super::error::api_error;
-use super::events::Events;
-use super::runtime::{self, Health, Reconciler, Requeue, Watched, resource};
-use super::write::ObjectName;
-use crate::kube_client::found;
+use super::runtime::{self, Reconciler, Requeue, Watched, resource};
+use crate::kubernetes::ControlError;
+use crate::kubernetes::Health;
+use crate::kubernetes::apply::{Applied, apply, read};
+use crate::kubernetes::client::found;
+use crate::kubernetes::error::api_error;
+use crate::kubernetes::events::Events;
+use crate::kubernetes::write::ObjectName;
 
 /// Keeps the merged config map current.
 pub struct RegistryCaController {

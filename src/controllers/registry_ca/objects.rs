@@ -10,7 +10,7 @@ use model::objects::{ConfigMap, ImageConfig, Metadata};
 use model::registry_ca::{Contents, MANAGED_NAMESPACE, MERGED_MAP, Write};
 use serde_json::Value;
 
-use super::super::write::{
+use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
 };
 

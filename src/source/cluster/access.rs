@@ -7,8 +7,8 @@ use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 
 use super::named_secret::NamedSecret;
-use crate::source::reporting::Reporting;
 use crate::source::secret_seen::SecretSeen;
+use crate::telemetry::Reporting;
 
 /// Hands every state of it to `take`, for ever; what keeps it from that is told and counted.
 ///

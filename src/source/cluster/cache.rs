@@ -21,11 +21,11 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::kind::Kind;
-use crate::bounded_file;
+use crate::files::bounded;
+use crate::files::replace::{self, PRIVATE, WriteError};
 use crate::source::manifest::check_json;
-use crate::source::reporting::Reporting;
-use crate::store::files::{self, PRIVATE, WriteError};
 use crate::store::newest;
+use crate::telemetry::Reporting;
 
 /// What is kept.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl Cache {
     /// Writes what has changed since it was written last.
     fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
         let folder = self.machine_configs();
-        files::create_folder(&folder)?;
+        replace::create_folder(&folder)?;
         let failed = |path: &Path, error: io::Error| WriteError { path: path.to_owned(), error };
         for config in &snapshot.machine_configs {
             let name = config.name();
@@ -110,13 +110,13 @@ impl Cache {
             }
             let path = folder.join(format!("{name}.json"));
             let json = serde_json::to_vec(&**config).map_err(|e| failed(&path, e.into()))?;
-            files::replace_own(&path, &json, PRIVATE)?;
+            replace::replace_own(&path, &json, PRIVATE)?;
             self.written.insert(name.to_owned(), Arc::clone(config));
         }
         let path = self.objects();
         let lists = snapshot.objects.iter().map(|(kind, list)| (kind.name(), &list[..]));
         let json = serde_json::to_vec(&Saved(lists.collect()));
-        files::replace_own(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
+        replace::replace_own(&path, &json.map_err(|e| failed(&path, e.into()))?, PRIVATE)?;
 
         let names = snapshot.machine_configs.iter().map(|config| OsStr::new(config.name()));
         let names: HashSet<_> = names.collect();
@@ -146,7 +146,7 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, LoadError> {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
-    match bounded_file::read(path) {
+    match bounded::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LoadError { path: path.to_owned(), error }),

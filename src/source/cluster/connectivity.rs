@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::kind::{Kind, Raw};
 use super::report::Report;
-use crate::kube_client::reason;
+use crate::kubernetes::client::reason;
 
 /// How often to ask.
 const PERIOD: Duration = Duration::from_secs(2);

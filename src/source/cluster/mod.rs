@@ -38,14 +38,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::cache::Cache;
-use self::session::Session;
-use self::token::TokenFiles;
-use super::reporting::Reporting;
-use crate::kube_client::{self, ConnectError};
+use super::cluster::cache::Cache;
+use super::cluster::session::Session;
+use super::cluster::token::TokenFiles;
+use crate::kubernetes::client::{self, ConnectError};
+use crate::telemetry::Reporting;
 
-pub use self::named_secret::NamedSecret;
-pub use self::registry_cas::{MapSeen, RegistryCaMap};
+pub use super::cluster::named_secret::NamedSecret;
+pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
 
 /// Reports come in bursts; publishing waits for this much quiet,
 const QUIET: Duration = Duration::from_millis(10);
@@ -82,7 +82,7 @@ impl Cluster {
     /// within a runtime.
     pub async fn connect(settings: Settings) -> Result<Self, ConnectError> {
         Ok(Self {
-            client: kube_client::connect(settings.kubeconfig).await?,
+            client: client::connect(settings.kubeconfig).await?,
             apiserver_url: settings.apiserver_url,
             token: TokenFiles::open(settings.token_dir),
             cache: settings.cache_dir.map(Cache::new),

@@ -14,9 +14,9 @@ use model::ledger::{Node, Nodes, Roster};
 use time::OffsetDateTime;
 
 use crate::backoff::Backoff;
-use crate::conditions::Status;
-use crate::kube_client::reason;
-use crate::source::reporting::Reporting;
+use crate::kubernetes::client::reason;
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Status;
 
 /// How long the API server is asked to keep a watch open.
 const WATCH_SECONDS: u32 = 60;

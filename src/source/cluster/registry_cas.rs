@@ -7,7 +7,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::kind::Kind;
 use super::report::{Change, Item, Report};
-use super::watching;
+use crate::source::cluster::watching;
 
 /// The config map, followed.
 #[derive(Debug)]

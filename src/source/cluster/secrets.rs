@@ -14,8 +14,8 @@ use model::objects::{Metadata, Secret};
 use tokio::sync::mpsc;
 
 use super::report::{Failure, Report};
-use super::watching::failure;
 use crate::backoff::Backoff;
+use crate::source::cluster::watching::failure;
 use crate::source::secret_seen::SecretSeen;
 
 /// How long the API server is asked to keep a watch open.

@@ -23,11 +23,11 @@ use super::report::{Change, Failure, Item, Report};
 use super::secrets;
 use super::token::TokenState;
 use super::view::ClusterView;
-use super::watching;
 use crate::backoff::Backoff;
-use crate::kube_client::{found, reason};
-use crate::source::reporting::Reporting;
+use crate::kubernetes::client::{found, reason};
+use crate::source::cluster::watching;
 use crate::source::secret_seen::SecretSeen;
+use crate::telemetry::Reporting;
 
 /// Machine configs that are fetched at a time.
 const FETCHES: usize = 8;
@@ -333,7 +333,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conditions::Status;
+    use crate::telemetry::conditions::Status;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::folder_watch::{FolderWatch, Scanned};
+use crate::files::watch::{FolderWatch, Scanned};
 
 /// What the token's directory holds.
 #[derive(Clone, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::kind::{Kind, Raw};
-use super::report::{Change, Failure, Item, Report};
+use super::client::reason;
 use crate::backoff::Backoff;
-use crate::kube_client::reason;
+use crate::source::cluster::kind::{Kind, Raw};
+use crate::source::cluster::report::{Change, Failure, Item, Report};
 
 /// How long the API server is asked to keep a watch open. What breaks a connection without telling
 /// either side goes unnoticed no longer than this.

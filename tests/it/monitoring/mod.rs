@@ -25,19 +25,19 @@ pub(crate) const COMPONENTS: [Component; 4] = [
         name: "controller",
         folder: "controller-monitoring",
         job: "machine-config-server-controller",
-        metrics: &["src/controllers/metrics.rs"],
+        metrics: &["src/telemetry/controllers.rs"],
     },
     Component {
         name: "issuer",
         folder: "issuer-monitoring",
         job: "machine-config-server-issuer",
-        metrics: &["src/controllers/metrics.rs"],
+        metrics: &["src/telemetry/controllers.rs"],
     },
     Component {
         name: "node-ca",
         folder: "node-ca-monitoring",
         job: "machine-config-server-node-ca",
-        metrics: &["src/node_ca/health.rs"],
+        metrics: &["src/node_agent/health.rs"],
     },
 ];
 

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// Annotation of a pool with its access mode; on a secret with user data, `off` says that no machine is
+/// made from it.
+pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
+
 /// How much of a pool's access is restricted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mode {

@@ -1,0 +1,86 @@
+//! What one process of several does at a time: the one that holds a Lease. The others wait for it, ready.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use axum::Router;
+use kube::Client;
+use time::OffsetDateTime;
+
+use super::administrators::{self, AdministratorsAddress};
+use super::signals::StopSignals;
+use crate::controllers::NAMESPACE;
+use crate::kubernetes::Health;
+use crate::kubernetes::client;
+use crate::kubernetes::leader::Candidate;
+
+/// How a process that may be the active one runs.
+pub(super) struct Active {
+    /// A kubeconfig; without one, the pod's service account is used.
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Where metrics and readiness are served, if anywhere.
+    pub(super) administrators: AdministratorsAddress,
+    /// The Lease of the active one.
+    pub(super) lease: &'static str,
+    /// What is served beside metrics and readiness.
+    pub(super) pages: Router,
+    /// How it stands.
+    pub(super) health: Health,
+}
+
+impl Active {
+    /// Works while the Lease is held, until a signal ends it. `work` is given this process' name, and returns why
+    /// it could not go on.
+    pub(super) fn run<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
+    where
+        W: Future<Output = anyhow::Error>,
+    {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let result = runtime.block_on(self.stand(work));
+        runtime.shutdown_background();
+        result
+    }
+
+    async fn stand<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
+    where
+        W: Future<Output = anyhow::Error>,
+    {
+        let Self { kubeconfig, administrators, lease, pages, health } = self;
+        let metrics = Arc::clone(&health.metrics);
+        let connections = metrics.connections.clone();
+        let encode = move || metrics.encode();
+        let _administrators =
+            administrators::listen(&administrators, encode, &health.status, connections, pages)?;
+        let client = client::connect(kubeconfig).await?;
+        let identity = identity();
+        let candidate =
+            Candidate::new(client.clone(), NAMESPACE, lease, identity.clone(), health.clone());
+        let mut stop = StopSignals::listen()?;
+        let lead = async {
+            candidate.acquire().await;
+            tracing::info!(identity, "active");
+            health.metrics.leading.set(1);
+            tokio::select! {
+                error = work(client, identity.clone()) => error,
+                () = candidate.keep() => anyhow!("the Lease was lost: another one may be active"),
+            }
+        };
+        let result = tokio::select! {
+            () = stop.received() => Ok(()),
+            error = lead => Err(error),
+        };
+        health.metrics.leading.set(0);
+        result?;
+        tracing::info!("stopping");
+        candidate.release().await.context("giving back the Lease")
+    }
+}
+
+/// A name that no other process has.
+fn identity() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
+    format!("{}_{}_{started}", host.unwrap_or_default(), std::process::id())
+}

@@ -1,0 +1,80 @@
+//! What strangers can read in the configs of a cluster or a directory, and what has no effect in them, for
+//! `certs check`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use ignition::SpecVersion;
+use ignition::secrets::in_arguments;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client};
+use model::inputs::{Mode, served_configuration};
+use model::objects::MachineConfigPool;
+use model::render::{exposed, exposed_line};
+
+use crate::commands::rendering::{read_manifests, rendered};
+use crate::kubernetes::client::{found, listed};
+use crate::source::manifest::config_warnings;
+
+/// What is worth knowing of configs.
+#[derive(Debug, Default)]
+pub(super) struct Worth {
+    /// One line for each pool that is not enforced and has something secret in its config.
+    pub(super) exposed: Vec<String>,
+    /// One line for each field without effect.
+    pub(super) ignored: Vec<String>,
+}
+
+/// Of a directory. What cannot be rendered is told elsewhere.
+pub(super) fn of_manifests(root: &Path, enforced: &BTreeSet<String>) -> anyhow::Result<Worth> {
+    let inputs = read_manifests(root.to_owned(), false)?;
+    let open = inputs.pools.keys().filter(|pool| !enforced.contains(*pool));
+    let exposed = open.filter_map(|pool| {
+        let config = rendered(&inputs, pool, SpecVersion::NEWEST).ok()?;
+        exposed_line(pool, &exposed(&config).ok()?)
+    });
+    Ok(Worth {
+        exposed: exposed.collect(),
+        ignored: inputs.warnings.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Of a cluster, by the machine configs that pools name alone: what servers add, such as the kubeconfig
+/// that machines join with, is in every config.
+pub(super) async fn of_cluster(
+    client: Client,
+    enforced: &BTreeSet<String>,
+) -> anyhow::Result<Worth> {
+    let kind = |kind| {
+        let kind = GroupVersionKind::gvk("machineconfiguration.openshift.io", "v1", kind);
+        Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+    };
+    let (pools, configs) = (kind("MachineConfigPool"), kind("MachineConfig"));
+    let mut worth = Worth::default();
+    let mut seen = BTreeSet::new();
+    for pool in listed(pools.list(&ListParams::default()).await)? {
+        let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
+        let configuration = served_configuration(Mode::Cluster, &pool);
+        if configuration.is_empty() {
+            continue;
+        }
+        // One that is gone is told by the server.
+        let Some(found) = found(configs.get(configuration).await)? else { continue };
+        let config = serde_json::to_string(&found.data["spec"]["config"])?;
+        if seen.insert(configuration.to_owned()) {
+            let ignored = config_warnings(&config).into_iter();
+            worth.ignored.extend(ignored.map(|it| format!("MachineConfig {configuration}: {it}")));
+        }
+        if enforced.contains(pool.name()) {
+            continue;
+        }
+        let arguments: Vec<String> =
+            serde_json::from_value(found.data["spec"]["kernelArguments"].clone())
+                .unwrap_or_default();
+        let mut secrets = exposed(config.as_bytes()).unwrap_or_default();
+        secrets.extend(in_arguments(&arguments));
+        worth.exposed.extend(exposed_line(pool.name(), &secrets));
+    }
+    Ok(worth)
+}

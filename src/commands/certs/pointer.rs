@@ -1,0 +1,223 @@
+//! Whether a machine would boot from a pointer config: by the certificates and tokens of a state
+//! directory or a cluster, or by a server that runs.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+use ignition::secrets::redacted;
+use model::pointer_check::{self, Admission, Fetch, Known, PointerConfig, Problem, Reading};
+use model::user_data::MOST_BYTES;
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::report::{self, Report};
+use crate::commands::kept::{self, Place, Served};
+use crate::commands::print_line;
+use crate::commands::probe::{self, Address};
+use crate::commands::tokens;
+use crate::source::manifest::config_warnings;
+
+/// What a pointer config is judged by.
+#[derive(Debug, Clone)]
+pub enum Against {
+    /// By what is kept there to be served, of a folder with the pools of these manifests.
+    Place(Place, Option<PathBuf>),
+    /// By what is served there.
+    Server(Address),
+}
+
+/// What there is to say of a pointer config.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CheckedPointer {
+    /// The file.
+    name: String,
+    /// Whether a machine boots from it.
+    boots: bool,
+    /// Why not.
+    faults: Vec<String>,
+    /// What keeps no machine from booting today.
+    warnings: Vec<String>,
+    /// Fields without effect.
+    ignored: Vec<String>,
+    /// From where a machine boots.
+    from: Vec<String>,
+}
+
+/// Tells what is wrong with `file`, or that a machine boots from it, in lines or as JSON.
+///
+/// # Errors
+/// The file cannot be read, there is nothing to judge it by, or no machine would boot from it; where it `is_strict`,
+/// something in it has no effect.
+pub fn check_pointer(
+    file: &Path,
+    against: &Against,
+    [is_json, is_strict]: [bool; 2],
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    let name = file.display().to_string();
+    let text = read(file).with_context(|| format!("--pointer {name}"))?;
+    let ignored = config_warnings(&String::from_utf8_lossy(&text));
+    let mut checked = CheckedPointer { name: name.clone(), ignored, ..CheckedPointer::default() };
+    match against {
+        Against::Place(place, manifests) => {
+            by_place(&mut checked, &text, (place, manifests.as_deref()), now)?;
+        }
+        Against::Server(address) => by_server(&mut checked, &text, address, now)?,
+    }
+    // A URL may have a password in it.
+    for line in
+        [&mut checked.faults, &mut checked.warnings, &mut checked.from].into_iter().flatten()
+    {
+        *line = redacted(line).into_owned();
+    }
+    checked.boots = checked.faults.is_empty();
+    report::print(&checked, is_json)?;
+    match (checked.faults.len(), checked.ignored.len()) {
+        (0, ignored) if is_strict && ignored > 0 => {
+            bail!("{name}: --strict refuses what has no effect: {ignored}")
+        }
+        (0, _) => Ok(()),
+        (many, _) => bail!("{name}: no machine would boot from it: faults: {many}"),
+    }
+}
+
+impl Report for CheckedPointer {
+    fn print_lines(&self) {
+        let Self { name, faults, warnings, ignored, from, .. } = self;
+        for warning in warnings.iter().chain(ignored) {
+            print_line(&format!("{name}: warning: {warning}"));
+        }
+        for line in faults.iter().chain(from) {
+            print_line(line);
+        }
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(file)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > MOST_BYTES {
+        bail!("it has more than {MOST_BYTES} bytes, which no platform takes as user data");
+    }
+    Ok(text)
+}
+
+fn by_place(
+    checked: &mut CheckedPointer,
+    text: &[u8],
+    (place, manifests): (&Place, Option<&Path>),
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    const ELSE: &str = "--connect HOST:PORT asks a server that runs";
+    let name = checked.name.clone();
+    let in_itself = pointer_check::read(text);
+    if in_itself.config.is_none() {
+        checked.take(in_itself);
+        return Ok(());
+    }
+    let Served { place: kept, chain, pools } =
+        kept::served(place, manifests).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+    if chain.is_empty() {
+        bail!("{kept}: there is no serving pair; {ELSE}");
+    }
+    let records = match tokens::read(place) {
+        Ok(records) => Some(records),
+        // Whoever looks at certificates need not have a right to tokens.
+        Err(error) if matches!(place, Place::Cluster { .. }) => {
+            checked.warnings.push(format!("its token is not looked at: {error:#}"));
+            None
+        }
+        Err(error) => bail!("{error:#}; {ELSE}"),
+    };
+    let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &pools };
+    let verdict = pointer_check::judge(&name, text, known, now);
+    checked.warnings.extend(verdict.warnings.iter().map(ToString::to_string));
+    checked.faults.extend(verdict.problems.iter().map(|problem| told(&name, &kept, problem)));
+    for (fetch, admission) in &verdict.fetches {
+        let url = &fetch.url;
+        let by = match admission {
+            Admission::Open => "certificates",
+            Admission::Proven => "certificates and tokens",
+            Admission::Unjudged => {
+                checked.warnings.push(format!(
+                    "the token for {url} is signed by another issuer, and not looked at"
+                ));
+                "certificates"
+            }
+            Admission::Refused(_) => continue,
+        };
+        if verdict.problems.is_empty() {
+            checked.from.push(format!("{name}: boots from {url}, by the {by} of {kept}"));
+        }
+    }
+    Ok(())
+}
+
+/// A problem of the file `name` as a line.
+fn told(name: &str, place: &str, problem: &Problem) -> String {
+    match problem {
+        // It has the name already.
+        Problem::LockedOut(lockout) => lockout.to_string(),
+        Problem::Refused { url, refusal } => {
+            let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
+            let by = format!("by the tokens of {place}");
+            format!("{name}: no config from {url}, {by}: {refusal}: a machine {then}")
+        }
+        _ => format!("{name}: {problem}"),
+    }
+}
+
+impl CheckedPointer {
+    /// Takes in what there is to say of the file itself.
+    fn take(&mut self, reading: Reading) -> Option<PointerConfig> {
+        let Reading { config, faults, warnings, .. } = reading;
+        self.warnings.extend(warnings.iter().map(ToString::to_string));
+        self.faults.extend(faults.iter().map(|fault| format!("{}: {fault}", self.name)));
+        config
+    }
+}
+
+fn by_server(
+    checked: &mut CheckedPointer,
+    text: &[u8],
+    address: &Address,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    let name = checked.name.clone();
+    let Some(config) = checked.take(pointer_check::read(text)) else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for fetch in &config.fetches {
+        let judge =
+            |chain: &_| pointer_check::refusals(&name, std::slice::from_ref(fetch), chain, now);
+        let accept = pointer_check::accept(config.spec);
+        let asked = probe::ask(address, fetch, &accept, |chain| judge(chain).is_empty());
+        let probe = runtime.block_on(asked).with_context(|| format!("--connect {address}"))?;
+        let refusals = judge(&probe.chain).into_iter().map(|refusal| refusal.to_string());
+        for refusal in refusals {
+            if !checked.faults.contains(&refusal) {
+                checked.faults.push(refusal);
+            }
+        }
+        if let Some(status) = probe.status {
+            let line = format!("{name}: {}", answer(fetch, address, status));
+            let is_served = status == http::StatusCode::OK;
+            if is_served { &mut checked.from } else { &mut checked.faults }.push(line);
+        }
+    }
+    Ok(())
+}
+
+/// What a machine makes of a status.
+fn answer(fetch: &Fetch, address: &Address, status: http::StatusCode) -> String {
+    let (url, code) = (&fetch.url, status.as_u16());
+    if status == http::StatusCode::OK {
+        format!("boots from {url}, as {address} answers")
+    } else if status.is_server_error() {
+        format!("{address} answers {code} for {url}: a machine asks again until that is 200")
+    } else {
+        format!("{address} answers {code} for {url}: a machine gives up")
+    }
+}

@@ -1,0 +1,103 @@
+//! What `certs show` and `certs check` found, in lines or as JSON.
+
+use model::table::table;
+use serde::Serialize;
+
+use crate::commands::{print_line, terminal};
+
+/// What there is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shown {
+    pub(super) certificates: Vec<ShownCertificate>,
+    pub(super) pointer_configs: Vec<ShownPointer>,
+}
+
+/// A certificate. Times are of RFC 3339.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownCertificate {
+    /// `serving pair`, `authority` or `older authority`.
+    pub(super) what: &'static str,
+    pub(super) subject: String,
+    pub(super) issuer: String,
+    pub(super) key: String,
+    pub(super) not_before: String,
+    pub(super) not_after: String,
+    /// When another takes its place.
+    pub(super) renewal: String,
+    pub(super) hosts: Vec<String>,
+}
+
+/// Whom a pointer config trusts.
+#[derive(Debug, Serialize)]
+pub(super) struct ShownPointer {
+    pub(super) name: String,
+    pub(super) says: String,
+}
+
+/// What needs an administrator.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Checked {
+    /// Until when nothing does, by RFC 3339.
+    pub(super) in_order_until: Option<String>,
+    /// Why it is not in order.
+    pub(super) verdict: Option<String>,
+    pub(super) faults: Vec<String>,
+    /// What may be wrong, by the platform that machines are made on, and fields without effect.
+    pub(super) warnings: Vec<String>,
+    /// Pointer configs that are left as they are.
+    pub(super) left_alone: Vec<String>,
+    /// What strangers can read in configs.
+    pub(super) exposed: Vec<String>,
+}
+
+/// What people read otherwise.
+pub(super) trait Report: Serialize {
+    /// Prints it for them.
+    fn print_lines(&self);
+}
+
+/// Prints one JSON object on one line, or what people read.
+pub(super) fn print(report: &impl Report, is_json: bool) -> anyhow::Result<()> {
+    if is_json {
+        print_line(&serde_json::to_string(report)?);
+    } else {
+        report.print_lines();
+    }
+    Ok(())
+}
+
+impl Report for Shown {
+    fn print_lines(&self) {
+        let names = ["WHAT", "SUBJECT", "ISSUER", "KEY", "VALID FROM", "UNTIL", "RENEWAL", "HOSTS"];
+        let row = |it: &ShownCertificate| {
+            let texts =
+                [&it.subject, &it.issuer, &it.key, &it.not_before, &it.not_after, &it.renewal];
+            let texts = texts.into_iter().cloned();
+            [it.what.to_owned()].into_iter().chain(texts).chain([it.hosts.join(",")]).collect()
+        };
+        let rows: Vec<Vec<String>> = self.certificates.iter().map(row).collect();
+        terminal::print(&table(&names, &rows, terminal::look()));
+        for pointer in &self.pointer_configs {
+            print_line(&format!("{}: {}", pointer.name, pointer.says));
+        }
+    }
+}
+
+impl Report for Checked {
+    fn print_lines(&self) {
+        let Self { in_order_until, faults, warnings, left_alone, exposed, .. } = self;
+        let warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
+        for line in exposed.iter().cloned().chain(warnings) {
+            print_line(&line);
+        }
+        if let Some(until) = in_order_until {
+            print_line(&format!("in order, until {until}"));
+        }
+        for line in left_alone.iter().chain(faults) {
+            print_line(line);
+        }
+    }
+}

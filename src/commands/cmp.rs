@@ -1,0 +1,269 @@
+//! `cmp enroll`: a certificate from a CA by CMPv2, with files.
+//!
+//! A new key is on disk before the request goes out, so that no certificate comes for a key that is lost. One that
+//! is there already is taken: an enrolment that failed is tried again with the same key.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use pem::Pem;
+use pki::certificate::key_of;
+use pki::{Certificate, Host, KeyAlgorithm};
+use rcgen::KeyPair;
+use rustls::crypto::aws_lc_rs;
+use time::OffsetDateTime;
+use tokio::time::timeout;
+
+use super::print_line;
+use crate::cmp::{
+    Client, Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Server, Settings,
+};
+use crate::files::bounded;
+use crate::files::replace::{PRIVATE, PUBLIC, replace};
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// A first certificate for a key of ours.
+    First {
+        /// Whom it is for.
+        subject: DirectoryName,
+        /// Its alternative names.
+        hosts: Vec<Host>,
+        /// Where the key is, or is going to be.
+        key: PathBuf,
+    },
+    /// What this PKCS #10 request asks for, in PEM or DER.
+    Signing(PathBuf),
+    /// The same as this certificate, which the request is signed with, for another key.
+    Renewal {
+        /// Where the new key is, or is going to be.
+        key: PathBuf,
+    },
+}
+
+/// What proves who asks.
+#[derive(Debug, Clone)]
+pub enum Proof {
+    /// A password in a file, and what the server knows it by.
+    Password {
+        /// The file. A newline at its end is none of the password.
+        file: PathBuf,
+        /// The reference.
+        reference: String,
+    },
+    /// A certificate, with those that lead to its CA.
+    Certificate {
+        /// In PEM.
+        certificate: PathBuf,
+        /// Its key, in PEM.
+        key: PathBuf,
+    },
+}
+
+/// How a certificate is asked for, and where it goes.
+#[derive(Debug, Clone)]
+pub struct EnrollSettings {
+    /// Where the server is.
+    pub url: String,
+    /// The last part of the path.
+    pub ca_name: Option<String>,
+    /// Whom messages are for.
+    pub recipient: Option<DirectoryName>,
+    /// Whom answers are from.
+    pub expected_sender: Option<DirectoryName>,
+    /// What is asked for.
+    pub wanted: Wanted,
+    /// What kind of key is made.
+    pub algorithm: KeyAlgorithm,
+    /// By whom.
+    pub proof: Proof,
+    /// CAs that HTTPS is verified by.
+    pub cacert: Option<PathBuf>,
+    /// CAs that signatures and the certificate have to come from.
+    pub trusted: Option<PathBuf>,
+    /// Where the certificate and what leads to its root go.
+    pub out: PathBuf,
+    /// Where the CAs that came go.
+    pub cas_out: Option<PathBuf>,
+    /// Whether HTTP will do.
+    pub allow_http: bool,
+    /// Whether SHA-1 will do.
+    pub allow_sha1: bool,
+    /// Whether the server is asked to do without a confirmation.
+    pub implicit_confirm: bool,
+    /// For all of it, waiting included.
+    pub timeout: Duration,
+}
+
+/// Asks for a certificate, and writes what came.
+///
+/// # Errors
+/// A file that cannot be read or written, or why there is no certificate.
+pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
+    let certificates = |flag: &str, path: &Option<PathBuf>| match path {
+        Some(path) => read_certificates(path).with_context(|| named(flag, path)),
+        None => Ok(Vec::new()),
+    };
+    let authorities = certificates("--cacert", &settings.cacert)?;
+    let trusted = certificates("--trusted", &settings.trusted)?;
+    let ca_name = settings.ca_name.as_deref();
+    let server = Server::new(&settings.url, ca_name, &authorities, settings.allow_http)?;
+    let credential = settings.proof.read()?;
+    let transaction = Settings {
+        recipient: settings.recipient.clone(),
+        expected_sender: settings.expected_sender.clone(),
+        trusted,
+        allow_sha1: settings.allow_sha1,
+        implicit_confirm: settings.implicit_confirm,
+        credential,
+    };
+    let prepared = Prepared::new(settings, &transaction.credential)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let enrolled = runtime.block_on(async {
+        let random = aws_lc_rs::default_provider().secure_random;
+        let client = Client { server: &server, random, clock: OffsetDateTime::now_utc };
+        let asked = client.enrol(transaction, prepared.request(), |time, pause| {
+            let time = time.as_secs();
+            print_line(&match pause {
+                Pause::Asked("") => format!("the server asks to wait {time} s"),
+                Pause::Asked(reason) => format!("the server asks to wait {time} s: {reason}"),
+                Pause::Away(error) => {
+                    format!("{error}; it has the request and is asked again in {time} s")
+                }
+            });
+        });
+        let timed_out = |_| anyhow!("no certificate within {} s", settings.timeout.as_secs());
+        anyhow::Ok(timeout(settings.timeout, asked).await.map_err(timed_out)??)
+    })?;
+    write(settings, &enrolled)
+}
+
+/// What is asked for, with all that it takes at hand.
+enum Prepared<'a> {
+    First { subject: &'a DirectoryName, hosts: &'a [Host], key: KeyPair },
+    Signing(Vec<u8>),
+    Renewal { old: Box<Certificate>, key: KeyPair },
+}
+
+impl<'a> Prepared<'a> {
+    /// Makes the key if there is none.
+    fn new(settings: &'a EnrollSettings, credential: &Credential) -> anyhow::Result<Self> {
+        Ok(match &settings.wanted {
+            Wanted::First { subject, hosts, key } => {
+                Self::First { subject, hosts, key: key_at(key, settings.algorithm)? }
+            }
+            Wanted::Signing(path) => {
+                Self::Signing(read_csr(path).with_context(|| named("--csr", path))?)
+            }
+            Wanted::Renewal { key } => {
+                let Credential::Certificate { chain, .. } = credential else {
+                    bail!("--renew is signed with the certificate that is renewed");
+                };
+                let old = chain.first().cloned().context("--renew names no certificate")?;
+                Self::Renewal { old: Box::new(old), key: key_at(key, settings.algorithm)? }
+            }
+        })
+    }
+
+    fn request(&self) -> Request<'_> {
+        match self {
+            Self::First { subject, hosts, key } => Request::First { subject, hosts, key },
+            Self::Signing(csr) => Request::Signing(csr),
+            Self::Renewal { old, key } => Request::Renewal { old, key },
+        }
+    }
+}
+
+fn write(settings: &EnrollSettings, enrolled: &Enrolled) -> anyhow::Result<()> {
+    let Enrolled { certificate, chain, authorities, modified } = enrolled;
+    let pem = |certificates: &[Certificate]| {
+        certificates.iter().map(Certificate::to_pem).collect::<String>()
+    };
+    replace(&settings.out, (certificate.to_pem() + &pem(chain)).as_bytes(), PUBLIC)?;
+    if let Some(path) = &settings.cas_out {
+        replace(path, pem(authorities).as_bytes(), PUBLIC)?;
+    }
+    let mut line = format!(
+        "{}: \"{}\" by \"{}\", until {}",
+        settings.out.display(),
+        certificate.common_name,
+        certificate.issuer,
+        certificate.not_after.date(),
+    );
+    let mut count = |many: usize, what: &str| {
+        if many > 0 {
+            let _ = write!(line, "; {what}: {many}");
+        }
+    };
+    count(chain.len(), "intermediates");
+    count(authorities.len(), "CAs");
+    print_line(&line);
+    if let Some(report) = modified {
+        print_line(&format!("it is not quite what was asked for: {report}"));
+    }
+    Ok(())
+}
+
+impl Proof {
+    fn read(&self) -> anyhow::Result<Credential> {
+        match self {
+            Self::Password { file, reference } => {
+                let of_file = || named("--secret-file", file);
+                let secret = bounded::read(file).with_context(of_file)?;
+                Credential::of_password(secret, reference).with_context(of_file)
+            }
+            Self::Certificate { certificate, key } => {
+                let read = |path: &Path| bounded::read(path).with_context(|| shown(path));
+                let read = Credential::of_certificate(&read(certificate)?, &read(key)?);
+                read.map_err(|fault| match fault {
+                    CredentialFault::NoCertificate => anyhow!("{}: {fault}", certificate.display()),
+                    CredentialFault::OtherKey => {
+                        anyhow!("{}: {fault} in {}", key.display(), certificate.display())
+                    }
+                    _ => anyhow!("{}: {fault}", key.display()),
+                })
+            }
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn named(flag: &str, path: &Path) -> String {
+    format!("{flag} {}", path.display())
+}
+
+fn read_certificates(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+    let found = Certificate::read_trusted(&bounded::read(path)?)?;
+    found.context("there is no certificate in it")
+}
+
+fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
+    let text = bounded::read(path).with_context(|| shown(path))?;
+    key_of(&text).with_context(|| format!("{}: there is no key in it", path.display()))
+}
+
+/// The request in PEM or DER.
+fn read_csr(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let bytes = bounded::read(path)?;
+    let is_csr =
+        |block: &Pem| matches!(block.tag(), "CERTIFICATE REQUEST" | "NEW CERTIFICATE REQUEST");
+    let blocks = pem::parse_many(&bytes).unwrap_or_default();
+    let found = blocks.into_iter().find(is_csr);
+    Ok(found.map_or(bytes, Pem::into_contents))
+}
+
+/// The key at `path`, made if there is none, and on disk when this returns.
+fn key_at(path: &Path, algorithm: KeyAlgorithm) -> anyhow::Result<KeyPair> {
+    if path.try_exists().with_context(|| named("--key-out", path))? {
+        return read_key(path);
+    }
+    let key = algorithm.generate()?;
+    replace(path, key.serialize_pem().as_bytes(), PRIVATE)?;
+    Ok(key)
+}

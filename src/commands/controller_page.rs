@@ -1,0 +1,52 @@
+//! The controller's page: the certificates that it keeps, and which pointer configs trust them.
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use model::overview::{ControllerOverview, Server, controller_page};
+use time::OffsetDateTime;
+
+use crate::commands::overview::{certificate, html_response, judged, style};
+use crate::controllers::certificates::{Shown, Trust};
+use crate::telemetry::conditions::Status;
+
+#[derive(Clone)]
+struct Sources {
+    shown: Shown,
+    status: Status,
+    since: OffsetDateTime,
+}
+
+/// The page at `/`, and all that is on it as JSON.
+pub(super) fn router(shown: Shown, status: Status) -> Router {
+    let since = OffsetDateTime::now_utc();
+    Router::new()
+        .route("/", get(html))
+        .route("/style.css", get(style))
+        .route("/api/v1/overview", get(overview))
+        .with_state(Sources { shown, status, since })
+}
+
+async fn html(State(sources): State<Sources>) -> Response {
+    html_response(controller_page(&sources.overview()))
+}
+
+async fn overview(State(sources): State<Sources>) -> Json<ControllerOverview> {
+    Json(sources.overview())
+}
+
+impl Sources {
+    fn overview(&self) -> ControllerOverview {
+        let now = OffsetDateTime::now_utc();
+        let Trust { chain, holders, faults } = self.shown.trust();
+        ControllerOverview {
+            at: now,
+            server: Server { version: super::version(), since: self.since },
+            not_ready: self.status.not_ready.lines(),
+            degraded: self.status.degraded.lines(),
+            certificates: chain.iter().map(certificate).collect(),
+            pointers: judged(&chain, &holders, &faults, now),
+        }
+    }
+}

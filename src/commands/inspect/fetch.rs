@@ -1,0 +1,395 @@
+//! Goes the way that a machine goes to its config, and says what it sees: the name, the connection,
+//! TLS, the answer.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use hyper::body::Incoming;
+use ignition::SpecVersion;
+use model::inspect::{Answered, Cause, Outcome, Step, Trusted, Way, judge_answer, judge_chain};
+use model::pointer_check::accept;
+use pki::{Certificate, Host};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::commands::probe::{self, Address};
+use crate::http_client::{HttpConnection, read};
+use crate::serving::answers::PENDING;
+
+/// The largest config that is taken, in bytes.
+const LARGEST: usize = 64 << 20;
+/// What is read of an answer that is no config.
+const LARGEST_REASON: usize = 4 << 10;
+/// Time for all addresses to take a connection.
+const CONNECT: Duration = Duration::from_secs(4);
+/// As long as Ignition waits for a handshake, and for the head of an answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// For the whole of a config.
+const BODY: Duration = Duration::from_secs(120);
+
+/// What is fetched, how, and by what it is judged.
+#[derive(Debug, Clone)]
+pub(super) struct Errand {
+    /// The config's URL.
+    pub(super) url: Uri,
+    /// The host in it.
+    pub(super) host: Host,
+    /// Where to connect to instead of what the URL says.
+    pub(super) connect: Option<Address>,
+    /// What is sent along.
+    pub(super) headers: Vec<(String, String)>,
+    /// Whom the machine trusts, and where that was read; `None` if that is not known.
+    pub(super) trusted: Option<(String, Vec<Certificate>)>,
+    /// What the machine reads.
+    pub(super) spec: SpecVersion,
+    /// What the machine's clock says.
+    pub(super) at: OffsetDateTime,
+    /// What this one says.
+    pub(super) now: OffsetDateTime,
+}
+
+impl Errand {
+    /// The pool, as the URL names it.
+    pub(super) fn pool(&self) -> &str {
+        self.url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.url.scheme() != Some(&http::uri::Scheme::HTTP)
+    }
+
+    fn address(&self) -> (String, u16) {
+        if let Some(address) = &self.connect {
+            return address.parts();
+        }
+        let default = if self.is_tls() { 443 } else { 80 };
+        let port = self.url.port_u16().unwrap_or(default);
+        (probe::name_of(&self.host), port)
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) way: Way,
+    /// The config's text, where the answer was one.
+    pub(super) body: Option<Bytes>,
+}
+
+/// Goes the way once. A failure is no error, but what there is to tell.
+pub(super) async fn fetch(errand: &Errand) -> Fetched {
+    let mut trip = Trip { errand, steps: Vec::new() };
+    let result = trip.go().await;
+    let url = errand.url.to_string();
+    let (body, cause) = match result {
+        Ok(body) => (Some(body), None),
+        Err(cause) => (None, Some(cause)),
+    };
+    if let (Some(_), Some(last)) = (&cause, trip.steps.last_mut()) {
+        last.outcome = Outcome::Failed;
+    }
+    Fetched { way: Way { url, steps: trip.steps, cause }, body }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+struct Trip<'a> {
+    errand: &'a Errand,
+    steps: Vec<Step>,
+}
+
+impl Trip<'_> {
+    async fn go(&mut self) -> Result<Bytes, Cause> {
+        let addresses = self.resolve().await?;
+        let (address, socket) = self.connect(&addresses).await?;
+        let stream: Box<dyn Stream> =
+            if self.errand.is_tls() { self.tls(address, socket).await? } else { Box::new(socket) };
+        self.ask(address, stream).await
+    }
+
+    fn step(&mut self, name: &'static str, seen: Vec<String>, since: Instant) {
+        let took = Some(since.elapsed());
+        self.steps.push(Step { name, outcome: Outcome::Fine, seen, took });
+    }
+
+    async fn resolve(&mut self) -> Result<Vec<SocketAddr>, Cause> {
+        let since = Instant::now();
+        let (name, port) = self.errand.address();
+        let found = match timeout(CONNECT, tokio::net::lookup_host((&name[..], port))).await {
+            Ok(Ok(found)) => found.collect::<Vec<_>>(),
+            Ok(Err(error)) => {
+                self.step("name", vec![format!("{name}: {error}")], since);
+                return Err(Cause::NameUnknown(format!("{name}: {error}")));
+            }
+            Err(_) => {
+                self.step("name", vec![format!("{name}: no answer")], since);
+                return Err(Cause::NameUnknown(format!("{name}: no answer from the name server")));
+            }
+        };
+        let texts: Vec<_> = found.iter().map(|address| address.ip().to_string()).collect();
+        if texts.is_empty() {
+            self.step("name", vec![format!("{name}: no address")], since);
+            return Err(Cause::NameUnknown(format!("{name} has no address")));
+        }
+        self.step("name", vec![format!("{name} is {}", texts.join(", "))], since);
+        Ok(found)
+    }
+
+    /// One address after the other, each for its share of the time.
+    async fn connect(
+        &mut self,
+        addresses: &[SocketAddr],
+    ) -> Result<(SocketAddr, TcpStream), Cause> {
+        let since = Instant::now();
+        let mut seen = Vec::new();
+        for (index, address) in addresses.iter().enumerate() {
+            let left = CONNECT.saturating_sub(since.elapsed());
+            let share = left / u32::try_from(addresses.len() - index).unwrap_or(1);
+            let reason = match timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(socket)) => {
+                    seen.push(format!("{address} takes the connection"));
+                    self.step("connect", seen, since);
+                    return Ok((*address, socket));
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {:.1} s", share.as_secs_f64()),
+            };
+            seen.push(format!("{address}: {reason}"));
+        }
+        let told = seen.join("; ");
+        self.step("connect", seen, since);
+        Err(Cause::ServerDown(told))
+    }
+
+    async fn tls(
+        &mut self,
+        address: SocketAddr,
+        socket: TcpStream,
+    ) -> Result<Box<dyn Stream>, Cause> {
+        let since = Instant::now();
+        let shaken = timeout(ANSWER, probe::handshake(socket, &self.errand.host)).await;
+        let stream = match shaken {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                let told = format!("{error:#}");
+                self.step("TLS", vec![told.clone()], since);
+                let is_plain =
+                    told.contains("InvalidContentType") || told.contains("corrupt message");
+                let told = format!("{address}: {told}");
+                return Err(if is_plain { Cause::NoTls(told) } else { Cause::NoAnswer(told) });
+            }
+            Err(_) => {
+                let told = format!("{address}: no handshake within {} s", ANSWER.as_secs());
+                self.step("TLS", vec![told.clone()], since);
+                return Err(Cause::NoAnswer(told));
+            }
+        };
+        let took = since.elapsed();
+        let (mut seen, chain) = probe::shown(&stream);
+        let Some(chain) = chain else {
+            self.step("TLS", seen, since);
+            return Err(Cause::Refused("it sends a certificate that is none".to_owned()));
+        };
+        let errand = self.errand;
+        // Another clock than the machine's: this one, or where that is the machine's, the server's.
+        let mut judged = self.judge(&chain, errand.now);
+        if judged.is_err()
+            && errand.at == errand.now
+            && let Some(right) = self.server_time(address).await
+        {
+            judged = self.judge(&chain, right);
+        }
+        match &judged {
+            Ok(Trusted::By(ca)) => {
+                let place = errand.trusted.as_ref().map_or("", |(place, _)| place);
+                seen.push(format!("vouched for by \"{}\" of {place}", ca.common_name));
+            }
+            Ok(Trusted::Unjudged) => {
+                seen.push(
+                    "whom the machine trusts is not known: --pointer or --ca says it".to_owned(),
+                );
+            }
+            // It is told at the end.
+            Err(_) => {}
+        }
+        let outcome = if judged == Ok(Trusted::Unjudged) { Outcome::Noted } else { Outcome::Fine };
+        self.steps.push(Step { name: "TLS", outcome, seen, took: Some(took) });
+        judged.map(|_| Box::new(stream) as Box<dyn Stream>)
+    }
+
+    fn judge(&self, chain: &[Certificate], right: OffsetDateTime) -> Result<Trusted, Cause> {
+        let Errand { trusted, host, at, .. } = self.errand;
+        let trusted = trusted.as_ref().map(|(_, trusted)| &trusted[..]);
+        judge_chain(chain, trusted, host, *at, right)
+    }
+
+    /// What time a server has that is not trusted: nothing is sent along.
+    async fn server_time(&self, address: SocketAddr) -> Option<OffsetDateTime> {
+        let asked = async {
+            let socket = TcpStream::connect(address).await.ok()?;
+            let stream = probe::handshake(socket, &self.errand.host).await.ok()?;
+            let mut connection = HttpConnection::new(stream).await.ok()?;
+            let request = self.request(Method::HEAD, "/healthz", None, &[]).ok()?;
+            let response = connection.send(request).await.ok()?;
+            let date = response.headers().get(header::DATE)?.to_str().ok()?;
+            OffsetDateTime::parse(&date.replace("GMT", "+0000"), &Rfc2822).ok()
+        };
+        timeout(CONNECT, asked).await.ok()?
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        target: &str,
+        spec: Option<SpecVersion>,
+        headers: &[(String, String)],
+    ) -> anyhow::Result<Request<Body>> {
+        let host = self.errand.url.authority().map_or("", http::uri::Authority::as_str);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(target)
+            .header(header::HOST, host)
+            .header(header::ACCEPT_ENCODING, "identity")
+            .header(header::USER_AGENT, user_agent(spec.unwrap_or(self.errand.spec)));
+        if let Some(spec) = spec {
+            request = request.header(header::ACCEPT, accept(spec));
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        Ok(request.body(Body::empty())?)
+    }
+
+    fn target(&self) -> &str {
+        self.errand.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
+    }
+
+    async fn ask(&mut self, address: SocketAddr, stream: Box<dyn Stream>) -> Result<Bytes, Cause> {
+        let since = Instant::now();
+        let errand = self.errand;
+        let asked = async {
+            let mut connection = HttpConnection::new(stream).await?;
+            let target = self.target();
+            let request = self.request(Method::GET, target, Some(errand.spec), &errand.headers)?;
+            let response = connection.send(request).await?;
+            anyhow::Ok((connection, response))
+        };
+        // The body comes in as long as there is the connection.
+        let (_connection, response) = match timeout(ANSWER, asked).await {
+            Ok(Ok(answer)) => answer,
+            other => {
+                let told = match other {
+                    Ok(Err(error)) => format!("{address}: {error:#}"),
+                    _ => format!("{address}: no answer within {} s", ANSWER.as_secs()),
+                };
+                self.step("answer", vec![told.clone()], since);
+                return Err(Cause::NoAnswer(told));
+            }
+        };
+        let (status, headers) = (response.status(), response.headers().clone());
+        let most = if status == StatusCode::OK { LARGEST } else { LARGEST_REASON };
+        let body = whole(response, most).await;
+        let mut seen = vec![answer_line(status, &headers)];
+        if status == StatusCode::OK {
+            if let Some(pending) = headers.get(&PENDING) {
+                let pending = String::from_utf8_lossy(pending.as_bytes());
+                seen.push(format!(
+                    "an older config: {pending}, the pool's present one, cannot be rendered; the server's log says why"
+                ));
+            }
+            seen.push(match &body {
+                Ok(body) => format!("{} bytes", body.len()),
+                Err(error) => error.to_string(),
+            });
+            self.step("answer", seen, since);
+            return body.map_err(|error| Cause::NoAnswer(error.to_string()));
+        }
+        let text = body.unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let location = headers
+            .get(header::LOCATION)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        let answered = Answered::new(status, &text, errand.pool(), location);
+        seen.extend(Some(answered.line.clone()).filter(|line| !line.is_empty()));
+        self.step("answer", seen, since);
+        let served =
+            if answered.may_depend_on_spec() { self.served(address).await } else { Vec::new() };
+        let cause = judge_answer(&answered, errand.pool(), errand.spec, &served);
+        Err(cause.unwrap_or_else(|| Cause::NoAnswer("it cannot be read".to_owned())))
+    }
+
+    /// The specs in which there is an answer, oldest first.
+    async fn served(&self, address: SocketAddr) -> Vec<SpecVersion> {
+        let mut served = Vec::new();
+        let asking = async {
+            let socket = TcpStream::connect(address).await?;
+            let stream: Box<dyn Stream> = if self.errand.is_tls() {
+                let stream = probe::handshake(socket, &self.errand.host).await?;
+                // Another one may answer now than the one that was judged.
+                let chain = probe::shown(&stream).1.unwrap_or_default();
+                self.judge(&chain, self.errand.now).map_err(|cause| anyhow!("{cause}"))?;
+                Box::new(stream)
+            } else {
+                Box::new(socket)
+            };
+            let mut connection = HttpConnection::new(stream).await?;
+            for spec in SpecVersion::ALL.into_iter().filter(|spec| *spec != self.errand.spec) {
+                let headers = &self.errand.headers;
+                let request = self.request(Method::HEAD, self.target(), Some(spec), headers)?;
+                let response = connection.send(request).await?;
+                if response.status() == StatusCode::OK {
+                    served.push(spec);
+                }
+            }
+            anyhow::Ok(())
+        };
+        // What was answered until then counts.
+        let _ = timeout(CONNECT, asking).await;
+        served
+    }
+}
+
+/// The body of an answer, all of it in time.
+async fn whole(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
+    let timed_out = |_| anyhow!("not whole within {} s", BODY.as_secs());
+    timeout(BODY, read(response, most)).await.map_err(timed_out)?
+}
+
+fn answer_line(status: StatusCode, headers: &HeaderMap) -> String {
+    let mut line = status.to_string();
+    for name in [header::RETRY_AFTER, header::LOCATION, header::SERVER] {
+        if let Some(value) = headers.get(&name) {
+            line = format!("{line}, {name} {}", String::from_utf8_lossy(value.as_bytes()));
+        }
+    }
+    line
+}
+
+/// What the first Ignition that reads a spec calls itself (its page "Configuration specifications").
+fn user_agent(spec: SpecVersion) -> &'static str {
+    match spec {
+        SpecVersion::V2_2 => "Ignition/0.22.0",
+        SpecVersion::V3_0 => "Ignition/2.0.0",
+        SpecVersion::V3_1 => "Ignition/2.3.0",
+        SpecVersion::V3_2 => "Ignition/2.7.0",
+        SpecVersion::V3_3 => "Ignition/2.11.0",
+        SpecVersion::V3_4 => "Ignition/2.15.0",
+        SpecVersion::V3_5 => "Ignition/2.20.0",
+        SpecVersion::V3_6 => "Ignition/2.24.0",
+    }
+}
+
+/// The certificates of a file with CAs.
+pub(super) fn read_authorities(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+    let text = crate::files::bounded::read(path)?;
+    Certificate::read_trusted(&text)?.context("there is no certificate in it")
+}

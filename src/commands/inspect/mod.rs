@@ -1,0 +1,449 @@
+//! `inspect`: what a machine becomes, as it would get it, and why it does not come up.
+
+mod fetch;
+
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use http::Uri;
+use ignition::secrets::redacted;
+use ignition::{Config, SpecVersion};
+use model::escape::escaped;
+use model::inspect::{
+    Cause, Machine, Outcome, Step, Way, as_json, changes, changes_as_text, machine,
+    machine_as_text, warnings_as_text, way_as_text,
+};
+use model::objects::{MachineConfig, Object};
+use model::pointer_check;
+use model::user_data::MOST_BYTES;
+use pki::Host;
+use serde_json::json;
+use time::OffsetDateTime;
+
+use super::inspect::fetch::{Errand, Fetched, fetch, read_authorities};
+use super::probe::Address;
+use super::rendering::{read_manifests, rendered};
+use super::terminal;
+use crate::files::bounded;
+use crate::source::manifest::{self, Manifest};
+
+/// How long the least differences of two machines' texts are looked for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Where a config comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A server; its URL may lead as far as the pool.
+    Server(Uri),
+    /// Manifests, rendered here.
+    Manifests(PathBuf),
+    /// A config, or a machine config, in a file.
+    Saved(PathBuf),
+    /// What a machine's pointer config says.
+    Pointer(PathBuf),
+}
+
+/// What is to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Show {
+    /// The way there, and the machine.
+    Machine,
+    /// The contents of one file.
+    File(String),
+    /// What another has otherwise: a URL, a folder, a saved config, a spec or a pool.
+    Difference(String),
+}
+
+/// What is inspected, and how.
+#[derive(Debug, Clone)]
+pub struct InspectSettings {
+    /// Where the config comes from.
+    pub place: Place,
+    /// Whose machine it is; a URL and a pointer config may say it too.
+    pub pool: Option<String>,
+    /// What the machine reads.
+    pub spec: SpecVersion,
+    /// Where to connect to instead of what the URL says.
+    pub connect: Option<Address>,
+    /// A file with the CAs that the machine trusts, where no pointer config says it.
+    pub ca: Option<PathBuf>,
+    /// Where `serve` keeps its CAs; read where there is one, and nothing else says whom to trust.
+    pub state: PathBuf,
+    /// What the machine's clock says; this one's time if it is not given.
+    pub at: Option<OffsetDateTime>,
+    /// What to show.
+    pub show: Show,
+    /// Whether something that has no effect is a failure.
+    pub is_strict: bool,
+    /// Whether for a script.
+    pub json: bool,
+}
+
+/// What was got.
+struct Got {
+    /// What people call it.
+    name: String,
+    way: Option<Way>,
+    machine: Option<Machine>,
+    /// What is said and has no effect, one line each.
+    warnings: Vec<String>,
+}
+
+impl Got {
+    fn refused(name: &str, cause: Cause) -> Self {
+        let way = Way { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
+        Self { name: name.to_owned(), way: Some(way), machine: None, warnings: Vec::new() }
+    }
+}
+
+/// Shows what was asked for. The exit code is 1 where the machine would not come up, or two differ.
+///
+/// # Errors
+/// There is nothing to inspect: a file that cannot be read, a pool that nobody names.
+pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    // A URL of theirs may have a password in it.
+    inspected(settings, now).map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
+}
+
+fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    let got = get(settings, now)?;
+    match &settings.show {
+        Show::Machine => {
+            let code = show(&got, settings.json, now)?;
+            let is_refused = settings.is_strict && !got.warnings.is_empty();
+            Ok(if is_refused { ExitCode::FAILURE } else { code })
+        }
+        Show::File(path) => show_file(&got, path),
+        Show::Difference(other) => {
+            let other = get(&otherwise(settings, other)?, now)?;
+            show_difference(&got, &other, settings.json)
+        }
+    }
+}
+
+fn show(got: &Got, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    if is_json {
+        let page = json!({"way": got.way, "machine": got.machine, "warnings": got.warnings});
+        print_json(&page)?;
+    } else {
+        let look = terminal::look();
+        let mut lines: Vec<_> = got.way.iter().flat_map(|way| way_as_text(way, look)).collect();
+        if let Some(machine) = &got.machine {
+            if !lines.is_empty() {
+                lines.push(String::new());
+            }
+            lines.extend(machine_as_text(machine, look, now));
+        }
+        lines.extend(warnings_as_text(&got.warnings, look));
+        terminal::print(&lines);
+    }
+    Ok(if got.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show_file(got: &Got, path: &str) -> anyhow::Result<ExitCode> {
+    let told = match &got.machine {
+        Some(machine) => match machine.file(path) {
+            Ok(bytes) => {
+                // Whoever reads it may have seen enough.
+                let _ = std::io::stdout().write_all(bytes);
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
+        },
+        None => {
+            got.way.iter().flat_map(|way| way_as_text(way, model::table::Look::PLAIN)).collect()
+        }
+    };
+    writeln!(std::io::stderr(), "{}", told.join("\n"))?;
+    Ok(ExitCode::FAILURE)
+}
+
+fn show_difference(got: &Got, other: &Got, is_json: bool) -> anyhow::Result<ExitCode> {
+    let look = terminal::look();
+    let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
+        let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
+        let ways: Vec<_> = ways.filter_map(|it| it.way.as_ref()).collect();
+        if is_json {
+            print_json(&json!({"ways": ways}))?;
+        } else {
+            let lines: Vec<_> = ways.iter().flat_map(|way| way_as_text(way, look)).collect();
+            terminal::print(&lines);
+        }
+        return Ok(ExitCode::FAILURE);
+    };
+    let changes = changes(before, after, Instant::now() + PATIENCE);
+    if is_json {
+        let names = json!([got.name, other.name]);
+        print_json(&json!({"between": names, "differs": !changes.is_empty(), "changes": changes}))?;
+    } else {
+        terminal::print(&changes_as_text(&changes, [&got.name, &other.name], look));
+    }
+    Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What moves a cursor, and JSON need not escape, is escaped as JSON does.
+fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(&as_json(page)?)?;
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
+        if is_plain {
+            safe.push(c);
+        } else {
+            let units = c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<Vec<_>>();
+            safe.push_str(&units.concat());
+        }
+    }
+    terminal::print(&[safe]);
+    Ok(())
+}
+
+/// The same, for the other one of two.
+fn otherwise(settings: &InspectSettings, other: &str) -> anyhow::Result<InspectSettings> {
+    let mut settings = settings.clone();
+    if let Some(spec) = SpecVersion::read(other) {
+        settings.spec = spec;
+        return Ok(settings);
+    }
+    if let Some(place) = Place::read(other) {
+        // A pool that the first place names by itself is the other's too.
+        if settings.pool.is_none() {
+            settings.pool = match &settings.place {
+                Place::Server(url) => pool_of(url).map(str::to_owned),
+                Place::Manifests(_) | Place::Saved(_) | Place::Pointer(_) => None,
+            };
+        }
+        settings.place = place;
+        return Ok(settings);
+    }
+    if matches!(settings.place, Place::Saved(_)) || other.contains('/') {
+        bail!("--diff {other}: there is no such file, and it is no URL, spec or pool");
+    }
+    if let Place::Server(url) = &settings.place {
+        settings.place = Place::Server(without_path(url)?);
+    }
+    settings.pool = Some(other.to_owned());
+    Ok(settings)
+}
+
+impl Place {
+    /// Reads a URL, `HOST:PORT`, or a path that is there.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        if text.contains("://") {
+            let url = text.parse::<Uri>().ok()?;
+            return matches!(url.scheme_str(), Some("http" | "https")).then_some(Self::Server(url));
+        }
+        let path = Path::new(text);
+        if path.is_dir() {
+            return Some(Self::Manifests(path.to_owned()));
+        }
+        if path.is_file() {
+            return Some(Self::Saved(path.to_owned()));
+        }
+        let address: Address = text.parse().ok()?;
+        format!("https://{address}").parse().ok().map(Self::Server)
+    }
+}
+
+/// The pool in `/config/POOL`.
+fn pool_of(url: &Uri) -> Option<&str> {
+    url.path()
+        .strip_prefix("/config/")
+        .map(|pool| pool.trim_end_matches('/'))
+        .filter(|it| !it.is_empty())
+}
+
+fn without_path(url: &Uri) -> anyhow::Result<Uri> {
+    let (scheme, authority) = (url.scheme_str().unwrap_or("https"), url.authority());
+    Ok(format!("{scheme}://{}", authority.map_or("", http::uri::Authority::as_str)).parse()?)
+}
+
+fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Got> {
+    let pool = settings.pool.as_deref();
+    match &settings.place {
+        Place::Saved(path) => saved(path),
+        Place::Manifests(folder) => {
+            let pool = pool.ok_or_else(|| anyhow!("{}: of which POOL?", folder.display()))?;
+            by_manifests(folder, pool, settings.spec)
+        }
+        Place::Server(url) => {
+            let url = with_pool(url, pool)?;
+            let trusted = trusted(settings)?;
+            let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
+            let headers = Vec::new();
+            by_server(&errand(settings, url, headers, trusted, now)?)
+        }
+        Place::Pointer(path) => by_pointer(settings, path, now),
+    }
+}
+
+fn errand(
+    settings: &InspectSettings,
+    url: Uri,
+    headers: Vec<(String, String)>,
+    trusted: Option<(String, Vec<pki::Certificate>)>,
+    now: OffsetDateTime,
+) -> anyhow::Result<Errand> {
+    let host = url.host().unwrap_or_default();
+    let host: Host = host.parse().map_err(|error| anyhow!("{url}: {error}"))?;
+    let connect = settings.connect.clone();
+    let (spec, at) = (settings.spec, settings.at.unwrap_or(now));
+    Ok(Errand { url, host, connect, headers, trusted, spec, at, now })
+}
+
+fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
+    match (url.path(), pool) {
+        ("" | "/", Some(pool)) => {
+            let base = url.to_string();
+            let text = format!("{}/config/{pool}", base.trim_end_matches('/'));
+            text.parse().with_context(|| format!("{pool:?} is no pool"))
+        }
+        ("" | "/", None) => bail!("{url}: of which POOL?"),
+        (_, None) => Ok(url.clone()),
+        (_, Some(pool)) if pool_of(url) == Some(pool) => Ok(url.clone()),
+        (_, Some(pool)) => bail!("{url} leads to a pool already, and not to {pool}"),
+    }
+}
+
+/// Whom the machine trusts, by what is given beside a URL.
+fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki::Certificate>)>> {
+    let bundle = settings.state.join("ca.crt");
+    let path = match &settings.ca {
+        Some(path) => path,
+        None if bundle.is_file() => &bundle,
+        None => return Ok(None),
+    };
+    let name = path.display().to_string();
+    let found = read_authorities(path).with_context(|| name.clone())?;
+    Ok(Some((name, found)))
+}
+
+fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> anyhow::Result<Got> {
+    let name = path.display().to_string();
+    let text = bounded::read_start(path, MOST_BYTES as u64 + 1);
+    let text = text.with_context(|| format!("--pointer {name}"))?;
+    let reading = pointer_check::read(&text);
+    let Some(config) = reading.config else {
+        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+        return Ok(Got::refused(&name, invalid(faults.join("; "))));
+    };
+    let mut fetches = config.fetches.into_iter();
+    let first = fetches.next().ok_or_else(|| anyhow!("{name}: it fetches nothing"))?;
+    let url = match &settings.pool {
+        Some(pool) => with_pool(&without_path(&first.url)?, Some(pool))?,
+        None => first.url,
+    };
+    let trusted = Some((name.clone(), first.trusted));
+    let mut got = by_server(&errand(settings, url, first.headers, trusted, now)?)?;
+    let warnings = reading.warnings.iter().map(ToString::to_string);
+    let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
+    let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
+    let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
+    if let (Some(way), false) = (&mut got.way, seen.is_empty()) {
+        way.steps.insert(0, Step { name: "pointer", outcome: Outcome::Noted, seen, took: None });
+    }
+    Ok(got)
+}
+
+fn by_server(errand: &Errand) -> anyhow::Result<Got> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Fetched { mut way, body } = runtime.block_on(fetch(errand));
+    // A name that is still being looked up is not waited for.
+    runtime.shutdown_background();
+    let name = way.url.clone();
+    let Some(body) = body else {
+        return Ok(Got { name, way: Some(way), machine: None, warnings: Vec::new() });
+    };
+    let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
+    let read = read_config(&body).and_then(|config| {
+        if config.declared() <= errand.spec {
+            return Ok(config);
+        }
+        let (asked, served) = (errand.spec, vec![config.declared()]);
+        Err(Cause::NotInSpec {
+            asked,
+            served,
+            told: "the server sends another".to_owned(),
+            is_received: true,
+        })
+    });
+    let (outcome, seen) = match &read {
+        Ok(config) => (Outcome::Fine, format!("valid, in spec {}", config.declared())),
+        Err(cause) => (Outcome::Failed, cause.to_string()),
+    };
+    way.steps.push(Step { name: "config", outcome, seen: vec![seen], took: None });
+    let machine = match read {
+        Ok(config) => Some(machine(&config, None)),
+        Err(cause) => {
+            way.cause = Some(cause);
+            None
+        }
+    };
+    Ok(Got { name, way: Some(way), machine, warnings })
+}
+
+fn by_manifests(folder: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Got> {
+    let inputs = read_manifests(folder.to_owned(), false)?;
+    let warnings = inputs.warnings.iter().map(ToString::to_string).collect();
+    let name = format!("{} {pool} {spec}", folder.display());
+    let read = rendered(&inputs, pool, spec).and_then(|body| read_config(&body));
+    Ok(match read {
+        Ok(config) => Got { name, way: None, machine: Some(machine(&config, None)), warnings },
+        Err(cause) => Got { warnings, ..Got::refused(&name, cause) },
+    })
+}
+
+/// A config that was kept: as it was served, or as a machine config.
+fn saved(path: &Path) -> anyhow::Result<Got> {
+    let name = path.display().to_string();
+    let bytes = bounded::read(path).with_context(|| name.clone())?;
+    let got =
+        |machine, warnings| Got { name: name.clone(), way: None, machine: Some(machine), warnings };
+    let as_config = read_config(&bytes);
+    if let Ok(config) = &as_config {
+        let warnings = manifest::config_warnings(&String::from_utf8_lossy(&bytes));
+        return Ok(got(machine(config, None), warnings));
+    }
+    let Manifest { objects, warnings } = manifest::read(&bytes).unwrap_or_default();
+    let mut configs = objects.into_iter().filter_map(|object| match object {
+        Object::MachineConfig(config) => Some(config),
+        _ => None,
+    });
+    let read = match (configs.next(), configs.next()) {
+        (Some(_), Some(_)) => bail!("{name} holds several machine configs: give them as a folder"),
+        (Some(one), None) => read_machine_config(&one).map(|config| machine(&config, Some(&one))),
+        (None, _) => as_config.map(|config| machine(&config, None)),
+    };
+    Ok(match read {
+        Ok(machine) => got(machine, warnings),
+        Err(cause) => Got::refused(&name, cause),
+    })
+}
+
+fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> {
+    let text = machine_config.ignition();
+    let text = text.ok_or_else(|| invalid("it has no Ignition config"))?;
+    read_config(text.as_bytes())
+}
+
+/// What a machine has got, and cannot use.
+fn invalid(told: impl Into<String>) -> Cause {
+    Cause::InvalidConfig { told: told.into(), is_received: true }
+}
+
+/// Reads a config of others, as Ignition would.
+fn read_config(bytes: &[u8]) -> Result<Config, Cause> {
+    let text = std::str::from_utf8(bytes);
+    let text = text.map_err(|_| invalid("it is no text"))?;
+    manifest::check_json(text).map_err(|error| invalid(format!("it {error}")))?;
+    Config::parse(text).map_err(|error| invalid(error.to_string()))
+}

@@ -1,0 +1,75 @@
+//! What a server's boot ledger has, for a terminal.
+
+use std::net::IpAddr;
+
+use anyhow::{Context as _, anyhow, bail};
+use model::ledger::Rank;
+use model::overview::{MACHINE_COLUMNS, MachineLine, machine_row};
+use model::table::table;
+use serde::Deserialize;
+use tokio::net::lookup_host;
+
+use super::{print_line, terminal};
+use crate::serving::peers::get;
+
+/// Whom to ask, and for what.
+#[derive(Debug)]
+pub struct MachinesSettings {
+    /// The server's listener for administrators, `HOST:PORT`.
+    pub from: String,
+    /// One machine, or all.
+    pub address: Option<IpAddr>,
+    /// Whether JSON is printed.
+    pub is_json: bool,
+}
+
+/// What matters here of an overview.
+#[derive(Debug, Deserialize)]
+struct Told {
+    machines: Vec<MachineLine>,
+    silent_servers: Vec<String>,
+}
+
+/// Prints the machines, those that are stuck first.
+///
+/// # Errors
+/// Where the server does not answer, and where a machine is stuck.
+pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let Told { mut machines, silent_servers } = runtime.block_on(ask(&settings.from))?;
+    for line in silent_servers {
+        tracing::warn!("the machines of another server are missing: {line}");
+    }
+    if let Some(address) = settings.address {
+        let address = address.to_canonical();
+        machines.retain(|line| line.machine.address == address);
+        if machines.is_empty() {
+            bail!("{}: nothing has asked from {address}", settings.from);
+        }
+    }
+    if settings.is_json {
+        print_line(&serde_json::to_string(&machines)?);
+    } else if machines.is_empty() {
+        print_line("no machine has asked yet");
+    } else {
+        let rows: Vec<_> = machines.iter().map(machine_row).collect();
+        terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));
+    }
+    match machines.iter().filter(|line| line.standing.rank == Rank::Stuck).count() {
+        0 => Ok(()),
+        1 => Err(anyhow!("a machine is stuck")),
+        stuck => Err(anyhow!("{stuck} machines are stuck")),
+    }
+}
+
+async fn ask(from: &str) -> anyhow::Result<Told> {
+    let addresses: Vec<_> = lookup_host(from).await.with_context(|| from.to_owned())?.collect();
+    let mut failure = anyhow!("has no address");
+    for address in addresses {
+        match get(address, "/api/v1/overview").await {
+            Ok(told) => return Ok(told),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure.context(from.to_owned()))
+}

@@ -1,0 +1,59 @@
+//! The commands, put together from the parts: a source, answers and listeners make a server.
+//!
+//! What is given here are plain settings; [`crate::cli`] makes them of flags.
+
+mod active;
+pub mod administrators;
+pub mod bootstrap;
+pub mod certs;
+pub mod cmp;
+pub mod controller;
+mod controller_page;
+pub mod inspect;
+pub mod issuer;
+pub mod kept;
+pub mod machines;
+pub mod node_ca;
+mod overview;
+pub mod probe;
+pub mod render;
+mod rendering;
+pub mod serve;
+pub mod server;
+mod signals;
+mod tasks;
+mod terminal;
+pub mod tokens;
+
+use std::io::Write as _;
+
+use model::escape::escaped;
+
+/// Version and commit.
+#[cfg(not(feature = "fips"))]
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
+/// Version and commit.
+#[cfg(feature = "fips")]
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ", FIPS)");
+
+/// Name, version, commit.
+#[must_use]
+pub fn version() -> String {
+    format!("machine-config-server {VERSION}")
+}
+
+/// Keeps private keys out of core dumps, and other processes of the same user out of this one's
+/// memory. A kernel that cannot is no reason not to serve.
+pub fn keep_memory_private() {
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+/// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
+pub fn print_line(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{}", escaped(line));
+}
+
+/// Says a line on standard error.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
+}

@@ -1,0 +1,76 @@
+//! Inputs that are read once, and what a pool's machines become by them: without a server.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use ignition::{self, Form, SpecVersion};
+use model::inputs::Inputs;
+use model::inspect::Cause;
+use model::render::{CompressedContents, RenderError, Unselected, render, select};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::source::cluster;
+use crate::source::directory::{Directory, Layout};
+use crate::source::{Settings, Source};
+use crate::telemetry::Metrics;
+use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Status;
+
+/// Time for a cluster to be read.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Reads a tree of manifests.
+pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
+    Ok(Directory::open(Layout::Tree { root, registry_auth: None, is_strict })?.1)
+}
+
+/// Reads a cluster, all of it or nothing.
+pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs> {
+    // Publishing may block its thread.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let (source, _) = Source::open(Settings::Cluster(settings)).await?;
+        let status = Status::default();
+        let reporting = Reporting { metrics: Arc::new(Metrics::new()), status: status.clone() };
+        let (sender, mut published) = mpsc::unbounded_channel();
+        // Whoever waits has gone with the first that came.
+        let publish = move |inputs: &Inputs| drop(sender.send(inputs.clone()));
+        let _following = AbortOnDropHandle::new(tokio::spawn(source.follow(publish, reporting)));
+        if let Ok(inputs) = tokio::time::timeout(PATIENCE, published.recv()).await {
+            return inputs.context("the cluster cannot be read");
+        }
+        let told = status.degraded.lines().join("; ");
+        bail!("the cluster was not read within {} s: {told}", PATIENCE.as_secs())
+    })
+}
+
+/// The config that a machine of `pool` is served in `spec`, not compacted.
+pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result<Bytes, Cause> {
+    let selected = select(inputs, pool).map_err(|reason| match reason {
+        Unselected::UnknownPool => {
+            let known: Vec<_> = inputs.pools.keys().map(String::as_str).collect();
+            Cause::PoolUnknown(format!("{pool}, only {}", known.join(", ")))
+        }
+        reason => Cause::NoConfigYet(reason.to_string()),
+    })?;
+    let render = |spec| render(&selected, spec, Form::Plain, &CompressedContents::default());
+    render(spec).map_err(|error| {
+        let served: Vec<_> =
+            SpecVersion::ALL.into_iter().filter(|spec| render(*spec).is_ok()).collect();
+        let told = error.to_string();
+        let is_unsayable = matches!(
+            error,
+            RenderError::Ignition { error: ignition::Error::Unsupported { .. }, .. }
+        );
+        if is_unsayable || !served.is_empty() {
+            Cause::NotInSpec { asked: spec, served, told, is_received: false }
+        } else {
+            Cause::InvalidConfig { told, is_received: false }
+        }
+    })
+}

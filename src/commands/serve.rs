@@ -1,0 +1,444 @@
+//! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use model::access::Networks;
+use model::access::rotation::RotationPolicy;
+use model::inputs::Inputs;
+use model::objects::SecretName;
+use model::overview::Pointer;
+use nix::ifaddrs::getifaddrs;
+use pki::{Asked, Attention, Host, Policy};
+use time::{Duration, OffsetDateTime};
+use tokio::sync::watch;
+
+use super::certs::{located, log_attention, log_left_out, log_step};
+use super::print_line;
+use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
+use crate::commands::overview::judged;
+use crate::server::{Balancers, Limits};
+use crate::serving::access::AccessSettings;
+use crate::serving::tls_policy::TlsPolicy;
+use crate::serving::token_keeper::{TokenKeeper, keep};
+use crate::source;
+use crate::source::directory::Layout;
+use crate::store::state_folder::{Stamps, StateError, StateFolder};
+use crate::telemetry::Reporting;
+
+/// How soon and how late the certificates are checked again.
+const SHORTEST_WAIT: Duration = Duration::seconds(10);
+const LONGEST_WAIT: Duration = Duration::hours(1);
+/// How often the files are checked in between, so that readiness agrees with the page.
+const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// What is to be served.
+pub struct ServeSettings {
+    /// The top of the manifests' tree.
+    pub manifests: PathBuf,
+    /// Where the certificates and pointer configs are made and kept.
+    pub state: PathBuf,
+    /// Names and addresses that machines reach this server by, beside this machine's own.
+    pub hosts: Vec<Host>,
+    /// How certificates are made.
+    pub certificates: Policy,
+    /// Where to listen.
+    pub listen: Listen,
+    /// Which TLS is spoken.
+    pub policy: TlsPolicy,
+    /// The secret among the manifests with registry logins for machines of enforced pools, if any is
+    /// to be read.
+    pub registry_auth: Option<SecretName>,
+    /// What clients may do.
+    pub limits: Limits,
+    /// How long it serves on when it is told to stop.
+    pub shutdown_delay: std::time::Duration,
+    /// From where configs may be asked for.
+    pub networks: Networks,
+    /// Who says whom it connects.
+    pub balancers: Balancers,
+    /// Whether manifests with something that has no effect are refused.
+    pub is_strict: bool,
+    /// Whether Ignition itself gets compact configs.
+    pub compact: bool,
+    /// Who gets configs.
+    pub access: AccessSettings,
+    /// How tokens are made.
+    pub tokens: RotationPolicy,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
+    // A name by which machines reach this server is one of this server.
+    settings.listen.administrators.names.extend_from_slice(&settings.hosts);
+    let hosts = hosts(&settings.hosts, &own_hosts());
+    // The host that a machine elsewhere reaches this one by comes first.
+    let pointer_host = hosts[0].clone();
+    let state = StateFolder::of_this_server(&settings.state)?;
+    let (known_pools, pools) = watch::channel(None);
+    let mut renewal = Renewal {
+        state: state.clone(),
+        pools: pools.clone(),
+        hosts,
+        policy: settings.certificates,
+        attention: Vec::new(),
+        stamps: None,
+        failure: None,
+        looked: (OffsetDateTime::now_utc(), Instant::now()),
+    };
+    // What cannot be brought in order must not keep machines from what is there.
+    let requeue_at = renewal.reconcile();
+
+    let of_pointers = state.clone();
+    let of_tokens = state.clone();
+    let keeper = TokenKeeper::new(state.clone(), settings.tokens);
+    let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
+    let mut is_announced = false;
+    let mut pointers = Pointers { state, host: pointer_host, failed: BTreeMap::new() };
+    let manifests = settings.manifests.clone();
+    let on_change = move |ports: Ports, inputs: &Inputs| {
+        let (written, is_done) = pointers.write(inputs.pools.keys(), ports.secure);
+        let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
+        known_pools.send_if_modified(|known| {
+            let is_new = known.as_deref() != Some(&pools);
+            *known = Some(Arc::new(pools));
+            is_new
+        });
+        if !std::mem::replace(&mut is_announced, true) {
+            announce(&pointers.state, &pointers.host, ports, &written);
+        }
+        if inputs.pools.is_empty() {
+            tracing::warn!(
+                directory = %manifests.display(),
+                "no MachineConfigPool found: nothing is served until a manifest of one is there"
+            );
+        }
+        is_done
+    };
+    serve_source(ServerSettings {
+        follows_profile: false,
+        source: source::Settings::Directory(Layout::Tree {
+            root: settings.manifests,
+            registry_auth: settings.registry_auth,
+            is_strict: settings.is_strict,
+        }),
+        listen: settings.listen,
+        policy: settings.policy,
+        pair,
+        pair_secret: None,
+        limits: settings.limits,
+        shutdown_delay: settings.shutdown_delay,
+        networks: settings.networks,
+        balancers: settings.balancers,
+        compact: settings.compact,
+        access: AccessSettings { keeper: Some(Box::new(keeper)), ..settings.access },
+        ledger_folder: Some(settings.state.clone()),
+        peers: None,
+        pointers: Some(Box::new(move |now| {
+            judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
+        })),
+        on_change: Box::new(on_change),
+        beside: vec![
+            Beside {
+                what: "what renews the certificates",
+                task: Box::new(move |reporting, _| Box::pin(renewal.keep(requeue_at, reporting))),
+            },
+            Beside {
+                what: "what keeps the tokens",
+                task: Box::new(move |_, gate| Box::pin(keep(of_tokens, gate))),
+            },
+        ],
+    })
+}
+
+/// Which of the pointer configs boot a machine now. That they cannot be read is told elsewhere.
+fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
+    let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
+    let holders: Vec<_> =
+        seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
+    let faults: Vec<_> =
+        seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
+    judged(&seen.chain(), &holders, &faults, now)
+}
+
+/// Has a pointer config for each pool.
+struct Pointers {
+    state: StateFolder,
+    /// Where machines are sent.
+    host: Host,
+    /// Why there is none, by pool.
+    failed: BTreeMap<String, String>,
+}
+
+impl Pointers {
+    /// The pools that have one, with their files; and whether it would help to try again later.
+    fn write<'a>(
+        &mut self,
+        pools: impl Iterator<Item = &'a String>,
+        port: u16,
+    ) -> (Vec<(String, PathBuf)>, bool) {
+        let before = std::mem::take(&mut self.failed);
+        let mut written = Vec::new();
+        let mut is_done = true;
+        for pool in pools {
+            let error = match self.state.write_pointer(pool, &self.host, port) {
+                Ok(path) => {
+                    written.push((pool.clone(), path));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let text = error.to_string();
+            if before.get(pool) != Some(&text) {
+                tracing::error!(pool, error = text, "cannot write the pointer config");
+            }
+            self.failed.insert(pool.clone(), text);
+            is_done &= matches!(error, StateError::Occupied { .. });
+            if let StateError::Lock(_) = error {
+                // Each of the others would wait as long.
+                break;
+            }
+        }
+        (written, is_done)
+    }
+}
+
+/// Keeps the certificates and pointer configs in order while the server runs. It may end at any
+/// moment with the process: whatever it does is whole at every step.
+struct Renewal {
+    state: StateFolder,
+    /// The pools that have a config, once that is known.
+    pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
+    hosts: Vec<Host>,
+    policy: Policy,
+    /// What was told to be out of order.
+    attention: Vec<Attention>,
+    /// Stamps of the files at the last look.
+    stamps: Option<Stamps>,
+    /// Why the last try failed.
+    failure: Option<String>,
+    /// When the last look was, by both clocks.
+    looked: (OffsetDateTime, Instant),
+}
+
+impl Renewal {
+    /// Does what is due, tells what cannot be done, and when something will be due again.
+    fn reconcile(&mut self) -> OffsetDateTime {
+        let generate = &mut |_| self.policy.algorithm.generate();
+        self.looked = (OffsetDateTime::now_utc(), Instant::now());
+        let (now, _) = self.looked;
+        let asked = Asked::default();
+        let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
+        match state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
+            Ok(done) => {
+                done.steps.iter().for_each(log_step);
+                log_left_out(&done.left_out);
+                self.take(done.attention);
+                self.failure = None;
+                done.requeue_at
+            }
+            Err(error) => {
+                let error = error.to_string();
+                if self.failure.as_ref() != Some(&error) {
+                    tracing::error!(error, "the certificates are not in order; trying again");
+                }
+                self.failure = Some(error);
+                now
+            }
+        }
+    }
+
+    /// Checks the files that changed, and writes none: an administrator may be putting them in place.
+    fn look(&mut self) {
+        let stamps = self.state.stamps().ok();
+        if stamps.is_some() && stamps == self.stamps {
+            return;
+        }
+        let state = self.state.clone().with_pools(self.pools.borrow().clone());
+        let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
+        // Where it failed, as with another command at work, the next look tries again.
+        if let Ok(attention) = looked {
+            self.stamps = stamps;
+            if let Some(attention) = attention {
+                self.take(attention);
+            }
+        }
+    }
+
+    /// Logs what is new of it.
+    fn take(&mut self, attention: Vec<Attention>) {
+        let new = attention.iter().filter(|it| !self.attention.contains(it));
+        let files = self.state.key_files();
+        new.for_each(|it| log_attention(it, &located(it, &files)));
+        self.attention = attention;
+    }
+
+    /// Updates readiness and metrics.
+    fn report(&self, reporting: &Reporting) {
+        let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
+        let told = failure.or_else(|| Attention::summary(&self.attention));
+        reporting.status.degraded.set("certificates", told);
+        reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
+    }
+
+    async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
+        loop {
+            // Not restarted by a look: it compares the clocks only every 10 s.
+            let mut due = pin!(wait_until(requeue_at, self.looked));
+            loop {
+                self.report(&reporting);
+                tokio::select! {
+                    () = &mut due => break,
+                    // Pointer configs are judged by other pools.
+                    Ok(()) = self.pools.changed() => break,
+                    () = tokio::time::sleep(BETWEEN_LOOKS) => {
+                        tokio::task::block_in_place(|| self.look());
+                    }
+                }
+            }
+            requeue_at = tokio::task::block_in_place(|| self.reconcile());
+        }
+    }
+}
+
+/// Waits until the certificates are to be checked again. A file may be restored, so one wait is never
+/// trusted for years; and where the clock is set, as it is just after a start without a battery,
+/// what was made by the one before may have to be mended at once.
+async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Instant)) {
+    let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
+    while let Some(left) = wait.checked_sub(started.elapsed()) {
+        tokio::time::sleep(left.min(SHORTEST_WAIT.unsigned_abs())).await;
+        let set_by = OffsetDateTime::now_utc() - (since + started.elapsed());
+        if set_by.abs() > SHORTEST_WAIT {
+            return;
+        }
+    }
+}
+
+/// What a person needs next.
+fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
+    let Ports { secure, insecure, administrators } = ports;
+    print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
+    if let Some(insecure) = insecure {
+        print_line(&format!("and without TLS on http://{host}:{insecure}"));
+    }
+    if let Some(address) = administrators {
+        print_line(&format!("Status page: http://{}/", reachable(address)));
+    }
+    print_line("");
+    for (pool, path) in pointers {
+        print_line(&format!("  pool {pool}: https://{host}:{secure}/config/{pool}"));
+        print_line(&format!("    give its machines this pointer config: {}", path.display()));
+    }
+    if let Some((pool, path)) = pointers.first() {
+        print_line("");
+        print_line("To see what a machine with Ignition spec 3.4 would get:");
+        // By the token in its pointer config, which is read when the line is run, and not given as an
+        // argument: other users of this machine see those. Where there is none, no header is sent.
+        print_line(&format!(
+            "  sed -n 's/.*\"\\(Bearer [^\"]*\\)\".*/Authorization: \\1/p' {} | curl --cacert {} -H @- \
+             -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' {}",
+            shell_word(&path.display().to_string()),
+            shell_word(&state.bundle_path().display().to_string()),
+            shell_word(&format!("https://{host}:{secure}/config/{pool}")),
+        ));
+    }
+}
+
+/// An address that a browser on this machine reaches: one for all addresses is reached by the loopback one.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
+/// A word as a shell takes it.
+fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.into();
+    }
+    format!("'{}'", text.replace('\'', r"'\''")).into()
+}
+
+/// The hosts of the certificate, the one for pointer configs first: those given, then this
+/// machine's addresses that others can reach, then its names, then those that only it can reach.
+fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
+    let mut hosts = Vec::new();
+    for host in given.iter().chain(own) {
+        if !hosts.contains(host) {
+            hosts.push(host.clone());
+        }
+    }
+    hosts
+}
+
+/// This machine's own names and addresses. The loopback ones are always among them.
+fn own_hosts() -> Vec<Host> {
+    let mut addresses: Vec<IpAddr> = getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+        })
+        .filter(|address| match address {
+            IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+            IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+        })
+        .collect();
+    addresses.sort();
+    let addresses = addresses.into_iter().map(Host::Address);
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let name = name.and_then(|name| name.parse::<Host>().ok());
+    let local = [
+        Host::Name("localhost".to_owned()),
+        Host::Address(Ipv4Addr::LOCALHOST.into()),
+        Host::Address(Ipv6Addr::LOCALHOST.into()),
+    ];
+    addresses.chain(name).chain(local).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_was_given_comes_first_and_none_comes_twice() {
+        let host = |text: &str| text.parse::<Host>().unwrap();
+        let given = [host("mcs.example.com"), host("localhost")];
+        let own = [host("192.0.2.1"), host("localhost")];
+        assert_eq!(
+            hosts(&given, &own),
+            [host("mcs.example.com"), host("localhost"), host("192.0.2.1")]
+        );
+    }
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        for (text, word) in [
+            ("certs/user-data/worker.ign", "certs/user-data/worker.ign"),
+            ("https://h:22623/config/worker", "https://h:22623/config/worker"),
+            ("https://[::1]:22623/config/a", "'https://[::1]:22623/config/a'"),
+            ("/my certs/$(id)", "'/my certs/$(id)'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(text), word);
+        }
+    }
+
+    #[test]
+    fn this_machine_reaches_itself_by_a_name_of_its_own() {
+        assert!(own_hosts().contains(&Host::Name("localhost".to_owned())));
+    }
+}

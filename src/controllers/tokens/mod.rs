@@ -1,0 +1,265 @@
+//! Keeps the tokens of a cluster, what its servers know of them, and the user data that carries them.
+//!
+//! [`model::access::rotation::next`] decides; one write, then everything is read again. Where access is
+//! off everywhere, nothing is written, but that no pool is to be enforced any more: what comes of pointer
+//! configs meanwhile has to be seen before one is again.
+
+mod objects;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Client;
+use kube::runtime::events::EventType;
+use model::access::rotation::{
+    Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
+};
+use model::access::{Mode, Records, generate};
+use model::escape::{REASON, cut};
+use model::user_data::carrying;
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use self::objects::{Observed, issued_write, records_write};
+use super::certificates::{Observer, Refusals, user_data, user_data_write};
+use super::runtime::{self, Reconciler, Requeue, Watched};
+use super::{MAX_TRIES, NAMESPACE};
+use crate::kubernetes::ControlError;
+use crate::kubernetes::Health;
+use crate::kubernetes::apply::{Applied, apply, read};
+use crate::kubernetes::events::Events;
+use crate::kubernetes::write::ObjectName;
+use model::access::ACCESS_ANNOTATION;
+
+pub use self::objects::is_unused;
+
+/// What the controller is given.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How much access is restricted where a pool says nothing.
+    pub mode: Mode,
+    /// How tokens are made.
+    pub rotation: RotationPolicy,
+}
+
+/// Keeps the tokens in order.
+pub struct TokenController {
+    client: Client,
+    observer: Observer,
+    settings: Settings,
+    events: Events,
+    health: Health,
+    refusals: Refusals,
+    /// Why the API server refuses for good what is to be written, by the secret.
+    refused: BTreeMap<String, String>,
+    told: BTreeSet<String>,
+}
+
+impl TokenController {
+    /// A controller that has not looked yet. `identity` is this process' name, in events.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        observer: Observer,
+        settings: Settings,
+        identity: &str,
+        health: Health,
+    ) -> Self {
+        let events = Events::new(client.clone(), identity);
+        Self {
+            client,
+            observer,
+            settings,
+            events,
+            health,
+            refusals: Refusals::default(),
+            refused: BTreeMap::new(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// Keeps everything in order for ever. What it returns is why it could not.
+    pub async fn run(self) -> ControlError {
+        let (client, health) = (self.client.clone(), self.health.clone());
+        Box::pin(runtime::run(self, &client, &health)).await
+    }
+
+    async fn observe(&self) -> Result<Observed, ControlError> {
+        let cluster = self.observer.observe_user_data().await?;
+        let secret = async |name| secret(&self.client, name).await;
+        let (tokens, access) = (secret(Issued::SECRET).await?, secret(Records::SECRET).await?);
+        let (issued, records) = objects::read_tokens(tokens.as_ref(), access.as_ref())?;
+        let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
+        let mut faults = Vec::new();
+        let pools = cluster.pools.iter().filter_map(|pool| {
+            let mode = match pool.access.as_deref().map(str::parse::<Mode>) {
+                None => self.settings.mode,
+                Some(Ok(own)) => own,
+                Some(Err(error)) => {
+                    let name = &pool.name;
+                    faults.push(format!("MachineConfigPool {name}: {ACCESS_ANNOTATION}: {error}"));
+                    // A slip opens nothing that was closed; a pool of which nothing else is known is left as
+                    // it is.
+                    let was_closed = closed.iter().any(|pools| pools.contains(name));
+                    let is_enforced = was_closed || self.settings.mode == Mode::Enforce;
+                    is_enforced.then_some(Mode::Enforce)?
+                }
+            };
+            Some((pool.name.clone(), mode))
+        });
+        let pools = pools.collect();
+        let _ = self.health.status.degraded.set_all("access", &faults);
+        Ok(Observed { cluster, tokens, access, pools })
+    }
+
+    /// Makes a write. Where somebody else came first, everything is read again anyway.
+    async fn carry_out(&mut self, observed: &Observed, write: Write) -> Result<(), ControlError> {
+        let write = match write {
+            Write::Issued(issued) => issued_write(observed.tokens.as_ref(), &issued)?,
+            Write::Records(records) => records_write(observed.access.as_ref(), &records)?,
+            Write::Pointers(writes) => {
+                for write in writes {
+                    self.write_user_data(observed, &write).await?;
+                }
+                return Ok(());
+            }
+        };
+        apply::<Secret, _>(&self.client, &write).await?;
+        Ok(())
+    }
+
+    /// One that cannot be written holds up no other.
+    async fn write_user_data(
+        &mut self,
+        observed: &Observed,
+        write: &PointerWrite,
+    ) -> Result<(), ControlError> {
+        let name = write.name.rsplit('/').next().unwrap_or_default();
+        let Some(secret) = observed.cluster.user_data.get(name) else { return Ok(()) };
+        let Some(text) = carrying(user_data(secret), write) else { return Ok(()) };
+        let planned = user_data_write(&observed.cluster, name, &text)?;
+        match apply::<Secret, _>(&self.client, &planned).await {
+            Ok(Applied::Done) => {
+                self.refusals.written(name);
+                self.refused.remove(name);
+                tracing::info!(object = %planned.object, pool = write.pool, "carries a new token");
+            }
+            Ok(Applied::Superseded) => {}
+            Err(error) => {
+                self.health.metrics.failures.inc();
+                self.refused.remove(name);
+                if error.is_for_good() {
+                    let reason = cut(&error.to_string(), REASON).into_owned();
+                    self.refused.insert(name.to_owned(), reason);
+                }
+                if self.refusals.refused(name) {
+                    let error = error.to_string();
+                    tracing::error!(object = %planned.object, error, "cannot carry a new token");
+                    let reason = "token-not-written";
+                    self.events.publish(EventType::Warning, reason, &planned.object, &error).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&mut self, attention: Vec<String>) {
+        let _ = self.health.status.degraded.set_all("tokens", &attention);
+        let count = attention.len().try_into().unwrap_or(i64::MAX);
+        self.health.metrics.tokens_attention.set(count);
+        let now: BTreeSet<String> = attention.into_iter().collect();
+        let object = ObjectName::secret(NAMESPACE, Records::SECRET);
+        for line in now.difference(&self.told) {
+            tracing::warn!("tokens: {line}");
+            self.events.publish(EventType::Warning, "tokens", &object, line).await;
+        }
+        self.told = now;
+    }
+}
+
+impl Reconciler for TokenController {
+    const KEEPS: &'static str = "tokens";
+
+    fn watched(&self) -> Vec<Watched> {
+        let own = [Issued::SECRET, Records::SECRET]
+            .map(|name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name)));
+        self.observer.watched_user_data().into_iter().chain(own).collect()
+    }
+
+    async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
+        let mut steps = 0;
+        loop {
+            let observed = self.observe().await?;
+            if observed.is_off()? {
+                // What is in order with certificates and user data is others' to tell.
+                self.tell(Vec::new()).await;
+                return Ok(Requeue::Resync);
+            }
+            let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
+            self.refusals.retain(is_there);
+            let waiting = self.refusals.at(Instant::now()).into_iter();
+            let waiting = waiting.map(|name| (name.clone(), self.refused.get(&name).cloned()));
+            let state = observed.state(&waiting.collect())?;
+            steps += 1;
+            if steps > MOST_STEPS + state.pools.len() {
+                return Err(ControlError::Endless);
+            }
+            let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
+            let now = OffsetDateTime::now_utc();
+            match next(&state, &self.settings.rotation, now, &fresh) {
+                Next::Write(because, write) => {
+                    tracing::info!("tokens: {because}");
+                    self.carry_out(&observed, write).await?;
+                }
+                Next::Settled { until, attention } => {
+                    self.tell(attention).await;
+                    let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
+                    let next_try = self.refusals.next_try(Instant::now());
+                    return Ok(next_try.map_or(requeue, |wait| requeue.or_after(wait)));
+                }
+            }
+        }
+    }
+}
+
+async fn secret(client: &Client, name: &str) -> Result<Option<Secret>, ControlError> {
+    read::<Secret>(client, &ObjectName::secret(NAMESPACE, name)).await
+}
+
+/// Changes what is known of a cluster's tokens, by a rule that sees what there is; where somebody else
+/// came first, again.
+pub async fn change_tokens<E: From<ControlError>>(
+    client: &Client,
+    change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
+) -> Result<(), E> {
+    for _ in 0..MAX_TRIES {
+        let (tokens, access) =
+            (secret(client, Issued::SECRET).await?, secret(client, Records::SECRET).await?);
+        let read = objects::read_tokens(tokens.as_ref(), access.as_ref());
+        let (issued, records) = read.map_err(ControlError::from)?;
+        let (mut new_issued, mut new_records) = (issued.clone(), records.clone());
+        change(&mut new_issued, &mut new_records)?;
+        let mut writes = Vec::new();
+        if new_records != records {
+            writes.push(records_write(access.as_ref(), &new_records).map_err(ControlError::from)?);
+        }
+        if new_issued != issued {
+            writes.push(issued_write(tokens.as_ref(), &new_issued).map_err(ControlError::from)?);
+        }
+        let mut is_done = true;
+        for write in &writes {
+            is_done &= apply::<Secret, _>(client, write).await? == Applied::Done;
+        }
+        if is_done {
+            return Ok(());
+        }
+    }
+    let object = ObjectName::secret(NAMESPACE, Records::SECRET);
+    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
+}
+
+/// What is known of a cluster's tokens.
+pub async fn records(client: &Client) -> Result<Records, ControlError> {
+    let access = secret(client, Records::SECRET).await?;
+    Ok(objects::read_tokens(None, access.as_ref())?.1)
+}

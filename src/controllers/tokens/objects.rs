@@ -1,0 +1,182 @@
+//! The objects of tokens: what is read of them, and what is written. Nothing here does I/O.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::access::rotation::{Carried, Issued, Pointer, TokenState};
+use model::access::{Mode, Records};
+use model::user_data::carriers;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::NAMESPACE;
+use crate::controllers::certificates::{ClusterState, user_data};
+use crate::kubernetes::write::{
+    Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
+};
+use model::access::ACCESS_ANNOTATION;
+
+/// Who renders `*-user-data-managed` in OpenShift, and leaves no header in it.
+const OPERATOR: &str = "machine-config-operator";
+
+/// The objects, as they were read last.
+pub(super) struct Observed {
+    /// The certificates', with all user data.
+    pub(super) cluster: ClusterState,
+    pub(super) tokens: Option<Secret>,
+    pub(super) access: Option<Secret>,
+    /// What is asked for each pool.
+    pub(super) pools: BTreeMap<String, Mode>,
+}
+
+impl Observed {
+    /// What a rotation sees of it. `waiting` are the secrets that could not be written a moment ago, with the
+    /// reason where the API server has refused that for good.
+    pub(super) fn state(
+        &self,
+        waiting: &BTreeMap<String, Option<String>>,
+    ) -> Result<TokenState, Malformed> {
+        let trusted = self.cluster.trusted()?;
+        let known = self.cluster.known()?;
+        let namespace = &self.cluster.user_data_namespace;
+        let mut pointers = Vec::new();
+        let secrets = self.cluster.user_data.iter().filter(|(_, secret)| !is_unused(secret));
+        for (name, secret) in secrets {
+            let title = format!("{namespace}/{name}");
+            let may_be_lifted = self.cluster.owner(name).is_some();
+            let seen = carriers(&title, user_data(secret), &trusted, &known, may_be_lifted);
+            let waits = waiting.get(name);
+            pointers.extend(seen.into_iter().map(|pointer| Pointer {
+                carries: unless_refused(waits, unless_operators(secret, pointer.carries)),
+                waits: waits.is_some(),
+                ..pointer
+            }));
+        }
+        let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
+        Ok(TokenState { issued, records, pointers, pools: self.pools.clone() })
+    }
+
+    /// Whether nothing is to be kept: access is off everywhere, and servers know that.
+    pub(super) fn is_off(&self) -> Result<bool, Malformed> {
+        if self.pools.values().any(|mode| *mode != Mode::Off) {
+            return Ok(false);
+        }
+        let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
+        let Records { enforced, lacking, unsure, .. } = records;
+        let remembered = issued.enforced.is_empty() && issued.unsure.is_empty();
+        Ok(remembered && enforced.is_empty() && unsure.is_empty() && lacking.is_empty())
+    }
+}
+
+/// What is refused for good cannot be done; what merely failed says nothing.
+fn unless_refused(waits: Option<&Option<String>>, carries: Carried) -> Carried {
+    match (carries, waits) {
+        (Carried::Nothing, Some(Some(reason))) => Carried::Cannot(reason.clone()),
+        (carries, _) => carries,
+    }
+}
+
+/// A token that OpenShift's operator would take out again is not put in.
+fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
+    if carries != Carried::Nothing || !is_operators(secret) {
+        return carries;
+    }
+    Carried::Cannot(format!(
+        "{OPERATOR} renders it, without headers: give machines user data of your own, and annotate \
+         this secret with {ACCESS_ANNOTATION}=off; where that operator does not run, delete it"
+    ))
+}
+
+/// Whether an administrator says that no machine is made from it.
+#[must_use]
+pub fn is_unused(secret: &Secret) -> bool {
+    let annotations = secret.metadata.annotations.as_ref();
+    annotations
+        .and_then(|it| it.get(ACCESS_ANNOTATION))
+        .is_some_and(|value| value == Mode::Off.label())
+}
+
+/// Whether OpenShift's operator wrote its user data last.
+fn is_operators(secret: &Secret) -> bool {
+    let mut entries = secret.metadata.managed_fields.iter().flatten();
+    entries.any(|entry| {
+        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
+        let has_written = |fields: &Value| fields.pointer("/f:data/f:userData").is_some();
+        entry.manager.as_deref() == Some(OPERATOR) && fields.is_some_and(has_written)
+    })
+}
+
+fn read<T: Default>(
+    name: &str,
+    key: &str,
+    secret: Option<&Secret>,
+    parse: impl Fn(&[u8]) -> Result<T, serde_json::Error>,
+) -> Result<T, Malformed> {
+    let Some(secret) = secret else { return Ok(T::default()) };
+    let object = ObjectName::secret(NAMESPACE, name);
+    let data = secret.data.as_ref().and_then(|data| data.get(key));
+    let json = data.ok_or_else(|| object.malformed(format!("it has no key {key}")))?;
+    parse(&json.0).map_err(|error| object.malformed(format!("{key}: {error}")))
+}
+
+/// Reads both lists of tokens.
+pub(super) fn read_tokens(
+    tokens: Option<&Secret>,
+    access: Option<&Secret>,
+) -> Result<(Issued, Records), Malformed> {
+    let issued = read(Issued::SECRET, Issued::FILE, tokens, Issued::read)?;
+    Ok((issued, read(Records::SECRET, Records::FILE, access, Records::read)?))
+}
+
+/// The write of the tokens themselves.
+pub(super) fn issued_write(
+    present: Option<&Secret>,
+    issued: &Issued,
+) -> Result<SecretWrite, Malformed> {
+    let description =
+        "Tokens that user data carries, for the controller of machine-config-server alone";
+    json_write(Issued::SECRET, Issued::FILE, description, present, issued)
+}
+
+/// The write of what servers know of tokens.
+pub(super) fn records_write(
+    present: Option<&Secret>,
+    records: &Records,
+) -> Result<SecretWrite, Malformed> {
+    let description = "What machine-config-servers know of tokens: hashes, pools and times";
+    json_write(Records::SECRET, Records::FILE, description, present, records)
+}
+
+fn json_write(
+    name: &str,
+    key: &'static str,
+    description: &str,
+    present: Option<&Secret>,
+    value: &impl Serialize,
+) -> Result<SecretWrite, Malformed> {
+    let object = ObjectName::secret(NAMESPACE, name);
+    let json = serde_json::to_vec(value).map_err(|error| object.malformed(error.to_string()))?;
+    let change = match present {
+        Some(present) => Change::Patch(MergePatch::new(
+            Precondition::of(&object, &present.metadata)?,
+            BTreeMap::new(),
+            [(key, Some(ByteString(json)))].into(),
+        )),
+        None => Change::Create(Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(NAMESPACE.to_owned()),
+                annotations: Some(
+                    [("openshift.io/description".to_owned(), description.to_owned())].into(),
+                ),
+                ..ObjectMeta::default()
+            },
+            type_: Some("Opaque".to_owned()),
+            data: Some([(key.to_owned(), ByteString(json))].into()),
+            ..Secret::default()
+        }),
+    };
+    Ok(ObjectWrite { object, change })
+}

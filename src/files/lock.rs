@@ -1,0 +1,160 @@
+//! The lock on a state directory, held while it is changed; a process that dies lets it go.
+//!
+//! It is on a file that the server's user alone can open: whoever may list the directory could hold one
+//! on the directory itself. Nobody is waited for without end.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::OFlag;
+use nix::unistd::{AccessFlags, eaccess};
+
+use super::replace::{self, PRIVATE, WriteError};
+use crate::files::owners::Reader;
+
+/// The file that is locked.
+pub(crate) const LOCK: &str = ".lock";
+
+/// How often it is tried.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long it is waited before a person is told.
+const UNTOLD: Duration = Duration::from_secs(1);
+
+/// Why a folder could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process is changing it.
+    #[error(
+        "{}: another process has held this lock for {seconds} s, and nothing was changed; `lslocks` tells \
+         which: try again when it has ended",
+        path.display()
+    )]
+    Held {
+        /// The file that is locked.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The file cannot be opened or locked.
+    #[error("{}: {error}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        error: io::Error,
+    },
+    /// The file cannot be made.
+    #[error(transparent)]
+    Make(#[from] WriteError),
+}
+
+/// A folder that no other process changes meanwhile.
+#[derive(Debug)]
+pub struct FolderLock {
+    /// Nothing where this process can change nothing.
+    _file: Option<File>,
+}
+
+/// How long another process is waited for that changes the folder.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    limit: Duration,
+    /// Is given the folder once the wait is longer than a moment.
+    tell: Option<fn(&Path)>,
+}
+
+impl Patience {
+    /// Machines wait for a server: it tries again while it serves what is there.
+    pub(crate) const SERVER: Self = Self { limit: Duration::from_secs(2), tell: None };
+
+    /// A person waits for a command, and is told.
+    pub(crate) const fn of_command(tell: fn(&Path)) -> Self {
+        Self { limit: Duration::from_secs(30), tell: Some(tell) }
+    }
+}
+
+impl FolderLock {
+    /// Waits for the lock on a folder, of which the file is made for `reader` where it is not there.
+    pub(crate) fn take(
+        folder: &Path,
+        reader: Reader,
+        patience: Patience,
+    ) -> Result<Self, LockError> {
+        let path = folder.join(LOCK);
+        let failed = |error| LockError::Open { path: path.clone(), error };
+        let Some(file) = open(folder, &path, reader)? else { return Ok(Self { _file: None }) };
+        let started = Instant::now();
+        let mut tell = patience.tell;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: Some(file) }),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            let waited = started.elapsed();
+            if waited >= patience.limit {
+                return Err(LockError::Held { path, seconds: patience.limit.as_secs() });
+            }
+            if let Some(tell) = tell.take_if(|_| waited >= UNTOLD) {
+                tell(folder);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The file, `None` where it is not there and nothing in the folder can be replaced.
+fn open(folder: &Path, path: &Path, reader: Reader) -> Result<Option<File>, LockError> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let open = || File::options().read(true).custom_flags(flags).open(path);
+    let found = match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if eaccess(folder, AccessFlags::W_OK).is_err() {
+                return Ok(None);
+            }
+            replace::create_for(path, PRIVATE, reader)?;
+            open()
+        }
+        found => found,
+    };
+    found.map(Some).map_err(|error| LockError::Open { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    static TOLD: AtomicUsize = AtomicUsize::new(0);
+
+    #[test]
+    fn who_waits_is_told_once_and_not_kept_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let take = |limit| {
+            let tell = |_: &Path| {
+                TOLD.fetch_add(1, Ordering::Relaxed);
+            };
+            let patience = Patience { limit, tell: Some(tell) };
+            FolderLock::take(folder.path(), Reader::Itself, patience)
+        };
+        let lock = take(Duration::ZERO).unwrap();
+        let refused = take(UNTOLD + 3 * PAUSE).unwrap_err().to_string();
+        assert!(refused.contains("/.lock: another process has held this lock"), "{refused}");
+        assert_eq!(TOLD.load(Ordering::Relaxed), 1);
+        drop(lock);
+        take(Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_lock_on_the_folder_itself_is_nobodys_to_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let stranger = File::open(folder.path()).unwrap();
+        stranger.lock().unwrap();
+        let patience = Patience { limit: Duration::ZERO, tell: None };
+        FolderLock::take(folder.path(), Reader::Itself, patience).unwrap();
+    }
+}

@@ -1,0 +1,298 @@
+//! Whose files are: decided here, done in [`super::files`].
+//!
+//! A server often runs as a user of its own, and the commands beside it as root. A file that such a
+//! command replaces keeps its owner, group and mode, and a new one is the server's, so that the
+//! server reads it at its next start.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use nix::unistd::{getegid, geteuid};
+
+const ROOT: u32 = 0;
+/// A folder in which everybody makes files, such as `/tmp`: its owner says nothing about them.
+const STICKY: u32 = 0o1000;
+pub(crate) const OWNER_READS: u32 = 0o400;
+pub(crate) const GROUP_READS: u32 = 0o040;
+/// Of one of the three digits of a mode.
+const READ: u32 = 0o4;
+const SEARCH: u32 = 0o1;
+const OTHERS: u32 = 0o007;
+const GROUP_AND_OTHERS: u32 = 0o077;
+/// What is kept of a mode: nothing is run, and what others may write is not trusted.
+const KEPT: u32 = 0o664;
+
+/// A file's owner, group and permissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u32,
+}
+
+/// What a file is to become. Without an owner or a group it has those that it is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) mode: u32,
+}
+
+/// The process that writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+/// The user that a server runs as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Whether the group alone is known: root owns the files.
+    pub(crate) is_by_group: bool,
+}
+
+/// For whom a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// This process, when it is started again; where that is root, as [`Reader::Folder`].
+    Itself,
+    /// The owner of the folder, as far as root writes there.
+    Folder,
+    /// This user.
+    User(User),
+}
+
+impl Status {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        let mode = metadata.mode() & 0o7777;
+        Self { uid: metadata.uid(), gid: metadata.gid(), mode }
+    }
+
+    /// Of a regular file. A link says nothing.
+    pub(crate) fn of_file(path: &Path) -> Option<Self> {
+        let found = std::fs::symlink_metadata(path).ok()?;
+        found.is_file().then(|| Self::of(&found))
+    }
+}
+
+impl Process {
+    pub(crate) fn current() -> Self {
+        Self { uid: geteuid().as_raw(), gid: getegid().as_raw() }
+    }
+
+    pub(crate) fn is_root(self) -> bool {
+        self.uid == ROOT
+    }
+}
+
+impl User {
+    /// The user that serves from these files: the owner of the first that is not root's, `keys` before
+    /// their `folder`; else the group by which one of the keys is read. `None` where all is root's.
+    pub(crate) fn serving(keys: &[Status], folder: Option<Status>) -> Option<Self> {
+        let owner = keys.iter().chain(&folder).find(|it| it.uid != ROOT);
+        let by_group = || keys.iter().find(|it| it.mode & GROUP_READS != 0 && it.gid != ROOT);
+        let user = |it: &Status, is_by_group| Self { uid: it.uid, gid: it.gid, is_by_group };
+        owner.map(|it| user(it, false)).or_else(|| by_group().map(|it| user(it, true)))
+    }
+
+    /// Whether the user can read a file. `groups` are the others it is in.
+    pub(crate) fn reads(&self, file: Status, groups: &[u32]) -> bool {
+        self.may(READ, file, groups)
+    }
+
+    /// Whether the user can list a folder, and open what is in it.
+    pub(crate) fn enters(&self, folder: Status, groups: &[u32]) -> bool {
+        self.may(READ | SEARCH, folder, groups)
+    }
+
+    fn may(&self, wanted: u32, found: Status, groups: &[u32]) -> bool {
+        let is_member = found.gid == self.gid || groups.contains(&found.gid);
+        let bits = match (found.uid == self.uid && !self.is_by_group, is_member) {
+            (true, _) => found.mode >> 6,
+            (false, true) => found.mode >> 3,
+            (false, false) => found.mode,
+        };
+        bits & wanted == wanted
+    }
+}
+
+impl Reader {
+    /// The bits beyond the owner's by which it reads a file.
+    pub(crate) fn needed(self, file: Status) -> u32 {
+        match self {
+            Self::User(user) if user.is_by_group && user.gid == file.gid => GROUP_READS,
+            _ => 0,
+        }
+    }
+
+    /// The user, if it matters who that is.
+    pub(crate) fn user(self, folder: &Path, process: Process) -> Option<User> {
+        match self {
+            Self::User(user) => Some(user),
+            Self::Itself if !process.is_root() => {
+                Some(User { uid: process.uid, gid: process.gid, is_by_group: false })
+            }
+            Self::Itself | Self::Folder if process.is_root() => {
+                let folder = Status::of(&std::fs::metadata(folder).ok()?);
+                User::serving(&[], Some(folder)).filter(|_| folder.mode & STICKY == 0)
+            }
+            Self::Itself | Self::Folder => None,
+        }
+    }
+}
+
+/// What a file becomes that `process` writes with `mode` for `user`, in the place of the one `before`.
+pub(crate) fn wanted(
+    before: Option<Status>,
+    user: Option<User>,
+    process: Process,
+    mode: u32,
+) -> Wanted {
+    let new = match user {
+        Some(User { uid, gid, is_by_group: true }) => {
+            Wanted { uid: Some(uid), gid: Some(gid), mode: mode | GROUP_READS }
+        }
+        Some(user) if user.uid != process.uid => {
+            Wanted { uid: Some(user.uid), gid: Some(user.gid), mode }
+        }
+        _ => Wanted { uid: None, gid: None, mode },
+    };
+    let Some(before) = before else { return new };
+    let kept = Status { mode: kept_mode(before.mode, mode), ..before };
+    let is_roots = before.uid == ROOT;
+    if process.is_root() {
+        // A file of root that a server can no longer read becomes the server's.
+        return match user {
+            Some(user) if is_roots && !user.reads(kept, &[]) => new,
+            _ => Wanted { uid: Some(kept.uid), gid: Some(kept.gid), mode: kept.mode },
+        };
+    }
+    // Nobody but root can give a file to root, or to the user that this server ran as before.
+    let is_own = user.is_some_and(|user| user.uid == process.uid);
+    let uid = if is_own || is_roots { new.uid } else { Some(kept.uid) };
+    Wanted { uid, gid: group_matters(kept.mode).then_some(kept.gid), mode: kept.mode }
+}
+
+/// The mode of the file before. One that all could read tells nobody's secret: who else is to read what
+/// is secret now is not known.
+fn kept_mode(before: u32, mode: u32) -> u32 {
+    let (is_private, was_public) = (mode & GROUP_AND_OTHERS == 0, before & OTHERS != 0);
+    if is_private && was_public { mode } else { before & KEPT | OWNER_READS }
+}
+
+/// Whether it matters to which group a file with this mode belongs.
+pub(crate) fn group_matters(mode: u32) -> bool {
+    (mode >> 3 & 0o7) & !(mode & 0o7) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOTS: Process = Process { uid: 0, gid: 0 };
+    const SERVERS: Process = Process { uid: 998, gid: 997 };
+    const SERVER: User = User { uid: 998, gid: 997, is_by_group: false };
+    const BY_GROUP: User = User { uid: 0, gid: 997, is_by_group: true };
+
+    fn status(uid: u32, gid: u32, mode: u32) -> Status {
+        Status { uid, gid, mode }
+    }
+
+    fn some(uid: u32, gid: u32, mode: u32) -> Wanted {
+        Wanted { uid: Some(uid), gid: Some(gid), mode }
+    }
+
+    #[test]
+    fn a_file_that_root_replaces_keeps_its_owner_group_and_mode() {
+        for (before, user, mode, after) in [
+            // A new one is the server's, and root's only where nobody else is known to serve.
+            (None, Some(SERVER), 0o600, some(998, 997, 0o600)),
+            (None, Some(SERVER), 0o644, some(998, 997, 0o644)),
+            (None, Some(BY_GROUP), 0o600, some(0, 997, 0o640)),
+            (None, None, 0o600, Wanted { uid: None, gid: None, mode: 0o600 }),
+            (Some(status(998, 997, 0o600)), Some(SERVER), 0o600, some(998, 997, 0o600)),
+            (Some(status(998, 13, 0o640)), Some(SERVER), 0o600, some(998, 13, 0o640)),
+            (Some(status(998, 997, 0o600)), Some(SERVER), 0o644, some(998, 997, 0o600)),
+            (Some(status(0, 997, 0o640)), Some(BY_GROUP), 0o600, some(0, 997, 0o640)),
+            (Some(status(1000, 1000, 0o600)), Some(SERVER), 0o600, some(1000, 1000, 0o600)),
+            (Some(status(1000, 1000, 0o600)), None, 0o600, some(1000, 1000, 0o600)),
+            (Some(status(0, 0, 0o600)), None, 0o600, some(0, 0, 0o600)),
+            // Secret from now on: who else read what was public is not known.
+            (Some(status(998, 997, 0o644)), Some(SERVER), 0o600, some(998, 997, 0o600)),
+            // Root's, which the server could not read from now on.
+            (Some(status(0, 0, 0o644)), Some(SERVER), 0o644, some(0, 0, 0o644)),
+            (Some(status(0, 0, 0o644)), Some(SERVER), 0o600, some(998, 997, 0o600)),
+            (Some(status(0, 0, 0o600)), Some(SERVER), 0o600, some(998, 997, 0o600)),
+            // Nobody could read it, and others could write it.
+            (Some(status(998, 997, 0o000)), Some(SERVER), 0o600, some(998, 997, 0o400)),
+            (Some(status(998, 997, 0o4777)), Some(SERVER), 0o644, some(998, 997, 0o664)),
+        ] {
+            assert_eq!(wanted(before, user, ROOTS, mode), after, "{before:?} {user:?} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_server_takes_over_what_was_roots_and_asks_for_no_group_that_reads_nothing() {
+        let own = |mode| Wanted { uid: None, gid: None, mode };
+        for (before, after) in [
+            (None, own(0o600)),
+            (Some(status(998, 997, 0o600)), own(0o600)),
+            (Some(status(0, 0, 0o600)), own(0o600)),
+            (Some(status(1000, 1000, 0o600)), own(0o600)),
+            (Some(status(998, 13, 0o640)), Wanted { uid: None, gid: Some(13), mode: 0o640 }),
+        ] {
+            assert_eq!(wanted(before, Some(SERVER), SERVERS, 0o600), after, "{before:?}");
+        }
+        // Another user's command has no server of its own.
+        let before = Some(status(1000, 1000, 0o600));
+        let kept = Wanted { uid: Some(1000), gid: None, mode: 0o600 };
+        assert_eq!(wanted(before, None, SERVERS, 0o600), kept);
+        let other = User { uid: 1000, ..SERVER };
+        assert_eq!(wanted(before, Some(other), SERVERS, 0o600), kept);
+        assert_eq!(wanted(None, Some(other), SERVERS, 0o600), some(1000, 997, 0o600));
+    }
+
+    #[test]
+    fn the_server_is_who_owns_the_keys_then_the_folder_then_a_group_that_reads_the_keys() {
+        let user = |uid, gid, is_by_group| Some(User { uid, gid, is_by_group });
+        let (roots, shared) = (status(0, 0, 0o600), status(0, 997, 0o640));
+        for (keys, folder, expected) in [
+            (vec![], None, None),
+            (vec![], Some(status(0, 0, 0o755)), None),
+            (vec![], Some(status(998, 997, 0o700)), user(998, 997, false)),
+            (vec![roots, roots], Some(status(998, 997, 0o700)), user(998, 997, false)),
+            (vec![status(998, 997, 0o600)], Some(status(1000, 1000, 0o755)), user(998, 997, false)),
+            (vec![roots, status(998, 997, 0o600)], None, user(998, 997, false)),
+            (vec![roots, roots], Some(status(0, 997, 0o750)), None),
+            (vec![shared, roots], Some(status(0, 0, 0o755)), user(0, 997, true)),
+            (vec![shared], Some(status(998, 997, 0o700)), user(998, 997, false)),
+        ] {
+            assert_eq!(User::serving(&keys, folder), expected, "{keys:?} {folder:?}");
+        }
+    }
+
+    #[test]
+    fn a_user_reads_as_the_first_that_it_is_of_owner_group_and_others() {
+        for (file, groups, is_readable) in [
+            (status(998, 0, 0o400), &[][..], true),
+            (status(998, 0, 0o044), &[], false),
+            (status(0, 997, 0o640), &[], true),
+            (status(0, 997, 0o604), &[], false),
+            (status(0, 13, 0o640), &[], false),
+            (status(0, 13, 0o640), &[13], true),
+            (status(0, 0, 0o644), &[], true),
+            (status(0, 0, 0o600), &[], false),
+        ] {
+            assert_eq!(SERVER.reads(file, groups), is_readable, "{file:?} {groups:?}");
+        }
+        assert!(BY_GROUP.reads(status(0, 997, 0o640), &[]));
+        assert!(!BY_GROUP.reads(status(0, 997, 0o600), &[]), "it is not root");
+        assert!(SERVER.enters(status(998, 997, 0o700), &[]));
+        assert!(!SERVER.enters(status(0, 0, 0o700), &[]));
+        assert!(!SERVER.enters(status(0, 0, 0o754), &[]), "it can be listed, and nothing opened");
+    }
+}

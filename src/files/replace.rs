@@ -1,0 +1,244 @@
+//! Files that are replaced whole or not at all, and keep their owner and mode.
+//!
+//! By hand, because tempfile's names are random, so that what a crash leaves behind would pile up,
+//! and because it syncs neither the file nor its folder.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+
+use crate::files::owners::{Process, Reader, Status, User, Wanted, wanted};
+
+/// A write that failed, with the file it was for.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}", path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the operating system says.
+    pub error: io::Error,
+}
+
+/// Readable by its owner only.
+pub const PRIVATE: u32 = 0o600;
+/// Readable by all.
+pub const PUBLIC: u32 = 0o644;
+
+/// Puts `contents` at `path`: a reader sees the old file or the new one, and after a crash one of
+/// them is there. It keeps the owner, group and mode of the file before. A new one has `mode`, and
+/// belongs to the folder's owner where root makes it. Where an owner cannot be kept, nothing changes.
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
+    replace_for(path, contents, mode, Reader::Folder)
+}
+
+/// As [`replace`], for a file that this process reads again when it is started the next time, and nobody
+/// else: what another user left, it takes over.
+pub fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
+    replace_for(path, contents, mode, Reader::Itself)
+}
+
+/// As [`replace`], for a file that `reader` is to read.
+pub(crate) fn replace_for(
+    path: &Path,
+    contents: &[u8],
+    mode: u32,
+    reader: Reader,
+) -> Result<(), WriteError> {
+    let process = Process::current();
+    let folder = folder_of(path);
+    let before = Status::of_file(path);
+    let wanted = wanted(before, reader.user(folder, process), process, mode);
+    if is_as_wanted(path, contents, wanted) {
+        return Ok(());
+    }
+    try_replace(path, folder, contents, wanted)
+        .map_err(|error| WriteError { path: path.to_owned(), error })
+}
+
+/// Makes an empty file for `reader`, where there is nothing yet.
+pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), WriteError> {
+    let process = Process::current();
+    let wanted = wanted(None, reader.user(folder_of(path), process), process, mode);
+    match write_new(path, b"", wanted) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => {
+            // It could be given to nobody. What cannot be removed is reported as what the server cannot read.
+            let _ = std::fs::remove_file(path);
+            Err(WriteError { path: path.to_owned(), error })
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Makes a folder and those above it, for their owner alone: where root makes it, that is the
+/// owner of the folder above.
+pub fn create_folder(path: &Path) -> Result<(), WriteError> {
+    create_folder_for(path, Reader::Folder)
+}
+
+/// As [`create_folder`], for `reader`.
+pub(crate) fn create_folder_for(path: &Path, reader: Reader) -> Result<(), WriteError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = folder_of(path);
+    if above != path {
+        create_folder_for(above, reader)?;
+    }
+    let process = Process::current();
+    let made = match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made.and_then(|()| match reader.user(above, process) {
+            Some(user) if process.is_root() => give_folder(path, user, process),
+            _ => Ok(()),
+        }),
+    };
+    made.map_err(|error| WriteError { path: path.to_owned(), error })
+}
+
+/// Gives a folder that this process has just made to another user.
+fn give_folder(path: &Path, user: User, process: Process) -> io::Result<()> {
+    let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
+    let folder = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    if folder.metadata()?.uid() != process.uid {
+        return Ok(());
+    }
+    give(&folder, Some(user.uid), Some(user.gid))?;
+    if user.is_by_group {
+        folder.set_permissions(Permissions::from_mode(0o750))?;
+    }
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
+}
+
+fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
+    let Wanted { uid, gid, mode } = wanted;
+    let is_like = match Status::of_file(path) {
+        Some(present) => {
+            present.mode == mode
+                && uid.is_none_or(|uid| uid == present.uid)
+                && gid.is_none_or(|gid| gid == present.gid)
+        }
+        // A link to what is wanted is left alone.
+        None => std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o777 == mode),
+    };
+    is_like && std::fs::read(path).is_ok_and(|present| present == contents)
+}
+
+fn try_replace(path: &Path, folder: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Hidden, so that whoever lists the folder does not take it for a file; named by the process,
+    // so that two processes do not write into each other's.
+    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    // One that a crash has left. Whatever else is there by that name is not followed nor written to.
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let written = write_new(&temporary, contents, wanted)
+        .and_then(|()| std::fs::rename(&temporary, path))
+        .and_then(|()| File::open(folder)?.sync_all());
+    if written.is_err() {
+        // What cannot be removed is met by the next try.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn write_new(path: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
+    // By its descriptor, and before others may read it.
+    give(&file, wanted.uid, wanted.gid)?;
+    // The process' umask may have taken bits away.
+    file.set_permissions(Permissions::from_mode(wanted.mode))?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
+/// Gives a file to a user and a group. Only what differs is asked for: a service may lack the right to
+/// ask at all.
+fn give(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+    let found = file.metadata()?;
+    let uid = uid.filter(|uid| *uid != found.uid());
+    let gid = gid.filter(|gid| *gid != found.gid());
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    fchown(file, uid, gid).map_err(|error| {
+        let user = uid.map(|uid| format!("uid {uid}"));
+        let group = gid.map(|gid| format!("gid {gid}"));
+        let owners: Vec<_> = user.into_iter().chain(group).collect();
+        let owners = owners.join(" and ");
+        io::Error::new(
+            error.kind(),
+            format!(
+                "not written: it has to belong to {owners}, and the new file cannot be given to it: \
+                 {error}; run the command as root or as its owner"
+            ),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        replace(&path, b"old", PUBLIC).unwrap();
+        replace(&path, b"new", PRIVATE).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_lies_where_a_file_is_prepared_is_neither_followed_nor_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::write(&elsewhere, "theirs").unwrap();
+        let prepared = folder.path().join(format!(".key.{}", std::process::id()));
+        std::os::unix::fs::symlink(&elsewhere, &prepared).unwrap();
+        replace(&path, b"ours", PRIVATE).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"ours");
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_new_folder_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        create_folder(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        create_folder(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_as_wanted_is_not_written_again() {
+        use std::os::unix::fs::MetadataExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        replace(&path, b"same", PUBLIC).unwrap();
+        let before = path.metadata().unwrap().ino();
+        replace(&path, b"same", PUBLIC).unwrap();
+        assert_eq!(path.metadata().unwrap().ino(), before);
+    }
+
+    #[test]
+    fn an_error_names_the_file() {
+        let error = replace(Path::new("/nowhere/at/all"), b"", PUBLIC).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/at/all: "), "{error}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Kubernetes Events: what an administrator sees with `kubectl describe`.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+
+use super::write::ObjectName;
+
+/// As long as a note may be, in bytes.
+const MOST_BYTES: usize = 1024;
+
+/// Publishes events of this process.
+pub(crate) struct Events {
+    client: Client,
+    reporter: Reporter,
+}
+
+impl Events {
+    /// `identity` is this process' name.
+    pub(crate) fn new(client: Client, identity: &str) -> Self {
+        let reporter = Reporter {
+            controller: "machine-config-server".to_owned(),
+            instance: Some(identity.to_owned()),
+        };
+        Self { client, reporter }
+    }
+
+    /// Publishes an event about an object of the core API. That it does not arrive is no reason to
+    /// stop.
+    pub(crate) async fn publish(
+        &self,
+        type_: EventType,
+        reason: &str,
+        object: &ObjectName,
+        note: &str,
+    ) {
+        let event = Event {
+            type_,
+            reason: camel_case(reason),
+            note: Some(shortened(note)),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        let object = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(object.kind.to_owned()),
+            name: Some(object.name.clone()),
+            namespace: Some(object.namespace.clone()),
+            ..ObjectReference::default()
+        };
+        // A recorder counts an event with the reason of an earlier one as the same, whatever its note is.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        if let Err(error) = recorder.publish(&event, &object).await {
+            tracing::debug!(%error, "an event was not published");
+        }
+    }
+}
+
+/// A note that is not too long: the API server refuses others.
+fn shortened(note: &str) -> String {
+    if note.len() <= MOST_BYTES {
+        return note.to_owned();
+    }
+    let end = "...";
+    let begins = note.char_indices().map(|(index, _)| index);
+    let kept = begins.take_while(|index| *index <= MOST_BYTES - end.len()).last();
+    format!("{}{end}", &note[..kept.unwrap_or_default()])
+}
+
+/// `newer-authority` as `NewerAuthority`, which is how events' reasons are written.
+fn camel_case(word: &str) -> String {
+    word.split('-')
+        .map(|part| {
+            let mut letters = part.chars();
+            let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect::<String>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_as_long_as_it_may_be() {
+        let fits = "x".repeat(MOST_BYTES);
+        assert_eq!(shortened(&fits), fits);
+        let many = "\u{e4}".repeat(MOST_BYTES);
+        let short = shortened(&many);
+        assert!(short.len() <= MOST_BYTES && short.len() > MOST_BYTES - 5);
+        assert!(short.ends_with("\u{e4}..."));
+    }
+}

@@ -1,0 +1,139 @@
+//! One active controller of several: a Lease, as Kubernetes' own controllers use it.
+//!
+//! Whoever holds the Lease renews it; whoever wants it watches whether it changes, by its own clock
+//! alone, so that clocks which differ do no harm. A holder that ends in order gives it back, and
+//! the next one takes over at once; one that crashes is succeeded when the Lease has run out.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use super::lease::{Decision, created, decide, released, renewed, taken};
+use super::write::ObjectName;
+use crate::kubernetes::Health;
+
+/// How often the holder renews it.
+const RENEWAL: Duration = Duration::from_secs(5);
+/// The holder gives up when it could not renew it for so long: well before anybody takes it.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How often others look, and the holder when it could not renew it.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// A candidate for a Lease.
+pub struct Candidate {
+    leases: Api<Lease>,
+    object: ObjectName,
+    identity: String,
+    health: Health,
+}
+
+impl Candidate {
+    /// A candidate by the name of `identity`, which no other one has.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        identity: String,
+        health: Health,
+    ) -> Self {
+        let object = ObjectName::new("Lease", namespace, name);
+        Self { leases: Api::namespaced(client, namespace), object, identity, health }
+    }
+
+    /// Waits until the Lease is held.
+    pub async fn acquire(&self) {
+        let mut seen: Option<(Option<LeaseSpec>, Instant)> = None;
+        loop {
+            let result = self.try_acquire(&mut seen).await;
+            self.health.lease(&self.object, result.as_ref().err());
+            if let Ok(true) = result {
+                return;
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Renews the Lease until it is lost.
+    pub async fn keep(&self) {
+        let mut renewed = Instant::now();
+        let mut wait = RENEWAL;
+        loop {
+            tokio::time::sleep(wait).await;
+            wait = PERIOD;
+            match tokio::time::timeout(PERIOD, self.renew()).await {
+                Ok(Ok(true)) => (renewed, wait) = (Instant::now(), RENEWAL),
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => tracing::warn!(%error, "cannot renew the Lease"),
+                Err(_) => tracing::warn!("cannot renew the Lease: no answer"),
+            }
+            if renewed.elapsed() > DEADLINE {
+                return;
+            }
+        }
+    }
+
+    /// Gives the Lease back, if it is held.
+    pub async fn release(&self) -> kube::Result<()> {
+        let lease = self.leases.get_opt(&self.object.name).await?;
+        if let Some(lease) = lease.and_then(|lease| released(lease, &self.identity)) {
+            self.replace(&lease).await?;
+        }
+        Ok(())
+    }
+
+    /// `seen` is what the Lease said, and since when.
+    async fn try_acquire(
+        &self,
+        seen: &mut Option<(Option<LeaseSpec>, Instant)>,
+    ) -> kube::Result<bool> {
+        let lease = self.leases.get_opt(&self.object.name).await?;
+        let spec = lease.as_ref().and_then(|lease| lease.spec.clone());
+        let since = match seen.take() {
+            Some((before, since)) if before == spec => since,
+            _ => Instant::now(),
+        };
+        *seen = Some((spec, since));
+        match (decide(lease.as_ref(), &self.identity, since.elapsed()), lease) {
+            (Decision::Wait, _) => Ok(false),
+            (Decision::Take, Some(lease)) => {
+                self.replace(&taken(lease, &self.identity, &now())).await
+            }
+            (Decision::Create | Decision::Take, _) => {
+                let lease = created(&self.object.name, &self.identity, &now());
+                first(self.leases.create(&PostParams::default(), &lease).await)
+            }
+        }
+    }
+
+    /// Tells whether the Lease is still held.
+    async fn renew(&self) -> kube::Result<bool> {
+        let lease = self.leases.get_opt(&self.object.name).await?;
+        match lease.and_then(|lease| renewed(lease, &self.identity, &now())) {
+            Some(lease) => self.replace(&lease).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Writes the Lease that was read, with its UID and version. Tells whether it went through.
+    async fn replace(&self, lease: &Lease) -> kube::Result<bool> {
+        first(self.leases.replace(&self.object.name, &PostParams::default(), lease).await)
+    }
+}
+
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
+}
+
+/// Whether a write went through; somebody else's that came first is no error.
+fn first(result: kube::Result<Lease>) -> kube::Result<bool> {
+    match result {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,89 @@
+//! The loop: whatever changes, the config map or the folder, the folder is brought in step.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use model::objects::ConfigMap;
+use model::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP, Refused};
+
+use super::Health;
+use super::reconciler::{Reconciler, Report};
+use crate::files::watch::{FolderWatch, Scanned};
+use crate::source::cluster::{MapSeen, RegistryCaMap};
+
+/// Keeps the folder in step with the merged config map, for ever. Before the map has been read
+/// nothing is done. Call it within a runtime.
+pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
+    let mut watch = FolderWatch::new(vec![reconciler.folder().to_owned()]);
+    let mut entries: Option<Entries> = None;
+    let mut told = Told::default();
+    loop {
+        tokio::select! {
+            seen = map.changed() => match seen {
+                MapSeen::Present(map) => {
+                    let read = told.read(&map);
+                    health.watched(Ok(&read));
+                    entries = Some(read);
+                }
+                MapSeen::Absent => {
+                    health.watched(Err("is not there"));
+                    tracing::warn!(
+                        folder = %reconciler.folder().display(),
+                        "ConfigMap {MANAGED_NAMESPACE}/{MERGED_MAP} is not there; \
+                         what is on the node is kept"
+                    );
+                }
+                MapSeen::Unreadable(reason) => health.watched(Err(&reason)),
+                MapSeen::Unwatched(reason) => health.unwatched(&reason, SystemTime::now()),
+            },
+            () = watch.changed() => {}
+        }
+        watch.scan(|_| {
+            if let Some(entries) = &entries {
+                let report = reconciler.reconcile(entries, SystemTime::now());
+                health.looked(&report, &told.problems);
+                told.report(report);
+            }
+            Scanned::Settled
+        });
+    }
+}
+
+/// What the log has been told, so that it is told once.
+#[derive(Default)]
+struct Told {
+    refused: Vec<Refused>,
+    problems: BTreeMap<String, String>,
+}
+
+impl Told {
+    fn read(&mut self, map: &ConfigMap) -> Entries {
+        let entries = registry_ca::read(map);
+        for entry in entries.refused.iter().filter(|entry| !self.refused.contains(entry)) {
+            let reason = entry.to_string();
+            tracing::error!(place = entry.place, reason, "not used; all else in it is");
+        }
+        self.refused.clone_from(&entries.refused);
+        entries
+    }
+
+    fn report(&mut self, report: Report) {
+        let Report { written, adopted, removed, problems } = report;
+        for (hosts, done) in
+            [(written, "CA written"), (adopted, "CA found in place"), (removed, "CA removed")]
+        {
+            for host in hosts {
+                tracing::info!(registry = host.as_str(), "{done}");
+            }
+        }
+        for (path, reason) in &problems {
+            if self.problems.get(path) != Some(reason) {
+                tracing::error!(path, reason, "not as it should be");
+            }
+        }
+        for path in self.problems.keys().filter(|path| !problems.contains_key(*path)) {
+            tracing::info!(path, "in order again");
+        }
+        self.problems = problems;
+    }
+}

@@ -1,0 +1,338 @@
+//! Orders of what may happen to `serve`, with its own keeper and gate, on a real folder: lists are deleted
+//! and restored, it restarts, nothing can be written, pools come and go and ask for more, less or for
+//! nothing that is understood, and pointer configs that can carry no token come and go. In none of them is
+//! a stranger served by a pool that is to be enforced, but on the evidence of such a pointer config; nor,
+//! whatever is restarted, by one that has refused strangers for good and was asked for no less since.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use model::access::rotation::{Issued, RotationPolicy};
+use model::access::{Credential, Refusal, Request, decide};
+use model::inputs::{self, Layering, Shared};
+use model::objects::MachineConfigPool;
+use model::registry_auth::RegistryAuth;
+use pki::{Asked, Host};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+use crate::serving::token_keeper::TokenKeeper;
+use crate::store::state_folder::StateFolder;
+use crate::telemetry::conditions::Status;
+
+const WORKER: &str = "worker";
+const INFRA: &str = "infra";
+const SLIP: &str = "enforced";
+
+const EVENTS: [fn(&mut Site); 14] = [
+    Site::look,
+    Site::look,
+    Site::restart,
+    |site| site.remove(Records::FILE),
+    Site::lose_tokens,
+    Site::back_up,
+    Site::restore,
+    |site| site.annotate(WORKER, "audit"),
+    |site| site.annotate(WORKER, "enforce"),
+    |site| site.annotate(WORKER, SLIP),
+    Site::toggle_infra,
+    |site| site.toggle_old(WORKER),
+    |site| site.toggle_old(INFRA),
+    |site| _ = site.fails.fetch_xor(true, Ordering::Relaxed),
+];
+
+/// A keeper that cannot write from time to time.
+struct Keeper {
+    real: TokenKeeper,
+    fails: Arc<AtomicBool>,
+}
+
+impl KeepTokens for Keeper {
+    fn keep(&mut self, wanted: &BTreeMap<String, Mode>, accept: &mut dyn FnMut(&Records)) -> Kept {
+        if self.fails.load(Ordering::Relaxed) {
+            return self.real.unwritten(wanted, OffsetDateTime::now_utc(), "full".to_owned());
+        }
+        self.real.keep(wanted, accept)
+    }
+}
+
+struct Site {
+    _folder: TempDir,
+    state: StateFolder,
+    policy: Arc<ArcSwap<Policy>>,
+    gate: Gate,
+    fails: Arc<AtomicBool>,
+    /// The pools, and their annotations.
+    pools: BTreeMap<&'static str, &'static str>,
+    backup: Option<Vec<u8>>,
+    /// Whether the list is an older one, and was not written since.
+    is_restored: bool,
+    /// The pools that had a pointer config which can carry no token when it was looked last.
+    evident: BTreeSet<&'static str>,
+    /// The pools that have served strangers just now.
+    open: BTreeSet<&'static str>,
+    /// The pools that have refused strangers for good, and were asked for no less since.
+    closed: BTreeSet<&'static str>,
+    done: Vec<usize>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::of_this_server(folder.path()).unwrap();
+        let policy = pki::Policy::default();
+        let now = OffsetDateTime::now_utc();
+        let generate = &mut |_| policy.algorithm.generate();
+        state.reconcile(&[host()], Asked::default(), &policy, now, generate).unwrap();
+        let fails = Arc::default();
+        let (policy, gate) = start(&state, &fails);
+        let mut site = Self {
+            _folder: folder,
+            state,
+            policy,
+            gate,
+            fails,
+            pools: [(WORKER, "enforce")].into(),
+            backup: None,
+            is_restored: false,
+            evident: BTreeSet::new(),
+            open: BTreeSet::new(),
+            closed: BTreeSet::new(),
+            done: Vec::new(),
+        };
+        site.look();
+        site
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.state.path().join(file)
+    }
+
+    fn old(&self, pool: &str) -> PathBuf {
+        self.path(&format!("user-data/{pool}-old.ign"))
+    }
+
+    /// As the tasks of `serve` do after a change: what is served, then pointer configs, then tokens.
+    fn look(&mut self) {
+        let old = [WORKER, INFRA].into_iter().filter(|pool| self.old(pool).exists());
+        let evident: BTreeSet<_> = old.collect();
+        self.evident.extend(&evident);
+        self.gate.take_inputs(&inputs(&self.pools));
+        let pools = &self.pools;
+        self.closed.retain(|pool| pools.get(pool) != Some(&"audit"));
+        self.check();
+        for pool in self.pools.keys() {
+            self.state.write_pointer(pool, &host(), 22623).unwrap();
+        }
+        self.gate.keep_tokens();
+        self.is_restored &= self.fails.load(Ordering::Relaxed);
+        self.evident = evident;
+        self.check();
+    }
+
+    fn restart(&mut self) {
+        (self.policy, self.gate) = start(&self.state, &self.fails);
+        self.look();
+    }
+
+    fn remove(&self, file: &str) {
+        let _ = fs::remove_file(self.path(file));
+    }
+
+    /// Where one list is older than it was, the other is what there is.
+    fn lose_tokens(&mut self) {
+        if !self.is_restored {
+            self.remove(Issued::FILE);
+        }
+    }
+
+    fn back_up(&mut self) {
+        self.backup = fs::read(self.path(Records::FILE)).ok();
+    }
+
+    fn restore(&mut self) {
+        if let Some(list) = &self.backup
+            && self.path(Issued::FILE).exists()
+        {
+            fs::write(self.path(Records::FILE), list).unwrap();
+            self.is_restored = true;
+        }
+    }
+
+    fn annotate(&mut self, pool: &'static str, mode: &'static str) {
+        self.pools.insert(pool, mode);
+        self.look();
+    }
+
+    fn toggle_infra(&mut self) {
+        if self.pools.remove(INFRA).is_none() {
+            self.pools.insert(INFRA, "enforce");
+        }
+        self.look();
+    }
+
+    /// Only a plain pointer config is lifted to a spec with headers.
+    fn toggle_old(&mut self, pool: &str) {
+        let old = self.old(pool);
+        if fs::remove_file(&old).is_err() {
+            let text = fs::read_to_string(self.path("user-data/worker.ign")).unwrap();
+            let text = text.replace("/config/worker", &format!("/config/{pool}"));
+            let mut pointer: Value = serde_json::from_str(&text).unwrap();
+            pointer["ignition"]["version"] = json!("3.0.0");
+            let fetch = pointer["ignition"]["config"]["merge"][0].as_object_mut().unwrap();
+            fetch.remove("httpHeaders");
+            pointer["storage"] = json!({"files": [{"path": "/etc/rack"}]});
+            fs::write(&old, pointer.to_string()).unwrap();
+        }
+    }
+
+    fn judged(&self, pool: &str, credential: Credential<'_>) -> Option<Refusal> {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let (is_private, has_failed_often) = (true, false);
+        let request = Request { pool, address, is_private, credential, has_failed_often };
+        decide(&request, &self.policy.load(), OffsetDateTime::now_utc()).refusal()
+    }
+
+    fn check(&mut self) {
+        let mut open = BTreeSet::new();
+        for (&pool, &annotation) in &self.pools {
+            let done = &self.done;
+            match self.judged(pool, Credential::Missing) {
+                None => {
+                    assert!(!self.closed.contains(pool), "{pool} was closed: {done:?}");
+                    let may_be = annotation != "enforce"
+                        || self.evident.contains(pool)
+                        // Nothing could be written since it was.
+                        || self.open.contains(pool) && self.fails.load(Ordering::Relaxed);
+                    assert!(may_be, "{pool} is open without reason: {done:?}");
+                    open.insert(pool);
+                }
+                // What could not be written is not known to the next one.
+                Some(Refusal::Missing) if self.fails.load(Ordering::Relaxed) => {}
+                Some(Refusal::Missing) => _ = self.closed.insert(pool),
+                Some(refusal) => assert_eq!(refusal, Refusal::NotRead, "{pool}: {done:?}"),
+            }
+        }
+        self.open = open;
+    }
+
+    /// Left alone, machines are served by what their pointer configs carry, and what can be is enforced.
+    fn settles(mut self) {
+        self.fails.store(false, Ordering::Relaxed);
+        self.restart();
+        self.look();
+        for (pool, annotation) in &self.pools {
+            let text = fs::read(self.path(&format!("user-data/{pool}.ign"))).unwrap();
+            let pointer: Value = serde_json::from_slice(&text).unwrap();
+            let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
+            if *annotation == "enforce" {
+                let token = header.as_str().unwrap().strip_prefix("Bearer ").unwrap();
+                assert_eq!(self.judged(pool, Credential::Bearer(token)), None, "{:?}", self.done);
+                if !self.evident.contains(pool) {
+                    let refusal = self.judged(pool, Credential::Missing);
+                    assert_eq!(refusal, Some(Refusal::Missing), "{pool}: {:?}", self.done);
+                }
+            }
+        }
+    }
+}
+
+fn host() -> Host {
+    "localhost".parse().unwrap()
+}
+
+fn start(state: &StateFolder, fails: &Arc<AtomicBool>) -> (Arc<ArcSwap<Policy>>, Gate) {
+    let real = TokenKeeper::new(state.clone(), RotationPolicy::default());
+    let keeper = Box::new(Keeper { real, fails: Arc::clone(fails) });
+    let settings =
+        AccessSettings { mode: Mode::Audit, keeper: Some(keeper), ..AccessSettings::default() };
+    let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+    let policy = Arc::<ArcSwap<Policy>>::default();
+    let gate = Gate::new(
+        settings,
+        Networks::default(),
+        Arc::clone(&policy),
+        &reporting,
+        History::default(),
+        Box::new(|_| {}),
+    );
+    (policy, gate)
+}
+
+fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
+    let pool = |(name, annotation): (&&str, &&str)| {
+        let annotations = json!({ ACCESS_ANNOTATION: annotation });
+        let pool = json!({"metadata": {"name": name, "annotations": annotations}});
+        let pool: MachineConfigPool = serde_json::from_value(pool).unwrap();
+        ((*name).to_owned(), Arc::new(pool))
+    };
+    Inputs {
+        mode: inputs::Mode::Cluster,
+        pools: pools.iter().map(pool).collect(),
+        machine_configs: BTreeMap::new(),
+        layering: Layering::default(),
+        shared: Arc::new(Shared::default()),
+        tls_profile: None,
+        enforced: BTreeSet::new(),
+        registry_auth: RegistryAuth::default(),
+        problems: Vec::new(),
+        warnings: Vec::new(),
+    }
+}
+
+#[test]
+fn no_order_of_events_serves_a_stranger() {
+    let (mut open, mut closed) = (0, 0);
+    for seed in 1..24_u64 {
+        let (mut site, mut random) = (Site::new(), seed);
+        if seed % 2 == 0 {
+            site.annotate(WORKER, "audit");
+            site.toggle_old(WORKER);
+            site.annotate(WORKER, "enforce");
+            assert!(site.open.contains(WORKER), "it is open on evidence");
+        }
+        for _ in 0..25 {
+            // Marsaglia's xorshift64.
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let event = usize::try_from(random % EVENTS.len() as u64).unwrap();
+            site.done.push(event);
+            EVENTS[event](&mut site);
+            site.check();
+            let is_asked = site.pools[WORKER] == "enforce";
+            open += u32::from(is_asked && site.open.contains(WORKER));
+            closed += u32::from(site.judged(WORKER, Credential::Missing) == Some(Refusal::Missing));
+        }
+        site.settles();
+    }
+    assert!(open > 10 && closed > 10, "both came about: {open}, {closed}");
+}
+
+/// The orders by which a stranger was served once.
+#[test]
+fn an_order_that_has_served_a_stranger_does_so_no_more() {
+    for order in [
+        // The list is lost while a pointer config is there that can carry no token.
+        &[11, 0, 3, 0, 2][..],
+        // Both lists are.
+        &[11, 0, 3, 4, 0, 2],
+        // A new pool, while nothing can be written.
+        &[13, 10, 0, 2],
+        // A slip of the pen, and a restart.
+        &[11, 0, 9, 2, 8],
+    ] {
+        let mut site = Site::new();
+        for &event in order {
+            site.done.push(event);
+            EVENTS[event](&mut site);
+            site.check();
+        }
+        assert!(site.open.is_empty(), "{order:?}");
+        site.settles();
+    }
+}

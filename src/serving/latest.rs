@@ -1,0 +1,105 @@
+//! One answer for all who ask at about the same time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use tokio::sync::Mutex;
+
+/// What is made when somebody asks, one at a time. Those who ask while one is being made share the next,
+/// so that nobody gets what was made before they asked.
+#[derive(Debug)]
+pub(crate) struct Latest<T> {
+    begun: AtomicU64,
+    /// The last one with its number, as long as somebody has it.
+    last: Mutex<(u64, Weak<T>)>,
+}
+
+impl<T> Default for Latest<T> {
+    fn default() -> Self {
+        Self { begun: AtomicU64::new(0), last: Mutex::new((0, Weak::new())) }
+    }
+}
+
+impl<T> Latest<T> {
+    /// What `make` makes now, or what was made for somebody else since this was called.
+    pub(crate) async fn get(&self, make: impl AsyncFnOnce() -> T) -> Arc<T> {
+        self.get_unless(|_| false, make).await
+    }
+
+    /// The same, or an earlier one that somebody still has and that `is_enough`.
+    pub(crate) async fn get_unless(
+        &self,
+        is_enough: impl FnOnce(&T) -> bool,
+        make: impl AsyncFnOnce() -> T,
+    ) -> Arc<T> {
+        let before = self.begun.load(Ordering::Relaxed);
+        let mut last = self.last.lock().await;
+        if let Some(earlier) = last.1.upgrade()
+            && (last.0 > before || is_enough(&earlier))
+        {
+            return earlier;
+        }
+        let number = self.begun.fetch_add(1, Ordering::Relaxed) + 1;
+        let latest = Arc::new(make().await);
+        *last = (number, Arc::downgrade(&latest));
+        latest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_ask_while_one_is_made_share_the_next() {
+        let (latest, go) = (Arc::new(Latest::default()), Arc::new(Semaphore::new(0)));
+        let count = Arc::new(AtomicU64::new(0));
+        let mut asked = JoinSet::new();
+        for number in 0..100 {
+            let (of_task, go, count) = (Arc::clone(&latest), Arc::clone(&go), Arc::clone(&count));
+            asked.spawn(async move {
+                let make = async || {
+                    go.acquire().await.unwrap().forget();
+                    count.fetch_add(1, Ordering::Relaxed) + 1
+                };
+                (number, of_task.get(make).await)
+            });
+            // The first one is being made before the next one asks.
+            while latest.begun.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        for _ in 0..1_000 {
+            tokio::task::yield_now().await;
+        }
+        go.add_permits(1_000);
+        for (number, got) in asked.join_all().await {
+            assert_eq!(*got, if number == 0 { 1 } else { 2 }, "{number}");
+        }
+        // Nobody has it any more, and nobody gets what was made before.
+        assert_eq!(*latest.get(async || 3).await, 3);
+        let kept = latest.get(async || 4).await;
+        assert_eq!(*latest.get(async || 5).await, 5);
+        let kept = (kept, latest.get(async || 6).await);
+        assert_eq!(*latest.get_unless(|it| *it == 6, async || 7).await, 6);
+        assert_eq!(*kept.0 + *kept.1, 10);
+    }
+
+    #[tokio::test]
+    async fn one_who_leaves_while_it_is_made_leaves_it_to_the_next() {
+        let latest = Arc::new(Latest::default());
+        let of_first = Arc::clone(&latest);
+        let first = tokio::spawn(async move {
+            *of_first.get(async || std::future::pending::<u64>().await).await
+        });
+        while latest.begun.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        first.abort();
+        assert!(first.await.is_err());
+        assert_eq!(*latest.get(async || 2).await, 2);
+    }
+}

@@ -1,0 +1,149 @@
+//! The boot ledger on disk, so that a restart forgets no machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use model::ledger::{Ledger, Machine};
+
+use crate::files::bounded;
+use crate::files::replace::{self, PRIVATE};
+use crate::source::manifest::check_json;
+use crate::telemetry::conditions::Conditions;
+
+/// The least time from one write to the next: all of it is written each time, some 5 MB when it is
+/// full, and a process that is killed forgets no more than this.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// A ledger with its file.
+pub(crate) struct LedgerFile {
+    folder: PathBuf,
+    ledger: Ledger,
+    degraded: Conditions,
+    /// The ledger's changes up to which it is on disk. Held while it is written.
+    written: Mutex<u64>,
+}
+
+impl LedgerFile {
+    /// Takes in what an earlier server left in `folder`. What cannot be read is told, and is replaced
+    /// by what comes in now.
+    pub(crate) fn open(folder: &Path, ledger: Ledger, degraded: Conditions) -> Self {
+        let written = Mutex::default();
+        let mut file = Self { folder: folder.to_owned(), ledger, degraded, written };
+        match read(&file.path()) {
+            Ok(machines) => file.ledger.absorb(machines),
+            Err(error) => {
+                let path = file.path();
+                tracing::error!("{}: {error}; the boot ledger begins anew", path.display());
+            }
+        }
+        file.written = Mutex::new(file.ledger.changes());
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join(Ledger::FILE)
+    }
+
+    /// Writes what is new, again and again, for ever.
+    pub(crate) async fn keep(&self) {
+        let mut told = 0;
+        loop {
+            tokio::time::sleep(PAUSE).await;
+            tokio::task::block_in_place(|| self.save());
+            let forgotten = self.ledger.forgotten();
+            if forgotten > told {
+                let machines = forgotten - told;
+                tracing::warn!(machines, "the boot ledger is full and has forgotten the oldest");
+                told = forgotten;
+            }
+        }
+    }
+
+    /// Writes what is new.
+    pub(crate) fn save(&self) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.ledger.changes();
+        if *written == changes {
+            return;
+        }
+        let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
+        let saved = saved.and_then(|json| {
+            replace::create_folder(&self.folder)
+                .and_then(|()| replace::replace_own(&self.path(), &json, PRIVATE))
+                .map_err(|error| error.to_string())
+        });
+        let reason = saved.err();
+        if reason.is_none() {
+            *written = changes;
+        }
+        if self.degraded.set("boot ledger", reason.clone())
+            && let Some(reason) = reason
+        {
+            tracing::error!(reason, "the boot ledger cannot be written");
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<Machine>> {
+    let bytes = match bounded::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        read => read?,
+    };
+    let text = str::from_utf8(&bytes).map_err(io::Error::other)?;
+    check_json(text).map_err(io::Error::other)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ledger::Failed;
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn what_was_noted_outlasts_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let ledger = Ledger::default();
+            (LedgerFile::open(folder.path(), ledger.clone(), Conditions::default()), ledger)
+        };
+        let (file, ledger) = open();
+        file.save();
+        assert!(!folder.path().join("ledger.json").exists(), "nothing is new");
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Untrusted, noon);
+        file.save();
+        let (_, again) = open();
+        assert_eq!(again.machines(), ledger.machines());
+        assert_eq!(again.machines().len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_or_written_stops_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.json");
+        let many = format!("[{}0]", "0,".repeat(3_000_000));
+        for text in ["", "[{\"address\": \"x\"}]", "\u{0}", &many] {
+            std::fs::write(&path, text).unwrap();
+            let ledger = Ledger::default();
+            LedgerFile::open(folder.path(), ledger.clone(), Conditions::default());
+            assert!(ledger.machines().is_empty());
+        }
+        let degraded = Conditions::default();
+        let ledger = Ledger::default();
+        let taken = folder.path().join("taken");
+        std::fs::write(&taken, "a file where the folder should be").unwrap();
+        let file = LedgerFile::open(&taken, ledger.clone(), degraded.clone());
+        let noon = datetime!(2026-11-21 12:00 UTC);
+        ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Timeout, noon);
+        file.save();
+        assert!(degraded.lines()[0].starts_with("boot ledger: "), "{:?}", degraded.lines());
+        std::fs::remove_file(&taken).unwrap();
+        file.save();
+        assert!(degraded.lines().is_empty());
+        assert!(taken.join("ledger.json").exists());
+    }
+}

@@ -1,0 +1,61 @@
+//! The serving pair as the API server has it, for as long as kubelet has not mounted it.
+//!
+//! A pod that starts before the pair is made gets an empty volume, and kubelet looks again after a minute
+//! or two: so long no machine would boot, for a secret that is there.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use model::objects::Secret;
+
+use super::serving_pair::Shown;
+use super::tls::{Pair, PairError};
+use super::tls_policy::TlsPolicy;
+use crate::source::SecretSeen;
+use crate::source::cluster::NamedSecret;
+use crate::telemetry::Reporting;
+
+/// Shows what the secret holds until the pair is there as files, which hold from then on. Goes on for
+/// ever.
+pub(crate) async fn until_mounted(
+    mut secret: NamedSecret,
+    shown: Arc<Shown>,
+    reporting: Reporting,
+) {
+    let place = secret.name().to_string();
+    loop {
+        let failure = tokio::select! {
+            () = shown.files() => break,
+            seen = secret.changed() => match seen {
+                SecretSeen::Present(secret) => {
+                    let read = |policy: &TlsPolicy| read(&place, &secret, policy);
+                    shown.take(read).err().map(|error| error.to_string())
+                }
+                SecretSeen::Absent => None,
+                SecretSeen::Unwatched { reason, .. } => {
+                    reporting.metrics.watch_failed("secrets/serving-pair");
+                    Some(format!("cannot be watched: {reason}"))
+                }
+            },
+        };
+        if reporting.status.degraded.set(place.clone(), failure.clone())
+            && let Some(reason) = failure
+        {
+            tracing::error!(reason, "{place}");
+        }
+    }
+    reporting.status.degraded.set(place, None);
+    drop(secret);
+    std::future::pending::<()>().await;
+}
+
+fn read(place: &str, secret: &Secret, policy: &TlsPolicy) -> Result<Pair, PairError> {
+    let value = |key: &str| secret.value(key).unwrap_or_default();
+    let name = |key: &str| format!("{place}: {key}");
+    let (certificate, key) = (name("tls.crt"), name("tls.key"));
+    Pair::parse(
+        (Path::new(&certificate), value("tls.crt")),
+        (Path::new(&key), value("tls.key")),
+        policy,
+    )
+}

@@ -1,0 +1,204 @@
+//! The other servers' boot ledgers: a machine may have asked any of them.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, ensure};
+use axum::body::Body;
+use bytes::Bytes;
+use http::header::HOST;
+use http::{Request, StatusCode};
+use model::ledger::Machine;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+
+use crate::http_client::{HttpConnection, read};
+use crate::source::manifest::check_json;
+
+/// Where servers give out their own part of the ledger.
+pub(crate) const PATH: &str = "/api/v1/ledger";
+/// A server that takes longer is silent: a person waits for the page.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
+const LARGEST: usize = 32 << 20;
+
+/// One server's part of the ledger.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Which server it is, so that one that asks itself knows.
+    pub(crate) server: String,
+    pub(crate) machines: Vec<Machine>,
+}
+
+/// What the other servers have, and why some did not answer.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) silent: Vec<String>,
+}
+
+/// Asks all servers behind a name, `HOST:PORT`, at the same time.
+pub(crate) async fn ask(name: &str) -> Answers {
+    let mut answers = Answers::default();
+    let addresses: BTreeSet<SocketAddr> =
+        match tokio::time::timeout(PATIENCE, lookup_host(name)).await {
+            Ok(Ok(addresses)) => addresses.collect(),
+            Ok(Err(error)) => {
+                answers.silent.push(format!("{name}: {error}"));
+                return answers;
+            }
+            Err(_) => {
+                answers.silent.push(format!("{name}: the name is not resolved in time"));
+                return answers;
+            }
+        };
+    let mut asked = JoinSet::new();
+    for address in addresses {
+        asked.spawn(async move { (address, get(address, PATH).await) });
+    }
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok((_, Ok(part))) => answers.parts.push(part),
+            Ok((address, Err(error))) => answers.silent.push(format!("{address}: {error:#}")),
+            Err(error) => answers.silent.push(error.to_string()),
+        }
+    }
+    answers.silent.sort();
+    answers
+}
+
+/// Asks a server's listener for administrators for JSON.
+pub(crate) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
+    let answer = tokio::time::timeout(PATIENCE, exchange(address, path)).await;
+    let bytes = answer.map_err(|_| anyhow!("no answer in time"))??;
+    let text = str::from_utf8(&bytes).context("its answer is no text")?;
+    check_json(text)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
+    let mut connection = HttpConnection::new(TcpStream::connect(address).await?).await?;
+    let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
+    let answer = connection.send(request).await?;
+    ensure!(answer.status() == StatusCode::OK, "it answers {}", answer.status());
+    read(answer, LARGEST).await.context("its answer is too large, or cut short")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+    use std::num::NonZeroUsize;
+
+    use ignition::SpecVersion;
+    use model::ledger::{Failed, Ledger, MOST, Request as Asked};
+    use model::overview::MachineLine;
+    use time::macros::datetime;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What is told of a full ledger, and what is kept, as JSON in bytes, by one of so many machines that
+    /// sent and got `asked`.
+    fn sizes(asked: &Asked<'_>, most: usize) -> [usize; 2] {
+        let ledger = Ledger::of(NonZeroUsize::new(most).unwrap());
+        let now = datetime!(2026-11-21 12:00 UTC);
+        for number in 0..u128::try_from(most).unwrap() {
+            // Each in a network of its own, with an address that is as long as any.
+            let address = Ipv6Addr::from_bits(u128::MAX - (number << 64)).into();
+            ledger.asked(&Asked { address, ..*asked }, now);
+            ledger.handshake_failed(address, Failed::Connection, now);
+        }
+        let machines = ledger.machines();
+        let kept = serde_json::to_vec(&machines).unwrap().len();
+        let count = machines.len();
+        let line =
+            |machine: Machine| MachineLine { standing: machine.standing(None, now), machine };
+        let lines: Vec<_> = machines.into_iter().map(line).collect();
+        let told = serde_json::to_vec(&lines).unwrap().len();
+        assert_eq!(count, most);
+        [told, kept].map(|bytes| bytes * MOST.get() / count)
+    }
+
+    #[test]
+    fn no_machines_make_more_than_is_read() {
+        let plain = Asked {
+            address: Ipv6Addr::LOCALHOST.into(),
+            pool: "worker",
+            user_agent: "Ignition/2.14.0",
+            spec: Some(SpecVersion::V3_3),
+            answer: Err((503, "there is no pool of this name")),
+            would_be_refused: Some("missing"),
+        };
+        let digest = "0".repeat(64);
+        let config = "rendered-worker-0123456789abcdef0123456789abcdef";
+        let served = Asked { answer: Ok((config, &digest)), ..plain };
+        for plain in [plain, served] {
+            let [told, kept] = sizes(&plain, 100);
+            assert!((4_000_000..=told).contains(&kept) && told < 6_000_000, "{told} {kept}");
+        }
+        // What takes most as JSON, by its kind, and a program that is named in the words as well.
+        for worst in ["\u{1}", "\"", "\u{fffd}", "\u{1f600}", "x"] {
+            let worst = worst.repeat(9_000);
+            for user_agent in [&worst, &format!("Ignition/{worst}")] {
+                for answer in [Ok((&*worst, &*worst)), Err((503, &*worst))] {
+                    let asked = Asked { pool: &worst, user_agent, answer, ..plain };
+                    let [told, kept] = sizes(&asked, 100);
+                    assert!(told < 24_000_000 && kept < 15_000_000, "{told} {kept}");
+                }
+            }
+        }
+        let quotes = "\"".repeat(9_000);
+        let asked =
+            Asked { pool: &quotes, user_agent: &quotes, answer: Err((503, &quotes)), ..plain };
+        assert!(sizes(&asked, MOST.get())[0] < 24_000_000);
+        // An overview has more than machines.
+        const { assert!(24_000_000 < LARGEST * 3 / 4) };
+    }
+
+    /// A server that says this to whoever asks, or nothing.
+    async fn server(says: Option<String>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            match says {
+                Some(says) => stream.write_all(says.as_bytes()).await.unwrap(),
+                None => std::future::pending().await,
+            }
+        });
+        address
+    }
+
+    fn answer(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_tell_is_named_with_the_reason() {
+        let endless = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".to_owned();
+        let missing = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned();
+        for (says, reason) in [
+            (None, "no answer in time"),
+            (Some("garbage\r\n\r\n".to_owned()), "invalid HTTP version parsed"),
+            (Some(missing), "it answers 404"),
+            (Some(endless), "too large, or cut short"),
+            (Some(answer("{\"server\": 1}")), "invalid type: integer"),
+            (Some(answer(&"[".repeat(1_000))), "more than 100 deep"),
+        ] {
+            let address = server(says).await;
+            let Answers { parts, silent } = ask(&address).await;
+            assert!(parts.is_empty());
+            let [line] = &silent[..] else { panic!("{silent:?}") };
+            assert!(line.starts_with(&address) && line.contains(reason), "{reason:?}: {line}");
+        }
+        let told = answer("{\"server\": \"a\", \"machines\": []}");
+        let Answers { parts, silent } = ask(&server(Some(told)).await).await;
+        assert_eq!((parts.len(), silent.len()), (1, 0));
+    }
+}

@@ -1,0 +1,202 @@
+//! From a source's inputs to answers: what is done for each change, wherever it comes from.
+
+use std::collections::BTreeMap;
+use std::future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use model::inputs::{Inputs, Problem};
+use model::overview::History;
+use time::OffsetDateTime;
+use tokio::sync::watch;
+
+use super::answers::{Answers, PoolState};
+use crate::telemetry::Metrics;
+
+/// Told of the inputs that are served now, and on which ports. It may block. Tells whether all is done;
+/// else it is called again after a while.
+pub type OnChange = Box<dyn FnMut(Ports, &Inputs) -> bool + Send>;
+
+/// How soon it is tried again what was not done.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The ports that were bound.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    /// The one for TLS.
+    pub secure: u16,
+    /// The one without, if there is one.
+    pub insecure: Option<u16>,
+    /// Address of the status page and the metrics, if they are served.
+    pub administrators: Option<SocketAddr>,
+}
+
+/// Makes inputs what is served.
+pub(crate) struct Publisher {
+    answers: Arc<Answers>,
+    metrics: Arc<Metrics>,
+    known: Vec<Problem>,
+    warned: Vec<Problem>,
+    published: watch::Sender<Option<Inputs>>,
+    history: History,
+}
+
+impl Publisher {
+    pub(crate) fn new(answers: Arc<Answers>, metrics: Arc<Metrics>, history: History) -> Self {
+        let published = watch::Sender::new(None);
+        Self { answers, metrics, known: Vec::new(), warned: Vec::new(), published, history }
+    }
+
+    /// What is served from time to time.
+    pub(crate) fn inputs(&self) -> watch::Receiver<Option<Inputs>> {
+        self.published.subscribe()
+    }
+
+    /// What can wait until a change is served: `on_change` is called, and it is checked which pools
+    /// render. Runs as long as the publisher is there.
+    pub(crate) fn after_changes(
+        &self,
+        ports: Ports,
+        mut on_change: OnChange,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let mut published = self.published.subscribe();
+        let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
+        let mut known = BTreeMap::new();
+        let mut is_done = true;
+        async move {
+            loop {
+                let again = async {
+                    if is_done {
+                        future::pending::<()>().await;
+                    } else {
+                        tokio::time::sleep(RETRY).await;
+                    }
+                };
+                tokio::select! {
+                    changed = published.changed() => if changed.is_err() { return },
+                    () = again => {}
+                }
+                // Of several changes, the last is the one that counts.
+                let Some(inputs) = published.borrow_and_update().clone() else { continue };
+                tokio::task::block_in_place(|| {
+                    is_done = on_change(ports, &inputs);
+                    answers.check();
+                    tracing::info!(
+                        pools = inputs.pools.len(),
+                        machine_configs = inputs.machine_configs.len(),
+                        problems = inputs.problems.len() + answers.failing(),
+                        "inputs read"
+                    );
+                    // What is served is known once it was rendered.
+                    let pools = answers.pools().into_iter();
+                    let now = pools.map(|pool| (Arc::clone(&pool.name), pool)).collect();
+                    for change in changes(&known, &now) {
+                        history.note(change, OffsetDateTime::now_utc());
+                    }
+                    known = now;
+                });
+            }
+        }
+    }
+
+    /// Serves `inputs` from now on. Blocks while it renders.
+    pub(crate) fn publish(&mut self, inputs: &Inputs) {
+        self.note_problems(&inputs.problems);
+        self.note_warnings(&inputs.warnings);
+        if self.answers.publish(inputs, SystemTime::now()) {
+            self.published.send_replace(Some(inputs.clone()));
+        }
+    }
+
+    /// Logs each once, and again if it comes back.
+    fn note_warnings(&mut self, warnings: &[Problem]) {
+        for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
+            let Problem { place, reason, .. } = warning;
+            tracing::warn!(place, reason, "has no effect; --strict refuses such files");
+        }
+        self.warned = warnings.to_vec();
+    }
+
+    fn note_problems(&mut self, problems: &[Problem]) {
+        for problem in problems.iter().filter(|problem| !self.known.contains(problem)) {
+            self.metrics.input_failures.inc();
+            let Problem { place, reason, is_partial, .. } = problem;
+            if *is_partial {
+                tracing::error!(place, reason, "not used; all else in it is");
+            } else {
+                tracing::error!(place, reason, "cannot be used; what was read before stays");
+            }
+            self.history.note(problem.to_string(), OffsetDateTime::now_utc());
+        }
+        for problem in self.known.iter().filter(|problem| !problems.contains(problem)) {
+            tracing::info!(place = problem.place, "in order again");
+            let what = format!("{}: in order again", problem.place);
+            self.history.note(what, OffsetDateTime::now_utc());
+        }
+        self.metrics.input_problems.set(problems.len().try_into().unwrap_or(i64::MAX));
+        self.known = problems.to_vec();
+    }
+}
+
+type Pools = BTreeMap<Arc<str>, PoolState>;
+
+/// What has changed in what pools serve, one line each.
+fn changes(old: &Pools, new: &Pools) -> Vec<String> {
+    let gone = old.keys().filter(|pool| !new.contains_key(*pool));
+    let gone = gone.map(|pool| format!("pool {pool}: is gone"));
+    let now = new.iter().filter_map(|(pool, now)| {
+        let before = old.get(pool);
+        let change = change(before, now)?;
+        Some(format!("pool {pool}: {change}"))
+    });
+    gone.chain(now).collect()
+}
+
+fn change(before: Option<&PoolState>, now: &PoolState) -> Option<String> {
+    let served = |state: &PoolState| state.configuration.clone();
+    let problem = before.and_then(|before| before.problem.as_ref());
+    if let Some(reason) = &now.problem {
+        return (problem != Some(reason)).then(|| reason.clone());
+    }
+    match (before.and_then(served), served(now)?) {
+        (Some(before), now) if before != now => Some(format!("serves {now} in place of {before}")),
+        (_, now) if problem.is_some() => Some(format!("ready again, serves {now}")),
+        (None, now) => Some(format!("serves {now}")),
+        (Some(_), _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(configuration: Option<&str>, problem: Option<&str>) -> PoolState {
+        PoolState {
+            name: "worker".into(),
+            configuration: configuration.map(str::to_owned),
+            problem: problem.map(str::to_owned),
+            versions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_noted_is_what_machines_get() {
+        let (a, b) = (state(Some("a"), None), state(Some("b"), None));
+        let failed = state(Some("a"), Some("b cannot be rendered; a is served meanwhile"));
+        let empty = state(None, Some("the pool has no rendered config yet"));
+        for (before, now, noted) in [
+            (None, &a, Some("serves a")),
+            (None, &empty, Some("the pool has no rendered config yet")),
+            (Some(&empty), &a, Some("ready again, serves a")),
+            (Some(&a), &a, None),
+            (Some(&a), &b, Some("serves b in place of a")),
+            (Some(&a), &failed, Some("b cannot be rendered; a is served meanwhile")),
+            (Some(&failed), &failed, None),
+            (Some(&failed), &a, Some("ready again, serves a")),
+            (Some(&failed), &b, Some("serves b in place of a")),
+        ] {
+            assert_eq!(change(before, now).as_deref(), noted, "{before:?} {now:?}");
+        }
+    }
+}

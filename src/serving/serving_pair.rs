@@ -1,0 +1,267 @@
+//! The serving pair in its files, followed: a pair that belongs together is taken over, any other
+//! leaves the one before.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use model::objects::TlsProfile;
+use model::overview::History;
+use pki::Certificate;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::sync::watch;
+
+use super::tls::{Pair, PairError};
+use super::tls_policy::{TlsPolicy, warn_passed_over};
+use crate::files::watch::{FolderWatch, Scanned};
+use crate::telemetry::Reporting;
+
+/// What conditions call it.
+const THING: &str = "serving pair";
+
+/// A certificate file with its key's; both may be one file.
+#[derive(Debug, Clone)]
+pub struct PairFiles {
+    /// The certificate, followed by the authorities that are sent with it.
+    pub certificate: PathBuf,
+    /// PEM: PKCS#1, SEC1 or PKCS#8.
+    pub key: PathBuf,
+}
+
+impl PairFiles {
+    /// The folders that a replaced file appears in.
+    fn folders(&self) -> Vec<PathBuf> {
+        let folder = |path: &Path| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut folders = vec![folder(&self.certificate), folder(&self.key)];
+        folders.dedup();
+        folders
+    }
+}
+
+/// Reads the certificates that are shown at the moment.
+pub(crate) type ShownChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
+
+/// The pair that is served.
+pub(crate) struct ServingPair {
+    files: PairFiles,
+    shown: Arc<Shown>,
+    reporting: Reporting,
+}
+
+/// What clients are shown.
+pub(crate) struct Shown {
+    terms: Mutex<Terms>,
+    /// Made of them, once there is a pair.
+    tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
+    /// Whether the pair is that of the files.
+    is_of_files: watch::Sender<bool>,
+    reporting: Reporting,
+    history: History,
+}
+
+struct Terms {
+    policy: TlsPolicy,
+    pair: Option<Pair>,
+}
+
+impl ServingPair {
+    /// Reads the pair for the first time. Where it `may_come_later`, files that are not there are no
+    /// error: until they come every handshake fails, and Ignition tries again.
+    pub(crate) fn read(
+        files: PairFiles,
+        may_come_later: bool,
+        policy: TlsPolicy,
+        reporting: Reporting,
+        history: History,
+    ) -> Result<Self, PairError> {
+        let shown = Arc::new(Shown {
+            terms: Mutex::new(Terms { policy, pair: None }),
+            tls: Arc::default(),
+            is_of_files: watch::Sender::new(false),
+            reporting: reporting.clone(),
+            history,
+        });
+        let pair = Self { files, shown, reporting };
+        match pair.take_over() {
+            Err(error) if may_come_later && error.is_missing() => {
+                let reason = format!("not there yet: {error}");
+                tracing::warn!(reason, "waiting for the serving pair");
+                pair.reporting.status.out_of_service.set(THING, Some(reason));
+            }
+            taken_over => taken_over?,
+        }
+        Ok(pair)
+    }
+
+    /// The TLS configuration in force, swapped when another pair is taken over; empty while there is
+    /// none.
+    pub(crate) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
+        Arc::clone(&self.shown.tls)
+    }
+
+    /// What is shown at the moment.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown)
+    }
+
+    /// What reads the certificates that are shown now, leaf first.
+    pub(crate) fn shown_chain(&self) -> ShownChain {
+        let shown = Arc::clone(&self.shown);
+        Box::new(move || {
+            let terms = shown.terms();
+            let chain = terms.pair.iter().flat_map(Pair::chain);
+            chain.filter_map(Certificate::from_der).collect()
+        })
+    }
+
+    /// What takes over a cluster's TLS profile whenever it is another one; where there is none,
+    /// `flags` hold. A profile that cannot be used leaves what was spoken before.
+    pub(crate) fn follow_profile(
+        &self,
+        flags: TlsPolicy,
+    ) -> impl FnMut(Option<&TlsProfile>) + Send + 'static {
+        let shown = Arc::clone(&self.shown);
+        let degraded = self.reporting.status.degraded.clone();
+        let mut known: Option<TlsProfile> = None;
+        move |profile| {
+            if known.as_ref() == profile {
+                return;
+            }
+            known = profile.cloned();
+            let policy = match profile.map(TlsPolicy::from_profile) {
+                None => Ok((flags.clone(), Vec::new())),
+                Some(Ok((policy, passed_over))) => Ok((policy.with_groups_of(&flags), passed_over)),
+                Some(Err(error)) => Err(error.to_string()),
+            };
+            let taken_over = policy.and_then(|(policy, passed_over)| {
+                warn_passed_over(&passed_over);
+                shown.speak(policy).map_err(|error| error.to_string())
+            });
+            match &taken_over {
+                Ok(()) => tracing::info!(
+                    profile = profile.map_or("none", |profile| profile.kind.as_str()),
+                    "TLS profile taken over"
+                ),
+                Err(error) => {
+                    tracing::error!(error, "the TLS profile cannot be used; what was before stays");
+                }
+            }
+            degraded.set("TLS profile", taken_over.err());
+        }
+    }
+
+    /// Takes over the pair whenever its files change, for ever.
+    pub(crate) async fn follow(self) {
+        let watch = FolderWatch::new(self.files.folders());
+        let scan = move |being_written: &dyn Fn(&Path) -> bool| {
+            if being_written(&self.files.certificate) || being_written(&self.files.key) {
+                return Scanned::Unsettled;
+            }
+            let failed = self.take_over().err();
+            self.shown.judge(OffsetDateTime::now_utc());
+            // It is waited for, which is told already.
+            let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
+            let reason = failed.map(|error| error.to_string());
+            if self.reporting.status.not_ready.set(THING, reason.clone())
+                && let Some(reason) = reason
+            {
+                self.reporting.metrics.certificate_failures.inc();
+                tracing::error!(
+                    reason,
+                    "the serving pair was not taken over; the one before stays"
+                );
+            }
+            Scanned::Settled
+        };
+        watch.follow(scan).await;
+    }
+
+    fn take_over(&self) -> Result<(), PairError> {
+        let PairFiles { certificate, key } = &self.files;
+        self.shown.take(|policy| Pair::read(certificate, key, policy))?;
+        self.shown.is_of_files.send_replace(true);
+        Ok(())
+    }
+}
+
+impl Shown {
+    /// Shows the pair that `read` gives, if that is another one. An error leaves what is shown.
+    pub(crate) fn take(
+        &self,
+        read: impl FnOnce(&TlsPolicy) -> Result<Pair, PairError>,
+    ) -> Result<(), PairError> {
+        let mut terms = self.terms();
+        let pair = read(&terms.policy)?;
+        if terms.pair.as_ref().is_some_and(|before| pair.same(before)) {
+            return Ok(());
+        }
+        if let (Some(_), Some(fault)) = (&terms.pair, pair.fault()) {
+            return Err(fault);
+        }
+        self.tls.store(Some(Arc::new(pair.config(&terms.policy)?)));
+        let expires = rfc3339(pair.expires);
+        self.reporting.metrics.certificate_expires(pair.expires.unix_timestamp());
+        tracing::info!(expires, "serving pair read");
+        if terms.pair.is_some() {
+            let until = pair.expires.date();
+            let what = format!("another serving certificate, valid until {until}");
+            self.history.note(what, OffsetDateTime::now_utc());
+        }
+        if pair.fault().is_some() {
+            self.reporting.metrics.certificate_failures.inc();
+        }
+        terms.pair = Some(pair);
+        drop(terms);
+        self.judge(OffsetDateTime::now_utc());
+        self.reporting.status.out_of_service.set(THING, None);
+        Ok(())
+    }
+
+    /// Tells why no machine boots by what is served, if none does: a pair that cannot be read is served where there was
+    /// none before, for those who can read it, and any pair expires. Where all servers have the same, none of them is to
+    /// be taken out of service for it.
+    fn judge(&self, now: OffsetDateTime) {
+        let reason = self.terms().pair.as_ref().and_then(|pair| match pair.fault() {
+            Some(fault) => Some(fault.to_string()),
+            None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
+            None => None,
+        });
+        if self.reporting.status.degraded.set(THING, reason.clone())
+            && let Some(reason) = reason
+        {
+            tracing::error!(reason, "no machine boots by the serving pair; bring another one");
+        }
+    }
+
+    /// Whether the pair of the files was shown; they may be gone since.
+    pub(crate) fn has_files(&self) -> bool {
+        *self.is_of_files.borrow()
+    }
+
+    /// Waits until the pair of the files is shown.
+    pub(crate) async fn files(&self) {
+        // The sender is here.
+        let _ = self.is_of_files.subscribe().wait_for(|is| *is).await;
+    }
+
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn speak(&self, policy: TlsPolicy) -> Result<(), PairError> {
+        let mut terms = self.terms();
+        if let Some(pair) = &terms.pair {
+            self.tls.store(Some(Arc::new(pair.config(&policy)?)));
+        }
+        terms.policy = policy;
+        Ok(())
+    }
+}
+
+fn rfc3339(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_default()
+}

@@ -1,0 +1,75 @@
+//! Another issuer of tokens: its public keys, from a file that is followed.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use model::access::SignedTokens;
+use model::access::signed::Settings;
+
+use crate::files::bounded;
+use crate::files::watch::{FolderWatch, Scanned};
+use crate::telemetry::conditions::Conditions;
+
+/// An issuer whose keys were read.
+#[derive(Debug, Clone)]
+pub struct SignedIssuer {
+    path: PathBuf,
+    settings: Settings,
+    pub(crate) tokens: SignedTokens,
+    text: Vec<u8>,
+}
+
+impl SignedIssuer {
+    /// Reads the JWK set at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds no key that can be used.
+    pub fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
+        let (text, tokens) = read(&path, &settings)?;
+        let issuer = Self { path, settings, tokens, text };
+        issuer.tell_passed_over();
+        Ok(issuer)
+    }
+
+    /// Hands each new state of the keys to `take`, for ever. One that cannot be used leaves the one before.
+    pub(crate) async fn follow(mut self, mut take: impl FnMut(SignedTokens), degraded: Conditions) {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let watch = FolderWatch::new(vec![folder]);
+        watch
+            .follow(|_| {
+                let reason = self.look(&mut take).err().map(|error| format!("{error:#}"));
+                if degraded.set("keys of signed tokens", reason.clone())
+                    && let Some(reason) = reason
+                {
+                    tracing::error!(reason, "keys of signed tokens: the ones before stay");
+                }
+                Scanned::Settled
+            })
+            .await;
+    }
+
+    fn look(&mut self, take: &mut impl FnMut(SignedTokens)) -> anyhow::Result<()> {
+        let (text, tokens) = read(&self.path, &self.settings)?;
+        if text != self.text {
+            (self.text, self.tokens) = (text, tokens.clone());
+            tracing::info!(path = %self.path.display(), "keys of signed tokens read");
+            self.tell_passed_over();
+            take(tokens);
+        }
+        Ok(())
+    }
+
+    fn tell_passed_over(&self) {
+        for key in self.tokens.passed_over() {
+            tracing::warn!(path = %self.path.display(), key, "no token is checked by this key");
+        }
+    }
+}
+
+fn read(path: &std::path::Path, settings: &Settings) -> anyhow::Result<(Vec<u8>, SignedTokens)> {
+    let named = || format!("--access-jwks {}", path.display());
+    let text = bounded::read(path).with_context(named)?;
+    let tokens = SignedTokens::new(&text, settings.clone()).map_err(|error| anyhow!(error));
+    Ok((text, tokens.with_context(named)?))
+}

@@ -1,0 +1,266 @@
+//! Which TLS versions and cipher suites are spoken, as OpenShift says it.
+//!
+//! OpenShift names suites by their IANA names in flags and by OpenSSL's in profiles, and its lists
+//! hold suites that rustls leaves out on purpose (CBC, static RSA). Those are warned about and
+//! passed over; only a list of nothing else is an error.
+
+use std::sync::Arc;
+
+use model::objects::TlsProfile;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CipherSuite, ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
+
+/// IANA's name, OpenSSL's name and the number of every suite that rustls has.
+const SUITES: [(&str, &str, CipherSuite); 9] = [
+    ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
+    ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", CipherSuite::TLS13_AES_256_GCM_SHA384),
+    (
+        "TLS_CHACHA20_POLY1305_SHA256",
+        "TLS_CHACHA20_POLY1305_SHA256",
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        "ECDHE-ECDSA-AES128-GCM-SHA256",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "ECDHE-RSA-AES128-GCM-SHA256",
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        "ECDHE-ECDSA-AES256-GCM-SHA384",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        "ECDHE-RSA-AES256-GCM-SHA384",
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+    ),
+    (
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        "ECDHE-ECDSA-CHACHA20-POLY1305",
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+    (
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        "ECDHE-RSA-CHACHA20-POLY1305",
+        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ),
+];
+
+static SINCE_TLS12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+static SINCE_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
+
+/// What is spoken.
+#[derive(Debug, Clone)]
+pub struct TlsPolicy {
+    pub(crate) provider: Arc<CryptoProvider>,
+    pub(crate) versions: &'static [&'static SupportedProtocolVersion],
+}
+
+/// A policy that cannot be kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// A version by a name that does not exist.
+    #[error("TLS version {0:?} is none of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13")]
+    UnknownVersion(String),
+    /// A profile by a name that does not exist.
+    #[error("TLS profile {0:?} is none of Old, Intermediate, Modern, Custom")]
+    UnknownProfile(String),
+    /// None of the suites named is available.
+    #[error("none of the cipher suites is available: {}", .0.join(","))]
+    NoSuite(Vec<String>),
+}
+
+impl TlsPolicy {
+    /// A policy from the two flags: the least version, `VersionTLS12` where it is empty, and the
+    /// suites, all where there are none. The second value lists what is passed over, for a warning.
+    ///
+    /// As in Go's TLS library, TLS 1.3's suites are allowed whether the list names them or not,
+    /// unless it names some of them.
+    pub fn new(min_version: &str, suites: &[String]) -> Result<(Self, Vec<String>), PolicyError> {
+        let mut passed_over = Vec::new();
+        let versions: &'static [_] = match min_version {
+            "" | "VersionTLS12" => &SINCE_TLS12,
+            "VersionTLS13" => &SINCE_TLS13,
+            "VersionTLS10" | "VersionTLS11" => {
+                passed_over.push(format!("{min_version} (VersionTLS12 is the oldest there is)"));
+                &SINCE_TLS12
+            }
+            other => return Err(PolicyError::UnknownVersion(other.to_owned())),
+        };
+        let mut provider = aws_lc_rs::default_provider();
+        // AES-128 first, as Ignition itself asks for: safe, and a quarter cheaper than AES-256.
+        provider.cipher_suites.sort_by_key(|suite| is_aes_256(*suite));
+        if !suites.is_empty() {
+            let mut allowed = Vec::new();
+            for name in suites {
+                match suite(name) {
+                    Some(suite) => allowed.push(suite),
+                    None => passed_over.push(name.clone()),
+                }
+            }
+            if allowed.is_empty() {
+                return Err(PolicyError::NoSuite(suites.to_vec()));
+            }
+            let restricts_tls13 = provider
+                .cipher_suites
+                .iter()
+                .any(|suite| is_tls13(*suite) && allowed.contains(&suite.suite()));
+            provider.cipher_suites.retain(|suite| {
+                allowed.contains(&suite.suite()) || (is_tls13(*suite) && !restricts_tls13)
+            });
+        }
+        Ok((Self { provider: Arc::new(provider), versions }, passed_over))
+    }
+
+    /// The same with the hybrid of X25519 and ML-KEM-768 preferred where a client offers it, or not
+    /// spoken at all. What is recorded today stays secret from a quantum computer of tomorrow; a
+    /// handshake costs more for it.
+    #[must_use]
+    pub fn with_post_quantum(mut self, is_on: bool) -> Self {
+        let hybrid = aws_lc_rs::kx_group::X25519MLKEM768;
+        let provider = Arc::make_mut(&mut self.provider);
+        provider.kx_groups.retain(|group| group.name() != hybrid.name());
+        if is_on {
+            provider.kx_groups.insert(0, hybrid);
+        }
+        self
+    }
+
+    /// The same with another one's key exchanges, of which profiles say nothing.
+    #[must_use]
+    pub fn with_groups_of(mut self, other: &Self) -> Self {
+        let groups = other.provider.kx_groups.clone();
+        Arc::make_mut(&mut self.provider).kx_groups = groups;
+        self
+    }
+
+    /// The policy that an `APIServer`'s profile stands for.
+    pub fn from_profile(profile: &TlsProfile) -> Result<(Self, Vec<String>), PolicyError> {
+        match profile.kind.as_str() {
+            "" | "Intermediate" => Self::new("VersionTLS12", &[]),
+            "Old" => Self::new("VersionTLS10", &[]),
+            "Modern" => Self::new("VersionTLS13", &[]),
+            "Custom" => match &profile.custom {
+                Some(custom) => Self::new(&custom.min_tls_version, &custom.ciphers),
+                None => Self::new("VersionTLS12", &[]),
+            },
+            other => Err(PolicyError::UnknownProfile(other.to_owned())),
+        }
+    }
+}
+
+/// Says in the log what a policy passes over.
+pub fn warn_passed_over(passed_over: &[String]) {
+    if !passed_over.is_empty() {
+        tracing::warn!(names = passed_over.join(","), "not available in this server's TLS library");
+    }
+}
+
+fn is_tls13(suite: SupportedCipherSuite) -> bool {
+    suite.version().version == ProtocolVersion::TLSv1_3
+}
+
+fn is_aes_256(suite: SupportedCipherSuite) -> bool {
+    suite.suite().as_str().is_some_and(|name| name.contains("AES_256"))
+}
+
+fn suite(name: &str) -> Option<CipherSuite> {
+    // Go's library has these two under a shorter name as well.
+    let legacy = format!("{name}_SHA256");
+    SUITES
+        .iter()
+        .find(|(iana, openssl, _)| *iana == name || *openssl == name || *iana == legacy)
+        .map(|(_, _, suite)| *suite)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::NamedGroup;
+    use serde_json::json;
+
+    fn names(suites: &[&str]) -> Vec<String> {
+        suites.iter().map(|&suite| suite.to_owned()).collect()
+    }
+
+    fn suites_of(policy: &TlsPolicy) -> Vec<CipherSuite> {
+        policy.provider.cipher_suites.iter().map(SupportedCipherSuite::suite).collect()
+    }
+
+    #[test]
+    fn every_suite_of_the_library_has_its_names() {
+        for suite in aws_lc_rs::ALL_CIPHER_SUITES {
+            let known = SUITES.iter().any(|(_, _, known)| *known == suite.suite());
+            assert!(known, "{suite:?}");
+        }
+    }
+
+    #[test]
+    fn aes_128_is_preferred() {
+        let (policy, _) = TlsPolicy::new("", &[]).unwrap();
+        assert_eq!(suites_of(&policy)[0], CipherSuite::TLS13_AES_128_GCM_SHA256);
+    }
+
+    #[test]
+    fn suites_that_the_library_lacks_are_passed_over() {
+        let (policy, passed_over) = TlsPolicy::new(
+            "VersionTLS12",
+            &names(&["TLS_RSA_WITH_AES_128_CBC_SHA", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]),
+        )
+        .unwrap();
+        assert_eq!(passed_over, ["TLS_RSA_WITH_AES_128_CBC_SHA"]);
+        let suites = suites_of(&policy);
+        assert!(suites.contains(&CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256));
+        assert!(suites.contains(&CipherSuite::TLS13_AES_128_GCM_SHA256));
+        assert!(!suites.contains(&CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256));
+    }
+
+    #[test]
+    fn a_list_of_nothing_available_is_an_error() {
+        let error = TlsPolicy::new("", &names(&["TLS_RSA_WITH_AES_128_CBC_SHA"])).unwrap_err();
+        assert!(error.to_string().contains("TLS_RSA_WITH_AES_128_CBC_SHA"));
+    }
+
+    #[test]
+    fn a_list_that_names_suites_of_tls13_restricts_it() {
+        let (policy, _) =
+            TlsPolicy::new("VersionTLS13", &names(&["TLS_AES_256_GCM_SHA384"])).unwrap();
+        assert_eq!(suites_of(&policy), [CipherSuite::TLS13_AES_256_GCM_SHA384]);
+    }
+
+    #[test]
+    fn profiles_stand_for_a_version() {
+        let policy = |value| TlsPolicy::from_profile(&serde_json::from_value(value).unwrap());
+        assert_eq!(policy(json!({"type": "Modern"})).unwrap().0.versions.len(), 1);
+        assert_eq!(policy(json!({"type": "Intermediate"})).unwrap().0.versions.len(), 2);
+        let (old, passed_over) = policy(json!({"type": "Old"})).unwrap();
+        assert_eq!((old.versions.len(), passed_over.len()), (2, 1));
+        let (custom, _) = policy(json!({"type": "Custom", "custom": {
+            "minTLSVersion": "VersionTLS12", "ciphers": ["ECDHE-ECDSA-CHACHA20-POLY1305"]}}))
+        .unwrap();
+        assert_eq!(suites_of(&custom).len(), 4);
+        assert!(policy(json!({"type": "Odd"})).is_err());
+    }
+
+    #[test]
+    fn the_hybrid_group_comes_first_or_not_at_all() {
+        let groups = |is_on| {
+            let policy = TlsPolicy::new("", &[]).unwrap().0.with_post_quantum(is_on);
+            policy.provider.kx_groups.iter().map(|group| group.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(groups(true)[..2], [NamedGroup::X25519MLKEM768, NamedGroup::X25519]);
+        assert_eq!(groups(false)[0], NamedGroup::X25519);
+        assert!(!groups(false).contains(&NamedGroup::X25519MLKEM768));
+    }
+
+    #[test]
+    fn an_unknown_version_is_an_error() {
+        assert!(TlsPolicy::new("TLS1.2", &[]).is_err());
+    }
+}

@@ -1,0 +1,78 @@
+//! What servers know of tokens, on disk, so that one that is started while the API server is away knows
+//! who may have a config.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+use model::access::Records;
+use tokio::sync::watch;
+
+use crate::files::bounded;
+use crate::files::replace::{self, PRIVATE, WriteError};
+use crate::store::newest;
+use crate::telemetry::Reporting;
+
+/// A folder with a file of the last state.
+#[derive(Debug, Clone)]
+pub struct TokenCache(PathBuf);
+
+impl TokenCache {
+    /// A file in this folder.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
+    /// What was known last, `None` if nothing was, or it cannot be read.
+    pub(crate) fn load(&self) -> Option<Records> {
+        let path = self.path();
+        let told = |error: &dyn Display| {
+            tracing::warn!(path = %path.display(), %error, "tokens cannot be read");
+        };
+        let json = match bounded::read(&path) {
+            Ok(json) => json,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                told(&error);
+                return None;
+            }
+        };
+        Records::read(&json).inspect_err(|error| told(error)).ok()
+    }
+
+    /// Writes what is known newest, again and again, until nothing more comes.
+    pub(crate) async fn keep(
+        self,
+        known: watch::Receiver<Option<Records>>,
+        Reporting { metrics, status }: Reporting,
+    ) {
+        let save = |known: &Option<Records>| known.as_ref().map_or(Ok(()), |it| self.save(it));
+        newest::keep("cache of tokens", known, &metrics, &status.degraded, save).await;
+    }
+
+    fn save(&self, records: &Records) -> Result<(), WriteError> {
+        let json = serde_json::to_vec(records)
+            .map_err(|error| WriteError { path: self.path(), error: error.into() })?;
+        replace::create_folder(&self.0)?;
+        replace::replace_own(&self.path(), &json, PRIVATE)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join(Records::FILE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_not_there_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = TokenCache::new(&folder.path().join("not/there"));
+        assert_eq!(cache.load(), None);
+        let known = Records { enforced: ["worker".to_owned()].into(), ..Records::default() };
+        cache.save(&known).unwrap();
+        assert_eq!(cache.load(), Some(known));
+    }
+}

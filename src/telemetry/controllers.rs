@@ -1,0 +1,193 @@
+//! What the controller counts.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicI64;
+
+use model::user_data::LeftAlone;
+use pki::{Attention, CertificateState, StoredPair};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use time::OffsetDateTime;
+
+use crate::telemetry::ConnectionMetrics;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct What {
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Rotation {
+    what: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Trust {
+    /// The newest authority that a pointer config trusts, by its name.
+    authority: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Kind {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    reason: &'static str,
+}
+
+/// All metrics of the controller.
+#[derive(Debug, Default)]
+pub struct ControllerMetrics {
+    expiry: Family<What, Gauge>,
+    rotations: Family<Rotation, Counter>,
+    last_rotation: Family<Rotation, Gauge>,
+    pointers: Family<Trust, Gauge>,
+    /// Connections of administrators, probes and Prometheus.
+    pub connections: ConnectionMetrics,
+    /// Whether this process is the active one.
+    pub leading: Gauge<i64, AtomicI64>,
+    /// Secrets whose user data was written.
+    pub user_data_written: Counter,
+    /// Reconciliations and writes that failed.
+    pub failures: Counter,
+    /// What is not in order with the tokens.
+    pub tokens_attention: Gauge<i64, AtomicI64>,
+    watch_failures: Family<Kind, Counter>,
+    attention: Family<What, Gauge>,
+    refused: Family<Refusal, Gauge>,
+    left_alone: Family<Refusal, Gauge>,
+}
+
+impl ControllerMetrics {
+    /// All metrics as text.
+    ///
+    /// # Errors
+    /// None that a `String` can cause.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut registry = Registry::with_prefix("mcs");
+        self.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        Ok(text)
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.connections.register(registry.sub_registry_with_prefix("administrators"));
+        registry.register(
+            "managed_certificate_expiry_timestamp_seconds",
+            "When the authority and the serving pair expire, in seconds since 1970",
+            self.expiry.clone(),
+        );
+        registry.register(
+            "rotations",
+            "Authorities and serving pairs that were made anew, by reason",
+            self.rotations.clone(),
+        );
+        registry.register(
+            "last_rotation_timestamp_seconds",
+            "When the last one was made for this reason, in seconds since 1970",
+            self.last_rotation.clone(),
+        );
+        registry.register(
+            "pointers",
+            "Pointer configs by the newest authority that they trust",
+            self.pointers.clone(),
+        );
+        registry.register(
+            "leading",
+            "1 while this process is the active one",
+            self.leading.clone(),
+        );
+        registry.register(
+            "user_data_written",
+            "Secrets whose user data was written",
+            self.user_data_written.clone(),
+        );
+        registry.register(
+            "controller_failures",
+            "Reconciliations and writes of the controller that failed",
+            self.failures.clone(),
+        );
+        registry.register(
+            "watch_failures",
+            "Watches that failed or were forbidden, by the kind of their objects",
+            self.watch_failures.clone(),
+        );
+        registry.register(
+            "certificates_attention",
+            "What is not in order with the certificates and stays as it is: pointer configs that \
+             could not boot a machine, what was refused, what cannot be used",
+            self.attention.clone(),
+        );
+        registry.register(
+            "tokens_attention",
+            "What is not in order with the tokens: user data that lacks one where access is to be \
+             enforced, a clock that is behind",
+            self.tokens_attention.clone(),
+        );
+        registry.register(
+            "registry_ca_refused",
+            "Entries of registry CA config maps that are refused now, by reason",
+            self.refused.clone(),
+        );
+        registry.register(
+            "user_data_left_alone",
+            "Secrets whose user data is left alone now, by reason",
+            self.left_alone.clone(),
+        );
+    }
+
+    /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
+    pub(crate) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
+        for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
+            let end = pair.as_ref().and_then(StoredPair::leaf);
+            let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
+            self.expiry.get_or_create(&What { what }).set(end);
+        }
+        self.pointers.clear();
+        for authority in newest_trusted {
+            self.pointers.get_or_create(&Trust { authority }).inc();
+        }
+    }
+
+    /// Notes what is not in order and stays as it is.
+    pub(crate) fn attention(&self, attention: &[Attention]) {
+        for (what, count) in Attention::counts(attention) {
+            self.attention.get_or_create(&What { what }).set(count);
+        }
+    }
+
+    /// Notes how many entries are refused now, by reason.
+    pub(crate) fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
+        self.refused.clear();
+        for (&reason, &count) in counts {
+            self.refused.get_or_create(&Refusal { reason }).set(count);
+        }
+    }
+
+    /// Notes why user data is left alone, one reason a secret.
+    pub(crate) fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
+        let refusal = |reason: LeftAlone| Refusal { reason: reason.label() };
+        for reason in LeftAlone::ALL {
+            self.left_alone.get_or_create(&refusal(reason)).set(0);
+        }
+        for reason in reasons {
+            self.left_alone.get_or_create(&refusal(reason)).inc();
+        }
+    }
+
+    pub(crate) fn watch_failed(&self, kind: &'static str) {
+        self.watch_failures.get_or_create(&Kind { kind }).inc();
+    }
+
+    pub(crate) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {
+        self.rotations.get_or_create(&Rotation { what, reason }).inc();
+        self.last_rotation.get_or_create(&Rotation { what, reason }).set(now.unix_timestamp());
+    }
+}
