@@ -22,7 +22,8 @@ use criterion::{BatchSize, Criterion};
 use ignition::{Config, Form, SpecVersion, negotiate};
 use machine_config_server::source::directory::{Directory, Layout};
 use model::access::{
-    self, Credential, KnownTokens, Mode, Modes, Networks, Policy, Record, Records, Token, decide,
+    self, AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Record, Records, Token,
+    decide,
 };
 use model::ledger::{Ledger, Request};
 use model::render::{CompressedContents, PoolInputs, render, select};
@@ -78,9 +79,9 @@ fn measure_access(criterion: &mut Criterion) {
     };
     let tokens = (0..1_000).map(record).collect();
     let records = Records { tokens, enforced: pools(), ..Records::default() };
-    let wanted = [("worker".to_owned(), Mode::Enforce)].into();
+    let wanted = [("worker".to_owned(), AccessMode::Enforce)].into();
     let policy = Policy {
-        modes: Modes::new(Mode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
+        modes: Modes::new(AccessMode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     };

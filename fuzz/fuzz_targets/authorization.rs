@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::{
-    Credential, KnownTokens, Mode, Modes, Networks, Policy, Record, Records, Refusal, Request,
-    Token, decide,
+    AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Record, Records, Refusal,
+    Request, Token, decide,
 };
 use time::Duration;
 
@@ -35,9 +35,9 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
         enforced: [POOL.to_owned()].into(),
         ..Records::default()
     };
-    let wanted = [(POOL.to_owned(), Mode::Enforce)].into();
+    let wanted = [(POOL.to_owned(), AccessMode::Enforce)].into();
     Policy {
-        modes: Modes::new(Mode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
+        modes: Modes::new(AccessMode::Enforce, &wanted, &BTreeSet::new(), Some(&records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(&records))],
     }

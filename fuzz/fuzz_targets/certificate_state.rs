@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 use pki::{
     Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, Pointer,
-    PointerState, Policy, Request, StoredPair, foresee, locked_out, told_lockouts,
+    PointerState, Policy, Request, StoredPair, dry_run, locked_out, told_lockouts,
     trusted_by_somebody,
 };
 
@@ -87,7 +87,7 @@ fuzz_target!(|data: &[u8]| {
         state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let before = locked_out(&state.chain(), &holders, NOW);
     let generate = &mut |_| Ok(AUTHORITIES[3].key_again());
-    let Ok((after, attention)) = foresee(&state, &Policy::default(), NOW, generate) else { return };
+    let Ok((after, attention)) = dry_run(&state, &Policy::default(), NOW, generate) else { return };
     for lockout in locked_out(&after.chain(), &holders, NOW) {
         let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
         assert!(was, "{lockout}, after {before:?}");

@@ -26,7 +26,7 @@ static SERVER: LazyLock<(Runtime, Router)> = LazyLock::new(|| {
         metrics,
         status: Status::default(),
         ledger: Ledger::default(),
-        guard: Arc::default(),
+        auth: Arc::default(),
     }));
     (runtime, router)
 });

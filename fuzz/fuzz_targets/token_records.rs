@@ -6,10 +6,10 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::rotation::{
-    Carried, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
+    Carried, Issued, MAX_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
     next,
 };
-use model::access::{KnownTokens, Mode, Records, Token, Verifier as _};
+use model::access::{AccessMode, KnownTokens, Records, Token, Verifier as _};
 use time::OffsetDateTime;
 
 fn word(letter: u8) -> Option<String> {
@@ -33,7 +33,7 @@ fn opens(records: &Records, token: &Token, now: OffsetDateTime) -> bool {
 /// Has a pool's pointer configs brought in order, step by step.
 fn settle(mut state: TokenState, now: OffsetDateTime) -> TokenState {
     let policy = RotationPolicy::default();
-    for step in 0..=MOST_STEPS + state.pools.len() {
+    for step in 0..=MAX_STEPS + state.pools.len() {
         let fresh = Token::new([u8::try_from(100 + step).expect("few steps"); 32]);
         match next(&state, &policy, now, &fresh) {
             Next::Settled { .. } => return state,
@@ -87,7 +87,7 @@ fuzz_target!(|data: &[u8]| {
         issued,
         records,
         pointers: vec![pointer],
-        pools: [("worker".to_owned(), Mode::Enforce)].into(),
+        pools: [("worker".to_owned(), AccessMode::Enforce)].into(),
     };
     let state = settle(state, NOW);
     assert!(state.records.enforced.contains("worker"));

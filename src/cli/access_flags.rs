@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use model::access::Mode;
+use model::access::AccessMode;
 use model::access::rotation::RotationPolicy;
 use model::access::signed::Settings;
 
@@ -71,6 +71,6 @@ impl TokenFlags {
 }
 
 /// Reads `off`, `audit` or `enforce`.
-pub(super) fn mode(text: &str) -> Result<Mode, String> {
+pub(super) fn mode(text: &str) -> Result<AccessMode, String> {
     text.parse()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
-use model::access::Mode;
+use model::access::AccessMode;
 use pki::Host;
 
 use super::access_flags::{OFF, TokenFlags, mode};
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// carries tokens
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, value_parser = mode,
         help_heading = "Access")]
-    access: Mode,
+    access: AccessMode,
     #[command(flatten)]
     tokens: TokenFlags,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use super::network_flags::NetworkFlags;
 use crate::commands;
 use crate::commands::administrators::AdministratorsAddress;
 use crate::commands::server::{Listen, PairFiles};
-use crate::server::{Limits, PlaceLimits};
+use crate::server::{ConnectionLimits, Limits};
 use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::telemetry::Verbosity;
 
@@ -209,7 +209,7 @@ impl ServingFlags {
             head_bytes: self.limits.max_head_bytes as usize,
             age: self.limits.max_connection_age,
             requests: self.limits.max_requests_per_connection,
-            places: PlaceLimits {
+            connections: ConnectionLimits {
                 all: self.limits.max_connections as usize,
                 source: Some(self.limits.max_connections_per_source as usize)
                     .filter(|most| *most != 0),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use model::access::Mode;
+use model::access::AccessMode;
 use pki::Host;
 
 use super::access_flags::{AUDIT, IssuerFlags, TokenFlags, mode};
@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// would be refused, enforce who has a token
     #[arg(long, value_name = "off|audit|enforce", default_value = AUDIT, value_parser = mode,
         help_heading = "Access")]
-    access: Mode,
+    access: AccessMode,
     /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
     /// the config's spec
     #[arg(long)]

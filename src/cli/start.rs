@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use model::access::Mode;
+use model::access::AccessMode;
 use model::objects::SecretName;
 
 use super::access_flags::{IssuerFlags, OFF, mode};
@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// would be refused, enforce who has a token
     #[arg(long, value_name = "off|audit|enforce", default_value = OFF, value_parser = mode,
         help_heading = "Access")]
-    access: Mode,
+    access: AccessMode,
     #[command(flatten)]
     issuer: IssuerFlags,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: Args) -> anyhow::Result<()> {
     args.serving.log_start();
-    let ledger_folder = args.cache_dir.clone();
+    let ledger_directory = args.cache_dir.clone();
     let cache = args.cache_dir.as_deref().map(TokenCache::new);
     server::run(ServerSettings {
         source: source::Settings::Cluster(cluster::Settings {
@@ -84,7 +84,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         },
         on_change: Box::new(|_, _| true),
         beside: Vec::new(),
-        ledger_folder,
+        ledger_directory,
         peers: args.peers,
         pointers: None,
     })

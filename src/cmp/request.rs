@@ -48,7 +48,7 @@ pub enum Request<'a> {
 }
 
 /// A request as it is sent, and what its answer has to be.
-pub(super) struct Asked {
+pub(super) struct Enrolment {
     /// The kind of the answer.
     pub(super) answer: Kind,
     pub(super) body: Vec<u8>,
@@ -59,13 +59,13 @@ pub(super) struct Asked {
 }
 
 impl Request<'_> {
-    pub(super) fn encode(self) -> Result<Asked, CmpError> {
+    pub(super) fn encode(self) -> Result<Enrolment, CmpError> {
         match self {
             Self::First { subject, hosts, key } => {
                 let names = alternative_names(hosts).map_err(CmpError::Encoding)?;
                 let body = with_template(Kind::Ir, &subject.0, names, None, key)?;
                 let key = key.subject_public_key_info();
-                Ok(Asked { answer: Kind::Ip, body, subject: subject.clone(), key })
+                Ok(Enrolment { answer: Kind::Ip, body, subject: subject.clone(), key })
             }
             Self::Signing(csr) => {
                 let SigningRequest { subject_name, key_info: key, .. } =
@@ -73,7 +73,7 @@ impl Request<'_> {
                 let subject = DirectoryName::from_der(&subject_name);
                 let subject = subject.ok_or(CmpError::Csr(BadRequest::Malformed))?;
                 let body = body(Kind::P10cr, csr).map_err(CmpError::Encoding)?;
-                Ok(Asked { answer: Kind::Cp, body, subject, key })
+                Ok(Enrolment { answer: Kind::Cp, body, subject, key })
             }
             Self::Renewal { old, key } => {
                 let parsed = x509_cert::Certificate::from_der(old.der());
@@ -86,7 +86,12 @@ impl Request<'_> {
                 let control = AttributeTypeAndValue { oid: OLD_CERTIFICATE, value: control };
                 let body = with_template(Kind::Kur, &parsed.subject, names, Some(control), key)?;
                 let subject = DirectoryName(parsed.subject);
-                Ok(Asked { answer: Kind::Kup, body, subject, key: key.subject_public_key_info() })
+                Ok(Enrolment {
+                    answer: Kind::Kup,
+                    body,
+                    subject,
+                    key: key.subject_public_key_info(),
+                })
             }
         }
     }

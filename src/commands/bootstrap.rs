@@ -83,7 +83,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         on_change: Box::new(|_, _| true),
         access: AccessSettings::default(),
         beside: Vec::new(),
-        ledger_folder: None,
+        ledger_directory: None,
         peers: None,
         pointers: None,
     })

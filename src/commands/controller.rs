@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use kube::Client;
 
-use super::active::Active;
 use super::administrators::AdministratorsAddress;
 use super::controller_page;
-use crate::controllers::certificates::{self, CertificateController, Observer, Shown};
+use super::leader_elected::LeaderElected;
+use crate::controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::tokens::{self, TokenController};
 use crate::kubernetes::Health;
@@ -31,10 +31,12 @@ pub struct Settings {
 /// Keeps a cluster in order until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
     let Settings { kubeconfig, administrators, certificates, access } = settings;
-    let (health, shown) = (Health::default(), Shown::default());
+    let (health, shown) = (Health::default(), TrustSnapshot::default());
     let pages = controller_page::router(shown.clone(), health.status.clone());
-    let active = Active { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
-    active.run(|client, identity| keep(client, (certificates, access), identity, health, shown))
+    let leader_elected =
+        LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
+    leader_elected
+        .run(|client, identity| keep(client, (certificates, access), identity, health, shown))
 }
 
 /// Keeps everything in order. What it returns is why it could not.
@@ -43,7 +45,7 @@ async fn keep(
     (certificates, access): (certificates::Settings, tokens::Settings),
     identity: String,
     health: Health,
-    shown: Shown,
+    shown: TrustSnapshot,
 ) -> anyhow::Error {
     let registry_cas = RegistryCaController::new(client.clone(), &identity, health.clone());
     let observer = Observer::new(

@@ -8,18 +8,18 @@ use model::overview::{ControllerOverview, Server, controller_page};
 use time::OffsetDateTime;
 
 use crate::commands::overview::{certificate, html_response, judged, style};
-use crate::controllers::certificates::{Shown, Trust};
+use crate::controllers::certificates::{Trust, TrustSnapshot};
 use crate::telemetry::conditions::Status;
 
 #[derive(Clone)]
 struct Sources {
-    shown: Shown,
+    shown: TrustSnapshot,
     status: Status,
     since: OffsetDateTime,
 }
 
 /// The page at `/`, and all that is on it as JSON.
-pub(super) fn router(shown: Shown, status: Status) -> Router {
+pub(super) fn router(shown: TrustSnapshot, status: Status) -> Router {
     let since = OffsetDateTime::now_utc();
     Router::new()
         .route("/", get(html))

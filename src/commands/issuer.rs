@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use axum::Router;
 
-use super::active::Active;
 use super::administrators::AdministratorsAddress;
+use super::leader_elected::LeaderElected;
 use crate::controllers::issuer::IssuerController;
 use crate::kubernetes::Health;
 
@@ -27,8 +27,9 @@ pub struct Settings {
 pub fn run(settings: Settings) -> anyhow::Result<()> {
     let Settings { kubeconfig, administrators, cluster_resource_namespace } = settings;
     let (health, pages) = (Health::default(), Router::new());
-    let active = Active { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
-    active.run(async |client, _| {
+    let leader_elected =
+        LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
+    leader_elected.run(async |client, _| {
         IssuerController::new(client, cluster_resource_namespace, health).run().await.into()
     })
 }

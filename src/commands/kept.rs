@@ -16,7 +16,7 @@ use crate::controllers::NAMESPACE;
 use crate::controllers::certificates::{AUTHORITY, ClusterState, Observer, SERVING};
 use crate::controllers::tokens;
 use crate::kubernetes::client;
-use crate::store::state_folder::StateFolder;
+use crate::store::state_directory::StateDirectory;
 use crate::store::unreadable::Unreadable;
 
 /// Where certificates are kept.
@@ -173,11 +173,11 @@ pub(super) fn in_cluster<T>(
 }
 
 /// The folder, which has to be there: a slip in its name must not make a new one.
-pub(super) fn open(folder: &Path) -> anyhow::Result<StateFolder> {
+pub(super) fn open(folder: &Path) -> anyhow::Result<StateDirectory> {
     if !folder.is_dir() {
         bail!("--state-dir {}: there is no such directory", folder.display());
     }
-    Ok(StateFolder::open(folder, tell_wait)?)
+    Ok(StateDirectory::open(folder, tell_wait)?)
 }
 
 fn tell_wait(folder: &Path) {
@@ -185,7 +185,7 @@ fn tell_wait(folder: &Path) {
 }
 
 /// The names of the serving certificate that is there, for one that replaces it.
-pub(super) fn present_hosts(state: &StateFolder) -> anyhow::Result<Vec<Host>> {
+pub(super) fn present_hosts(state: &StateDirectory) -> anyhow::Result<Vec<Host>> {
     let leaf = state.observe(&[], &Asked::default())?.served();
     let Some(leaf) = leaf else { return Ok(Vec::new()) };
     let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();

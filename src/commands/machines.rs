@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow, bail};
-use model::ledger::Rank;
+use model::ledger::Severity;
 use model::overview::{MACHINE_COLUMNS, MachineLine, machine_row};
 use model::table::table;
 use serde::Deserialize;
@@ -55,7 +55,7 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
         let rows: Vec<_> = machines.iter().map(machine_row).collect();
         terminal::print(&table(&MACHINE_COLUMNS, &rows, terminal::look()));
     }
-    match machines.iter().filter(|line| line.standing.rank == Rank::Stuck).count() {
+    match machines.iter().filter(|line| line.standing.rank == Severity::Stuck).count() {
         0 => Ok(()),
         1 => Err(anyhow!("a machine is stuck")),
         stuck => Err(anyhow!("{stuck} machines are stuck")),

@@ -2,7 +2,6 @@
 //!
 //! What is given here are plain settings; [`crate::cli`] makes them of flags.
 
-mod active;
 pub mod administrators;
 pub mod bootstrap;
 pub mod certs;
@@ -12,6 +11,7 @@ mod controller_page;
 pub mod inspect;
 pub mod issuer;
 pub mod kept;
+mod leader_elected;
 pub mod machines;
 pub mod node_ca;
 mod overview;

@@ -14,7 +14,7 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use model::access;
 use model::inputs::Inputs;
-use model::ledger::{Ledger, Roster};
+use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
     Certificate, History, MachineLine, Overview, Pointer, Pool, RegistryInUse, STYLE, Server, page,
     sort,
@@ -43,7 +43,7 @@ pub(super) struct Sources {
     pub(super) policy: Arc<ArcSwap<access::Policy>>,
     pub(super) inputs: watch::Receiver<Option<Inputs>>,
     pub(super) ledger: Ledger,
-    pub(super) roster: Roster,
+    pub(super) nodes: NodeIndex,
     pub(super) history: History,
     pub(super) chain: ShownChain,
     pub(super) pointers: Option<JudgePointers>,
@@ -235,7 +235,7 @@ impl Sources {
                 all.machines()
             }
         };
-        let mut lines: Vec<_> = self.roster.look(|nodes| {
+        let mut lines: Vec<_> = self.nodes.look(|nodes| {
             let line = |machine: model::ledger::Machine| {
                 let standing = machine.standing(nodes, now);
                 MachineLine { machine, standing }

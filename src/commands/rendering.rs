@@ -21,7 +21,7 @@ use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;
 
 /// Time for a cluster to be read.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads a tree of manifests.
 pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
@@ -41,11 +41,11 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
         // Whoever waits has gone with the first that came.
         let publish = move |inputs: &Inputs| drop(sender.send(inputs.clone()));
         let _following = AbortOnDropHandle::new(tokio::spawn(source.follow(publish, reporting)));
-        if let Ok(inputs) = tokio::time::timeout(PATIENCE, published.recv()).await {
+        if let Ok(inputs) = tokio::time::timeout(TIMEOUT, published.recv()).await {
             return inputs.context("the cluster cannot be read");
         }
         let told = status.degraded.lines().join("; ");
-        bail!("the cluster was not read within {} s: {told}", PATIENCE.as_secs())
+        bail!("the cluster was not read within {} s: {told}", TIMEOUT.as_secs())
     })
 }
 

@@ -14,13 +14,15 @@ use model::inputs::Inputs;
 use model::objects::SecretName;
 use model::overview::Pointer;
 use nix::ifaddrs::getifaddrs;
-use pki::{Asked, Attention, Host, Policy};
+use pki::{Asked, Host, Policy, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
 use super::certs::{located, log_attention, log_left_out, log_step};
 use super::print_line;
-use super::server::{Beside, Listen, PairFiles, Ports, ServerSettings, run as serve_source};
+use super::server::{
+    BackgroundTask, Listen, PairFiles, Ports, ServerSettings, run as serve_source,
+};
 use crate::commands::overview::judged;
 use crate::server::{Balancers, Limits};
 use crate::serving::access::AccessSettings;
@@ -28,7 +30,7 @@ use crate::serving::tls_policy::TlsPolicy;
 use crate::serving::token_keeper::{TokenKeeper, keep};
 use crate::source;
 use crate::source::directory::Layout;
-use crate::store::state_folder::{Stamps, StateError, StateFolder};
+use crate::store::state_directory::{Stamps, StateDirectory, StateError};
 use crate::telemetry::Reporting;
 
 /// How soon and how late the certificates are checked again.
@@ -79,7 +81,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
-    let state = StateFolder::of_this_server(&settings.state)?;
+    let state = StateDirectory::of_this_server(&settings.state)?;
     let (known_pools, pools) = watch::channel(None);
     let mut renewal = Renewal {
         state: state.clone(),
@@ -137,18 +139,18 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         balancers: settings.balancers,
         compact: settings.compact,
         access: AccessSettings { keeper: Some(Box::new(keeper)), ..settings.access },
-        ledger_folder: Some(settings.state.clone()),
+        ledger_directory: Some(settings.state.clone()),
         peers: None,
         pointers: Some(Box::new(move |now| {
             judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
         })),
         on_change: Box::new(on_change),
         beside: vec![
-            Beside {
+            BackgroundTask {
                 what: "what renews the certificates",
                 task: Box::new(move |reporting, _| Box::pin(renewal.keep(requeue_at, reporting))),
             },
-            Beside {
+            BackgroundTask {
                 what: "what keeps the tokens",
                 task: Box::new(move |_, gate| Box::pin(keep(of_tokens, gate))),
             },
@@ -157,7 +159,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Which of the pointer configs boot a machine now. That they cannot be read is told elsewhere.
-fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<Pointer> {
     let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
     let holders: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
@@ -168,7 +170,7 @@ fn judge_pointers(state: &StateFolder, now: OffsetDateTime) -> Vec<Pointer> {
 
 /// Has a pointer config for each pool.
 struct Pointers {
-    state: StateFolder,
+    state: StateDirectory,
     /// Where machines are sent.
     host: Host,
     /// Why there is none, by pool.
@@ -211,13 +213,13 @@ impl Pointers {
 /// Keeps the certificates and pointer configs in order while the server runs. It may end at any
 /// moment with the process: whatever it does is whole at every step.
 struct Renewal {
-    state: StateFolder,
+    state: StateDirectory,
     /// The pools that have a config, once that is known.
     pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
     hosts: Vec<Host>,
     policy: Policy,
     /// What was told to be out of order.
-    attention: Vec<Attention>,
+    attention: Vec<Warning>,
     /// Stamps of the files at the last look.
     stamps: Option<Stamps>,
     /// Why the last try failed.
@@ -271,7 +273,7 @@ impl Renewal {
     }
 
     /// Logs what is new of it.
-    fn take(&mut self, attention: Vec<Attention>) {
+    fn take(&mut self, attention: Vec<Warning>) {
         let new = attention.iter().filter(|it| !self.attention.contains(it));
         let files = self.state.key_files();
         new.for_each(|it| log_attention(it, &located(it, &files)));
@@ -281,9 +283,9 @@ impl Renewal {
     /// Updates readiness and metrics.
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
-        let told = failure.or_else(|| Attention::summary(&self.attention));
+        let told = failure.or_else(|| Warning::summary(&self.attention));
         reporting.status.degraded.set("certificates", told);
-        reporting.metrics.certificates_attention(&Attention::counts(&self.attention));
+        reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 
     async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
@@ -321,7 +323,7 @@ async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Ins
 }
 
 /// What a person needs next.
-fn announce(state: &StateFolder, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
+fn announce(state: &StateDirectory, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
     let Ports { secure, insecure, administrators } = ports;
     print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
     if let Some(insecure) = insecure {

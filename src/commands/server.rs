@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
 use model::access::{self, Networks};
 use model::inputs::Inputs;
-use model::ledger::{Ledger, Roster};
+use model::ledger::{Ledger, NodeIndex};
 use model::objects::SecretName;
 use model::overview::History;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -22,7 +22,7 @@ use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::commands::overview::{self, Sources};
 use crate::server::administrators::router;
-use crate::server::guard::Guard;
+use crate::server::auth::Authorizer;
 use crate::server::listener::{any_address, processors};
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
@@ -74,9 +74,9 @@ pub struct ServerSettings {
     /// Called once everything is served, and after each change of the inputs.
     pub on_change: OnChange,
     /// What runs beside the server for ever.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<BackgroundTask>,
     /// Where the boot ledger is kept, if anywhere.
-    pub ledger_folder: Option<PathBuf>,
+    pub ledger_directory: Option<PathBuf>,
     /// The other servers of the cluster, a name and the port of their administrators' listener.
     pub peers: Option<String>,
     /// Judges the pointer configs that this server knows.
@@ -84,7 +84,7 @@ pub struct ServerSettings {
 }
 
 /// A task that goes on as long as the server does.
-pub struct Beside {
+pub struct BackgroundTask {
     /// What it is, as in "… ended unexpectedly".
     pub what: &'static str,
     /// The task, from where it reports to, and who has to know of tokens.
@@ -166,21 +166,21 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
     if let Some(inputs) = first {
         gate.take_inputs(&inputs);
     }
-    let (ledger, roster) = (Ledger::default(), Roster::default());
-    if let Some(follow) = source.follow_nodes(roster.clone(), reporting.clone()) {
+    let (ledger, nodes) = (Ledger::default(), NodeIndex::default());
+    if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
         tasks.spawn("what follows the nodes", follow);
     }
     if let Some(cache) = token_cache {
         tasks.spawn("what keeps tokens", cache.keep(gate.known_tokens(), reporting.clone()));
     }
     follow_proofs(&mut tasks, &source, issuer, &gate, &reporting);
-    let ledger_file = keep_ledger(&mut tasks, settings.ledger_folder, &ledger, &status);
+    let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
     let chain = pair.shown_chain();
     let of_inputs = Arc::clone(&gate);
     let publish = move |inputs: &Inputs| of_inputs.take_inputs(inputs);
     follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
     tasks.spawn("what follows the inputs", source.follow(publish, reporting.clone()));
-    for Beside { what, task } in settings.beside {
+    for BackgroundTask { what, task } in settings.beside {
         tasks.spawn(what, task(reporting.clone(), Arc::clone(&gate)));
     }
     let pages = pages(&answers, &metrics, &status, &ledger).merge(overview::router(Sources {
@@ -189,7 +189,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         policy: Arc::clone(&access_policy),
         inputs,
         ledger: ledger.clone(),
-        roster,
+        nodes,
         history,
         chain,
         pointers: settings.pointers,
@@ -206,7 +206,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         metrics,
         status,
         ledger: ledger.clone(),
-        guard: Arc::new(Guard::new(access_policy)),
+        auth: Arc::new(Authorizer::new(access_policy)),
     };
     let machines = machines::router(Arc::new(machines));
     let serving = Serving::new(machines, settings.limits, of_machines)

@@ -3,14 +3,14 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
-use model::table::Look;
+use model::table::TerminalStyle;
 
 /// A width below this cannot hold a table.
 const NARROWEST: u16 = 40;
 
 /// What standard output can show. `NO_COLOR`, `CLICOLOR_FORCE` and `COLUMNS` go before what a
 /// terminal says of itself.
-pub(super) fn look() -> Look {
+pub(super) fn look() -> TerminalStyle {
     let stdout = std::io::stdout();
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let width = columns.or_else(|| {
@@ -19,7 +19,7 @@ pub(super) fn look() -> Look {
     });
     let width = width.filter(|width| *width > 0).map(|width: u16| width.max(NARROWEST));
     let is_coloured = AutoStream::choice(&stdout) != ColorChoice::Never;
-    Look { width, is_coloured }
+    TerminalStyle { width, is_coloured }
 }
 
 /// Prints lines whose parts have been escaped. Nobody may be reading them, which is no reason to

@@ -77,18 +77,18 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), W
 
 /// Makes a folder and those above it, for their owner alone: where root makes it, that is the
 /// owner of the folder above.
-pub fn create_folder(path: &Path) -> Result<(), WriteError> {
-    create_folder_for(path, Reader::Folder)
+pub fn create_directory(path: &Path) -> Result<(), WriteError> {
+    create_directory_for(path, Reader::Folder)
 }
 
-/// As [`create_folder`], for `reader`.
-pub(crate) fn create_folder_for(path: &Path, reader: Reader) -> Result<(), WriteError> {
+/// As [`create_directory`], for `reader`.
+pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), WriteError> {
     if path.is_dir() {
         return Ok(());
     }
     let above = folder_of(path);
     if above != path {
-        create_folder_for(above, reader)?;
+        create_directory_for(above, reader)?;
     }
     let process = Process::current();
     let made = match DirBuilder::new().mode(0o700).create(path) {
@@ -220,9 +220,9 @@ mod tests {
     fn a_new_folder_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b");
-        create_folder(&path).unwrap();
+        create_directory(&path).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        create_folder(&path).unwrap();
+        create_directory(&path).unwrap();
     }
 
     #[test]

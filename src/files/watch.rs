@@ -50,7 +50,7 @@ pub(crate) enum Scanned {
 
 /// Watches folders and everything below them. Call it within a runtime.
 #[derive(Debug)]
-pub(crate) struct FolderWatch {
+pub(crate) struct DirectoryWatch {
     folders: Vec<Folder>,
     /// `None` where the kernel gives no notifications.
     watcher: Option<RecommendedWatcher>,
@@ -76,7 +76,7 @@ struct Folder {
     is_told: bool,
 }
 
-impl FolderWatch {
+impl DirectoryWatch {
     /// Watches `folders`, which need not be there yet. Where the kernel gives no notifications,
     /// scans from time to time have to do; that is logged and no error.
     #[must_use]
@@ -257,13 +257,13 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_secs(10);
 
-    async fn changed(watch: &mut FolderWatch) {
+    async fn changed(watch: &mut DirectoryWatch) {
         tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap();
     }
 
     /// A watch that is past its first scan, so that only notifications make it scan soon.
-    fn settled(folder: &Path) -> FolderWatch {
-        let mut watch = FolderWatch::new(vec![folder.to_owned()]);
+    fn settled(folder: &Path) -> DirectoryWatch {
+        let mut watch = DirectoryWatch::new(vec![folder.to_owned()]);
         watch.scan(|_| Scanned::Settled);
         watch
     }
@@ -367,7 +367,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn at_rest_scans_are_rare_and_unsettled_ones_back_off() {
         let folder = tempfile::tempdir().unwrap();
-        let mut watch = FolderWatch::new(vec![folder.path().to_owned()]);
+        let mut watch = DirectoryWatch::new(vec![folder.path().to_owned()]);
         let mut waits = Vec::new();
         for _ in 0..12 {
             watch.scan(|_| Scanned::Unsettled);

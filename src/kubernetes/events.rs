@@ -7,7 +7,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use super::write::ObjectName;
 
 /// As long as a note may be, in bytes.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES: usize = 1024;
 
 /// Publishes events of this process.
 pub(crate) struct Events {
@@ -58,12 +58,12 @@ impl Events {
 
 /// A note that is not too long: the API server refuses others.
 fn shortened(note: &str) -> String {
-    if note.len() <= MOST_BYTES {
+    if note.len() <= MAX_BYTES {
         return note.to_owned();
     }
     let end = "...";
     let begins = note.char_indices().map(|(index, _)| index);
-    let kept = begins.take_while(|index| *index <= MOST_BYTES - end.len()).last();
+    let kept = begins.take_while(|index| *index <= MAX_BYTES - end.len()).last();
     format!("{}{end}", &note[..kept.unwrap_or_default()])
 }
 
@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn a_note_is_as_long_as_it_may_be() {
-        let fits = "x".repeat(MOST_BYTES);
+        let fits = "x".repeat(MAX_BYTES);
         assert_eq!(shortened(&fits), fits);
-        let many = "\u{e4}".repeat(MOST_BYTES);
+        let many = "\u{e4}".repeat(MAX_BYTES);
         let short = shortened(&many);
-        assert!(short.len() <= MOST_BYTES && short.len() > MOST_BYTES - 5);
+        assert!(short.len() <= MAX_BYTES && short.len() > MAX_BYTES - 5);
         assert!(short.ends_with("\u{e4}..."));
     }
 }

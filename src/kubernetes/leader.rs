@@ -24,14 +24,14 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// A candidate for a Lease.
-pub struct Candidate {
+pub struct LeaderElector {
     leases: Api<Lease>,
     object: ObjectName,
     identity: String,
     health: Health,
 }
 
-impl Candidate {
+impl LeaderElector {
     /// A candidate by the name of `identity`, which no other one has.
     #[must_use]
     pub fn new(

@@ -8,13 +8,13 @@ use model::registry_ca::{self, Entries, MANAGED_NAMESPACE, MERGED_MAP, Refused};
 
 use super::Health;
 use super::reconciler::{Reconciler, Report};
-use crate::files::watch::{FolderWatch, Scanned};
+use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::source::cluster::{MapSeen, RegistryCaMap};
 
 /// Keeps the folder in step with the merged config map, for ever. Before the map has been read
 /// nothing is done. Call it within a runtime.
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
-    let mut watch = FolderWatch::new(vec![reconciler.folder().to_owned()]);
+    let mut watch = DirectoryWatch::new(vec![reconciler.folder().to_owned()]);
     let mut entries: Option<Entries> = None;
     let mut told = Told::default();
     loop {

@@ -31,15 +31,15 @@ use tower::Service as _;
 
 use super::activity::{Activity, Phase};
 use super::answer;
+use super::connection_limiter::{Permit, Source, Transport};
 use super::limits::Limits;
-use super::payload::Payload;
-use super::places::{Door, Place, Source};
 use super::proxy_protocol;
-use super::send_room::{Allowance, SendRoom};
+use super::send_buffer_limit::{Allowance, SendBufferLimit};
 use super::timeout_stream::TimeoutStream;
+use super::tracked_body::TrackedBody;
 use super::turn_stream::TurnStream;
 use super::turns::Turns;
-use crate::telemetry::{ConnectionMetrics, Occurrences};
+use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 const NO_MEMORY: &str = "too many answers are under way\n";
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -50,7 +50,7 @@ pub struct Peer {
     /// Where it asks from.
     pub address: SocketAddr,
     /// By which port it came.
-    pub door: Door,
+    pub transport: Transport,
 }
 
 /// Who connected.
@@ -61,7 +61,7 @@ pub(super) struct Caller {
     pub(super) is_balancer: bool,
     pub(super) activity: Activity,
     /// Held until the connection ends.
-    pub(super) place: Place,
+    pub(super) permit: Permit,
 }
 
 /// What a connection needs to know.
@@ -72,10 +72,10 @@ pub(super) struct Context {
     pub(super) metrics: ConnectionMetrics,
     /// Whose handshake is computed next.
     pub(super) turns: Turns,
-    pub(super) room: SendRoom,
-    pub(super) failures: Arc<Occurrences<Source>>,
+    pub(super) room: SendBufferLimit,
+    pub(super) failures: Arc<LogRateLimiter<Source>>,
     /// Connections of balancers that did not say for whom.
-    pub(super) unnamed: Arc<Occurrences<Source>>,
+    pub(super) unnamed: Arc<LogRateLimiter<Source>>,
     /// Where it is noted whose handshake failed, if anywhere.
     pub(super) ledger: Option<Ledger>,
     /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
@@ -89,18 +89,18 @@ pub(super) async fn serve(
     tls: Option<Arc<ServerConfig>>,
     context: Context,
 ) {
-    let Caller { peer, is_balancer, activity, place } = caller;
+    let Caller { peer, is_balancer, activity, permit } = caller;
     let (room, metrics) = (context.room.clone(), context.metrics.clone());
-    let allowance = Arc::new(Allowance::new(room, place, activity.clone(), metrics));
-    let door = if tls.is_some() { Door::Tls } else { Door::Plain };
-    if door == Door::Plain && !is_balancer {
+    let allowance = Arc::new(Allowance::new(room, permit, activity.clone(), metrics));
+    let transport = if tls.is_some() { Transport::Tls } else { Transport::Plain };
+    if transport == Transport::Plain && !is_balancer {
         activity.begin(Phase::FirstHead, Instant::now());
     }
     let mut stream =
         TimeoutStream::new(stream, activity.clone(), context.limits, Arc::clone(&allowance));
     // Until its client sends something a connection costs next to nothing. Where it never does, reading
     // fails below.
-    if stream.readable().await.is_ok() && allowance.begin(door).await.is_err() {
+    if stream.readable().await.is_ok() && allowance.begin(transport).await.is_err() {
         return;
     }
     let begun = Begun { stream, peer, is_balancer, activity, allowance };
@@ -129,15 +129,15 @@ impl Begun {
         let (address, is_own) = (client.unwrap_or(peer), client.is_none());
         let Some(tls) = tls else {
             activity.begin(Phase::FirstHead, Instant::now());
-            let peer = Peer { address, door: Door::Plain };
-            return http(stream, Asked { peer, activity, allowance }, context).await;
+            let peer = Peer { address, transport: Transport::Plain };
+            return http(stream, Requester { peer, activity, allowance }, context).await;
         };
         let stream = TurnStream::new(stream, address.into(), context.turns.clone());
         match Box::pin(handshake(stream, tls, allowance.encrypt_ahead())).await {
             Ok(stream) => {
                 activity.begin(Phase::FirstHead, Instant::now());
-                let peer = Peer { address, door: Door::Tls };
-                let asked = Asked { peer, activity, allowance };
+                let peer = Peer { address, transport: Transport::Tls };
+                let asked = Requester { peer, activity, allowance };
                 Box::pin(http(stream, asked, context)).await;
             }
             Err(error) => handshake_failed(&error, address, is_own, &context),
@@ -185,7 +185,7 @@ where
             return Err(NotKept);
         }
     };
-    match allowance.place.pass_to(client.into(), Instant::now()) {
+    match allowance.permit.pass_to(client.into(), Instant::now()) {
         Ok(shed) => {
             if let Some(shed) = shed {
                 context.metrics.shed(shed.label());
@@ -236,7 +236,7 @@ async fn handshake(
     Ok(stream)
 }
 
-async fn http<S>(stream: S, asked: Asked, context: Context)
+async fn http<S>(stream: S, asked: Requester, context: Context)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -264,14 +264,18 @@ where
 
 /// What the requests of a connection have in common.
 #[derive(Clone)]
-struct Asked {
+struct Requester {
     peer: Peer,
     activity: Activity,
     allowance: Arc<Allowance>,
 }
 
-impl Asked {
-    async fn answered(self, request: Request<Incoming>, context: &Context) -> Response<Payload> {
+impl Requester {
+    async fn answered(
+        self,
+        request: Request<Incoming>,
+        context: &Context,
+    ) -> Response<TrackedBody> {
         let Self { peer, activity, allowance } = self;
         let now = Instant::now();
         activity.begin(Phase::Answer, now);
@@ -285,7 +289,7 @@ impl Asked {
             true
         });
         activity.answer(size(&response));
-        let mut response = response.map(|body| Payload::new(body, activity));
+        let mut response = response.map(|body| TrackedBody::new(body, activity));
         if is_last || is_scarce {
             response.headers_mut().insert(CONNECTION, CLOSE);
         }

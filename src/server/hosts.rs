@@ -22,8 +22,8 @@ use pki::Host;
 
 use super::answer;
 use super::connection::Peer;
-use super::places::Source;
-use crate::telemetry::Occurrences;
+use super::connection_limiter::Source;
+use crate::telemetry::LogRateLimiter;
 
 /// The name that every browser has for its own machine, whatever DNS says (RFC 6761 section 6.3).
 const LOCALHOST: &str = "localhost";
@@ -114,12 +114,12 @@ impl KnownHosts {
 #[derive(Debug, Clone)]
 pub(super) struct HostCheck {
     known: Arc<KnownHosts>,
-    refused: Arc<Occurrences<Source>>,
+    refused: Arc<LogRateLimiter<Source>>,
 }
 
 impl HostCheck {
     pub(super) fn new(known: KnownHosts) -> Self {
-        let refused = Occurrences::new("requests for unknown hosts");
+        let refused = LogRateLimiter::new("requests for unknown hosts");
         Self { known: Arc::new(known), refused: Arc::new(refused) }
     }
 }

@@ -15,9 +15,9 @@ use model::ledger::{self, Ledger};
 use time::OffsetDateTime;
 
 use super::connection::Peer;
+use super::connection_limiter::Source;
 use super::outcome::{Decided, Outcome};
-use super::places::Source;
-use crate::telemetry::{Metrics, Occurrences};
+use crate::telemetry::{LogRateLimiter, Metrics};
 
 /// What is enough of a header to recognise it, in bytes after it was escaped.
 const HEADER: usize = 256;
@@ -79,11 +79,11 @@ fn decided(response: &Response) -> Option<&Verdict> {
 
 /// The log of requests.
 #[derive(Debug)]
-pub(super) struct RequestLog(Arc<Occurrences<Source>>);
+pub(super) struct RequestLog(Arc<LogRateLimiter<Source>>);
 
 impl RequestLog {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Occurrences::new("requests for configs")))
+        Self(Arc::new(LogRateLimiter::new("requests for configs")))
     }
 }
 

@@ -22,14 +22,14 @@ pub struct Limits {
     /// The largest request head, in bytes. Default 16 KiB.
     pub head_bytes: usize,
     /// Who may be connected.
-    pub places: PlaceLimits,
+    pub connections: ConnectionLimits,
     /// From the last accepted connection until those that are still busy are cut off. Default 30 s.
     pub drain: Duration,
 }
 
 /// How many may be connected at a time.
 #[derive(Debug, Clone, Copy)]
-pub struct PlaceLimits {
+pub struct ConnectionLimits {
     /// All listeners together. Default 10,000.
     pub all: usize,
     /// One source: an IPv4 address, or an IPv6 network of 64 bits. `None` where all machines come
@@ -50,7 +50,7 @@ impl Default for Limits {
             age: Duration::from_secs(600),
             requests: 1_000,
             head_bytes: 16 << 10,
-            places: PlaceLimits { all: 10_000, source: Some(1_000), bytes: 48 << 20 },
+            connections: ConnectionLimits { all: 10_000, source: Some(1_000), bytes: 48 << 20 },
             drain: Duration::from_secs(30),
         }
     }
@@ -61,7 +61,7 @@ impl Limits {
     #[must_use]
     pub fn of_administrators() -> Self {
         Self {
-            places: PlaceLimits { all: 256, source: Some(64), bytes: 24 << 20 },
+            connections: ConnectionLimits { all: 256, source: Some(64), bytes: 24 << 20 },
             ..Self::default()
         }
     }

@@ -16,12 +16,12 @@ use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
 use super::connection::{self, Caller, Context};
+use super::connection_limiter::{ConnectionLimiter, Source, Transport};
 use super::limits::Limits;
-use super::places::{Door, Places, Source};
 use super::proxy_protocol::{Balancers, canonical};
-use super::send_room::{self, SendRoom};
+use super::send_buffer_limit::{self, SendBufferLimit};
 use super::turns::Turns;
-use crate::telemetry::{ConnectionMetrics, Occurrences};
+use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
 /// Connections that the kernel keeps for us before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;
@@ -52,7 +52,7 @@ impl Listener {
         // Its connections have these from it. Without the first, the last part of an answer waits for
         // the client's acknowledgement.
         socket.set_nodelay(true)?;
-        send_room::bound_received(&socket)?;
+        send_buffer_limit::bound_received(&socket)?;
         socket.bind(address)?;
         Ok(Self { socket: socket.listen(BACKLOG)?, tls })
     }
@@ -82,7 +82,7 @@ pub fn any_address() -> IpAddr {
 #[derive(Debug)]
 pub struct Serving {
     context: Context,
-    places: Places,
+    limiter: ConnectionLimiter,
     balancers: Balancers,
     tasks: TaskTracker,
 }
@@ -103,13 +103,13 @@ impl Serving {
                 limits,
                 metrics,
                 turns: Turns::new(processors()),
-                room: SendRoom::new(),
-                failures: Arc::new(Occurrences::new("TLS handshakes that failed")),
-                unnamed: Arc::new(Occurrences::new("balancers' connections without a client")),
+                room: SendBufferLimit::new(),
+                failures: Arc::new(LogRateLimiter::new("TLS handshakes that failed")),
+                unnamed: Arc::new(LogRateLimiter::new("balancers' connections without a client")),
                 ledger: None,
                 stop: CancellationToken::new(),
             },
-            places: Places::new(limits.places),
+            limiter: ConnectionLimiter::new(limits.connections),
             balancers: Balancers::default(),
             tasks: TaskTracker::new(),
         }
@@ -133,7 +133,7 @@ impl Serving {
     pub fn listen(&self, listener: Listener) {
         let accepting = Accepting {
             context: self.context.clone(),
-            places: self.places.clone(),
+            limiter: self.limiter.clone(),
             balancers: self.balancers.clone(),
             tasks: self.tasks.clone(),
         };
@@ -151,7 +151,7 @@ impl Serving {
 
 struct Accepting {
     context: Context,
-    places: Places,
+    limiter: ConnectionLimiter,
     balancers: Balancers,
     tasks: TaskTracker,
 }
@@ -167,7 +167,7 @@ impl Accepting {
     }
 
     async fn accept(&self, listener: &Listener) {
-        let door = if listener.tls.is_some() { Door::Tls } else { Door::Plain };
+        let transport = if listener.tls.is_some() { Transport::Tls } else { Transport::Plain };
         loop {
             let (stream, peer) = match listener.socket.accept().await {
                 Ok((stream, peer)) => (stream, canonical(peer)),
@@ -189,12 +189,12 @@ impl Accepting {
             let activity = Activity::new(now);
             let is_balancer = self.balancers.contain(peer.ip());
             let source = if is_balancer { Source::Balancer } else { peer.into() };
-            match self.places.take(source, door, activity.clone(), now) {
-                Ok((place, shed)) => {
+            match self.limiter.take(source, transport, activity.clone(), now) {
+                Ok((permit, shed)) => {
                     if let Some(shed) = shed {
                         self.context.metrics.shed(shed.label());
                     }
-                    self.serve(stream, Caller { peer, is_balancer, activity, place }, tls);
+                    self.serve(stream, Caller { peer, is_balancer, activity, permit }, tls);
                 }
                 // Ignition tries again.
                 Err(shed) => self.context.metrics.shed(shed.label()),
@@ -204,11 +204,11 @@ impl Accepting {
 
     fn serve(&self, stream: TcpStream, caller: Caller, tls: Option<Arc<ServerConfig>>) {
         let context = self.context.clone();
-        let ticket = caller.place.ticket();
+        let id = caller.permit.id();
         let task = self.tasks.spawn(async move {
             let _open = context.metrics.opened();
             connection::serve(stream, caller, tls, context).await;
         });
-        self.places.served_by(ticket, task.abort_handle());
+        self.limiter.served_by(id, task.abort_handle());
     }
 }

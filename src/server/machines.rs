@@ -16,7 +16,7 @@ use model::escape::{NAME, cut_escaped};
 use model::ledger::Ledger;
 
 use super::answer;
-use super::guard::{Guard, Guarded, guard};
+use super::auth::{AuthState, Authorizer, auth};
 use super::layers::{RequestLog, count_requests, log_requests, remember_machines};
 use super::outcome::{Decided, Outcome};
 use super::pool_name::PoolName;
@@ -39,14 +39,14 @@ pub struct Machines {
     /// Where it is noted who asked.
     pub ledger: Ledger,
     /// Who decides who gets a config.
-    pub guard: Arc<Guard>,
+    pub auth: Arc<Authorizer>,
 }
 
 /// All that the ports for machines answer.
 pub fn router(machines: Arc<Machines>) -> Router {
     let log = Arc::new(RequestLog::new());
-    let guarded = Guarded {
-        guard: Arc::clone(&machines.guard),
+    let state = AuthState {
+        auth: Arc::clone(&machines.auth),
         answers: Arc::clone(&machines.answers),
         metrics: Arc::clone(&machines.metrics),
     };
@@ -55,7 +55,7 @@ pub fn router(machines: Arc<Machines>) -> Router {
     Router::new()
         .route("/config/{pool}", config())
         .route("/config/{pool}/", config())
-        .route_layer(from_fn_with_state(guarded, guard))
+        .route_layer(from_fn_with_state(state, auth))
         .route_layer(from_fn_with_state(Arc::clone(&machines.metrics), count_requests))
         .route_layer(from_fn_with_state(machines.ledger.clone(), remember_machines))
         .route_layer(from_fn_with_state(log, log_requests))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use ignition::SpecVersion;
-use model::access::{Mode, Verdict};
+use model::access::{AccessMode, Verdict};
 use prometheus_client::metrics::counter::Counter;
 
 use crate::serving::answers::Answer;
@@ -29,9 +29,9 @@ impl Decided {
     pub(super) fn words(&self) -> Option<String> {
         let Verdict { mode, judged } = &self.0;
         match (mode, judged) {
-            (Mode::Off, Ok(_)) => None,
+            (AccessMode::Off, Ok(_)) => None,
             (_, Ok(proof)) => Some(proof.to_string()),
-            (Mode::Audit, Err(refusal)) => Some(format!("would be refused: {refusal}")),
+            (AccessMode::Audit, Err(refusal)) => Some(format!("would be refused: {refusal}")),
             (_, Err(refusal)) => Some(format!("refused: {refusal}")),
         }
     }

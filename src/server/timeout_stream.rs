@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::activity::{Activity, Phase};
 use super::limits::Limits;
-use super::send_room::{self, Allowance};
+use super::send_buffer_limit::{self, Allowance};
 
 /// Bytes of a handshake or a head, which no machine exceeds.
 const LARGE: usize = 4 << 10;
@@ -85,7 +85,7 @@ impl TimeoutStream {
             ready!(self.stream.poll_write_ready(context))?;
             let looked = self.stream.try_io(Interest::WRITABLE, || {
                 // It says later that they have gone.
-                if send_room::has_unsent(&self.stream) {
+                if send_buffer_limit::has_unsent(&self.stream) {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
                 Ok(())
@@ -176,7 +176,7 @@ impl TimeoutStream {
     /// Something is to be written.
     fn sending(&mut self) -> io::Result<()> {
         if !self.is_bounded && self.allowance.is_bounded() {
-            send_room::bound(&self.stream)?;
+            send_buffer_limit::bound(&self.stream)?;
             self.is_bounded = true;
         }
         Ok(())
@@ -208,9 +208,9 @@ impl Drop for TimeoutStream {
     fn drop(&mut self) {
         let is_taken = self.is_taken || self.allowance.is_small();
         if self.activity.phase() == Phase::Sending
-            || !is_taken && send_room::has_unsent(&self.stream)
+            || !is_taken && send_buffer_limit::has_unsent(&self.stream)
         {
-            send_room::forget(&self.stream);
+            send_buffer_limit::forget(&self.stream);
         }
     }
 }
@@ -267,7 +267,7 @@ impl AsyncWrite for TimeoutStream {
             let now = Instant::now();
             if self.allowance.is_small() {
                 self.activity.begin(Phase::Idle, now);
-                self.allowance.place.idle(now);
+                self.allowance.permit.idle(now);
             } else {
                 self.activity.begin(Phase::Handed, now);
             }

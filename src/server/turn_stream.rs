@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::places::Source;
+use super::connection_limiter::Source;
 use super::timeout_stream::TimeoutStream;
 use super::turns::{Arrival, Turn, Turns};
 
@@ -141,9 +141,9 @@ mod tests {
 
     use super::*;
     use crate::server::activity::Activity;
+    use crate::server::connection_limiter::{ConnectionLimiter, Transport};
     use crate::server::limits::Limits;
-    use crate::server::places::{Door, Places};
-    use crate::server::send_room::{Allowance, SendRoom};
+    use crate::server::send_buffer_limit::{Allowance, SendBufferLimit};
     use crate::telemetry::ConnectionMetrics;
 
     /// A client that is connected, and what the server has of it.
@@ -153,10 +153,10 @@ mod tests {
         let (stream, peer) = listener.accept().await.unwrap();
         let (limits, now) = (Limits::default(), Instant::now());
         let activity = Activity::new(now);
-        let places = Places::new(limits.places);
-        let (place, _) = places.take(peer.into(), Door::Tls, activity.clone(), now).unwrap();
+        let limiter = ConnectionLimiter::new(limits.connections);
+        let (permit, _) = limiter.take(peer.into(), Transport::Tls, activity.clone(), now).unwrap();
         let metrics = ConnectionMetrics::default();
-        let allowance = Allowance::new(SendRoom::new(), place, activity.clone(), metrics);
+        let allowance = Allowance::new(SendBufferLimit::new(), permit, activity.clone(), metrics);
         let stream = TimeoutStream::new(stream, activity, limits, Arc::new(allowance));
         (client, TurnStream::new(stream, peer.into(), turns))
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::places::{Group, Source};
+use super::connection_limiter::{Group, Source};
 
 /// Connections before their first turn, up to which the order does not matter: all of them together take
 /// a blink.
@@ -234,8 +234,8 @@ mod tests {
             let waiting = [(source(1), 1_000), (source(2), 3), (source(3), 1)];
             let order = order_of(&turns, &waiting).await;
             assert_eq!(order.len(), 1_004);
-            let place = |last| order.iter().rposition(|it| *it == source(last)).unwrap();
-            assert!(place(2) < 10 + at_a_time && place(3) < 4 + at_a_time, "{:?}", &order[..20]);
+            let permit = |last| order.iter().rposition(|it| *it == source(last)).unwrap();
+            assert!(permit(2) < 10 + at_a_time && permit(3) < 4 + at_a_time, "{:?}", &order[..20]);
             let queue = turns.queue();
             assert_eq!(queue.free, at_a_time);
             assert!(queue.everyone.is_empty() && queue.everyone.parts.is_empty());
@@ -251,11 +251,11 @@ mod tests {
         waiting.extend((2..102).map(|middle| (network(1, middle, 0), 3)));
         waiting.extend(machines.map(|machine| (machine, 1)));
         let order = order_of(&turns, &waiting).await;
-        let place = |machine| order.iter().position(|it| *it == machine).unwrap();
-        assert!(place(machines[0]) < 3 && place(machines[1]) < 3, "{:?}", &order[..5]);
+        let permit = |machine| order.iter().position(|it| *it == machine).unwrap();
+        assert!(permit(machines[0]) < 3 && permit(machines[1]) < 3, "{:?}", &order[..5]);
         // Within the network, those of 56 bits take turns, and within these the sources.
-        assert!(place(machines[2]) < 110, "{}", place(machines[2]));
-        assert!(place(machines[3]) < 510, "{}", place(machines[3]));
+        assert!(permit(machines[2]) < 110, "{}", permit(machines[2]));
+        assert!(permit(machines[3]) < 510, "{}", permit(machines[3]));
         assert!(turns.queue().everyone.parts.is_empty());
     }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use model::access::{KnownTokens, Mode, Modes, Networks, Policy, Records, SignedTokens, Verifier};
+use model::access::{
+    AccessMode, KnownTokens, Modes, Networks, Policy, Records, SignedTokens, Verifier,
+};
 use model::inputs::Inputs;
 use model::overview::History;
 use time::OffsetDateTime;
@@ -21,7 +23,7 @@ use model::access::ACCESS_ANNOTATION;
 #[derive(Default)]
 pub struct AccessSettings {
     /// How much it is restricted where a pool says nothing.
-    pub mode: Mode,
+    pub mode: AccessMode,
     /// Whose signed tokens are accepted beside our own.
     pub issuer: Option<SignedIssuer>,
     /// Where what is known of tokens is kept, if anywhere.
@@ -32,7 +34,7 @@ pub struct AccessSettings {
 
 /// The one place in which rules of access change, and what is served with them.
 pub struct Gate {
-    mode: Mode,
+    mode: AccessMode,
     networks: Networks,
     policy: Arc<ArcSwap<Policy>>,
     degraded: Conditions,
@@ -49,7 +51,11 @@ pub trait KeepTokens: Send {
     /// Does what is due for these pools. What is known of tokens, unless that cannot be read, and when
     /// something will be due by itself. `accept` is given the tokens that pointer configs are about to
     /// carry.
-    fn keep(&mut self, wanted: &BTreeMap<String, Mode>, accept: &mut dyn FnMut(&Records)) -> Kept;
+    fn keep(
+        &mut self,
+        wanted: &BTreeMap<String, AccessMode>,
+        accept: &mut dyn FnMut(&Records),
+    ) -> Kept;
 }
 
 /// What a look at the tokens came to.
@@ -76,14 +82,14 @@ struct State {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wanted {
     /// What is asked for each pool.
-    modes: BTreeMap<String, Mode>,
+    modes: BTreeMap<String, AccessMode>,
     /// The pools whose annotation is not understood, and of which nothing is known from before.
     unclear: BTreeSet<String>,
 }
 
 impl Wanted {
     /// What is asked for the pools of which that is understood. The others are left as they are.
-    fn understood(&self) -> BTreeMap<String, Mode> {
+    fn understood(&self) -> BTreeMap<String, AccessMode> {
         let mut modes = self.modes.clone();
         modes.retain(|pool, _| !self.unclear.contains(pool));
         modes
@@ -212,13 +218,13 @@ impl Gate {
             }
         }
         let Wanted { modes: asked, unclear } = &wanted;
-        let needs_tokens = asked.values().chain([&self.mode]).any(|mode| *mode != Mode::Off);
+        let needs_tokens = asked.values().chain([&self.mode]).any(|mode| *mode != AccessMode::Off);
         self.needs_tokens.send_replace(needs_tokens || !unclear.is_empty());
         let modes = Modes::new(self.mode, asked, unclear, state.records.as_ref());
         let before = self.policy.load().modes.clone();
         let enforced = modes.enforced();
         self.tell(&before, &modes);
-        let restricted = asked.iter().filter(|(_, asked)| **asked != Mode::Off);
+        let restricted = asked.iter().filter(|(_, asked)| **asked != AccessMode::Off);
         self.metrics.access_modes(
             restricted.map(|(pool, asked)| (&**pool, asked.label(), modes.of(pool).label())),
         );
@@ -263,14 +269,14 @@ impl Gate {
             closed.into_iter().flatten().any(|closed| closed.contains(pool))
         };
         for (name, pool) in &inputs.pools {
-            let mode = match pool.annotation(ACCESS_ANNOTATION).map(str::parse::<Mode>) {
+            let mode = match pool.annotation(ACCESS_ANNOTATION).map(str::parse::<AccessMode>) {
                 None => self.mode,
                 Some(Ok(own)) => own,
                 Some(Err(error)) => {
                     faults.push(format!("pool {name}: {ACCESS_ANNOTATION}: {error}"));
                     match before.modes.get(name).filter(|_| !before.unclear.contains(name)) {
                         Some(before) => *before,
-                        None if was_enforced(name) => Mode::Enforce,
+                        None if was_enforced(name) => AccessMode::Enforce,
                         None => {
                             wanted.unclear.insert(name.clone());
                             self.mode

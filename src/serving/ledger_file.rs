@@ -70,7 +70,7 @@ impl LedgerFile {
         }
         let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
         let saved = saved.and_then(|json| {
-            replace::create_folder(&self.folder)
+            replace::create_directory(&self.folder)
                 .and_then(|()| replace::replace_own(&self.path(), &json, PRIVATE))
                 .map_err(|error| error.to_string())
         });

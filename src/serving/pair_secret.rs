@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use model::objects::Secret;
 
-use super::serving_pair::Shown;
+use super::serving_pair::ActivePair;
 use super::tls::{Pair, PairError};
 use super::tls_policy::TlsPolicy;
 use crate::source::SecretSeen;
@@ -19,7 +19,7 @@ use crate::telemetry::Reporting;
 /// ever.
 pub(crate) async fn until_mounted(
     mut secret: NamedSecret,
-    shown: Arc<Shown>,
+    shown: Arc<ActivePair>,
     reporting: Reporting,
 ) {
     let place = secret.name().to_string();

@@ -21,7 +21,7 @@ use crate::source::manifest::check_json;
 /// Where servers give out their own part of the ledger.
 pub(crate) const PATH: &str = "/api/v1/ledger";
 /// A server that takes longer is silent: a person waits for the page.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
 const LARGEST: usize = 32 << 20;
 
@@ -44,7 +44,7 @@ pub(crate) struct Answers {
 pub(crate) async fn ask(name: &str) -> Answers {
     let mut answers = Answers::default();
     let addresses: BTreeSet<SocketAddr> =
-        match tokio::time::timeout(PATIENCE, lookup_host(name)).await {
+        match tokio::time::timeout(TIMEOUT, lookup_host(name)).await {
             Ok(Ok(addresses)) => addresses.collect(),
             Ok(Err(error)) => {
                 answers.silent.push(format!("{name}: {error}"));
@@ -72,7 +72,7 @@ pub(crate) async fn ask(name: &str) -> Answers {
 
 /// Asks a server's listener for administrators for JSON.
 pub(crate) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
-    let answer = tokio::time::timeout(PATIENCE, exchange(address, path)).await;
+    let answer = tokio::time::timeout(TIMEOUT, exchange(address, path)).await;
     let bytes = answer.map_err(|_| anyhow!("no answer in time"))??;
     let text = str::from_utf8(&bytes).context("its answer is no text")?;
     check_json(text)?;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::tls::{Pair, PairError};
 use super::tls_policy::{TlsPolicy, warn_passed_over};
-use crate::files::watch::{FolderWatch, Scanned};
+use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
 
 /// What conditions call it.
@@ -48,12 +48,12 @@ pub(crate) type ShownChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
 /// The pair that is served.
 pub(crate) struct ServingPair {
     files: PairFiles,
-    shown: Arc<Shown>,
+    shown: Arc<ActivePair>,
     reporting: Reporting,
 }
 
 /// What clients are shown.
-pub(crate) struct Shown {
+pub(crate) struct ActivePair {
     terms: Mutex<Terms>,
     /// Made of them, once there is a pair.
     tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
@@ -78,7 +78,7 @@ impl ServingPair {
         reporting: Reporting,
         history: History,
     ) -> Result<Self, PairError> {
-        let shown = Arc::new(Shown {
+        let shown = Arc::new(ActivePair {
             terms: Mutex::new(Terms { policy, pair: None }),
             tls: Arc::default(),
             is_of_files: watch::Sender::new(false),
@@ -104,7 +104,7 @@ impl ServingPair {
     }
 
     /// What is shown at the moment.
-    pub(crate) fn shown(&self) -> Arc<Shown> {
+    pub(crate) fn shown(&self) -> Arc<ActivePair> {
         Arc::clone(&self.shown)
     }
 
@@ -156,7 +156,7 @@ impl ServingPair {
 
     /// Takes over the pair whenever its files change, for ever.
     pub(crate) async fn follow(self) {
-        let watch = FolderWatch::new(self.files.folders());
+        let watch = DirectoryWatch::new(self.files.folders());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
                 return Scanned::Unsettled;
@@ -188,7 +188,7 @@ impl ServingPair {
     }
 }
 
-impl Shown {
+impl ActivePair {
     /// Shows the pair that `read` gives, if that is another one. An error leaves what is shown.
     pub(crate) fn take(
         &self,

@@ -7,7 +7,7 @@ use model::access::SignedTokens;
 use model::access::signed::Settings;
 
 use crate::files::bounded;
-use crate::files::watch::{FolderWatch, Scanned};
+use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::conditions::Conditions;
 
 /// An issuer whose keys were read.
@@ -35,7 +35,7 @@ impl SignedIssuer {
     pub(crate) async fn follow(mut self, mut take: impl FnMut(SignedTokens), degraded: Conditions) {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let watch = FolderWatch::new(vec![folder]);
+        let watch = DirectoryWatch::new(vec![folder]);
         watch
             .follow(|_| {
                 let reason = self.look(&mut take).err().map(|error| format!("{error:#}"));

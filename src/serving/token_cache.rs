@@ -53,7 +53,7 @@ impl TokenCache {
     fn save(&self, records: &Records) -> Result<(), WriteError> {
         let json = serde_json::to_vec(records)
             .map_err(|error| WriteError { path: self.path(), error: error.into() })?;
-        replace::create_folder(&self.0)?;
+        replace::create_directory(&self.0)?;
         replace::replace_own(&self.path(), &json, PRIVATE)
     }
 

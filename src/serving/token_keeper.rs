@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use model::access::rotation::RotationPolicy;
-use model::access::{Mode, Records};
+use model::access::{AccessMode, Records};
 use time::OffsetDateTime;
 
 use super::access::{Gate, KeepTokens, Kept};
-use crate::files::watch::{FolderWatch, Scanned};
-use crate::store::state_folder::StateFolder;
+use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
 
 /// How late at the latest everything is looked at again: a clock may be set.
@@ -21,20 +21,20 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Keeps the tokens and who carries them in order. The process may end at any moment: whatever is done is
 /// whole at every step.
 pub(crate) struct TokenKeeper {
-    state: StateFolder,
+    state: StateDirectory,
     policy: RotationPolicy,
 }
 
 impl TokenKeeper {
     /// A keeper that has not looked yet.
-    pub(crate) fn new(state: StateFolder, policy: RotationPolicy) -> Self {
+    pub(crate) fn new(state: StateDirectory, policy: RotationPolicy) -> Self {
         Self { state, policy }
     }
 
     /// What is known where nothing can be written: a disk that is full opens no pool.
     pub(crate) fn unwritten(
         &self,
-        wanted: &BTreeMap<String, Mode>,
+        wanted: &BTreeMap<String, AccessMode>,
         now: OffsetDateTime,
         reason: String,
     ) -> Kept {
@@ -46,7 +46,11 @@ impl TokenKeeper {
 }
 
 impl KeepTokens for TokenKeeper {
-    fn keep(&mut self, wanted: &BTreeMap<String, Mode>, accept: &mut dyn FnMut(&Records)) -> Kept {
+    fn keep(
+        &mut self,
+        wanted: &BTreeMap<String, AccessMode>,
+        accept: &mut dyn FnMut(&Records),
+    ) -> Kept {
         let now = OffsetDateTime::now_utc();
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(reconciled) => {
@@ -62,8 +66,8 @@ impl KeepTokens for TokenKeeper {
 }
 
 /// Has the tokens looked at when somebody changes their files, and when something is due; for ever.
-pub(crate) async fn keep(state: StateFolder, gate: Arc<Gate>) {
-    let mut files = FolderWatch::new(vec![state.path().to_owned()]);
+pub(crate) async fn keep(state: StateDirectory, gate: Arc<Gate>) {
+    let mut files = DirectoryWatch::new(vec![state.path().to_owned()]);
     let (mut seen, mut due) = (None, None);
     loop {
         tokio::task::block_in_place(|| {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use model::escape::{NAME, cut};
-use model::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Mode, Problem, Shared};
+use model::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Problem, ServingMode, Shared};
 use model::objects::SecretName;
 use model::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret};
 use model::registry_ca::{self, RegistryHost};
@@ -19,7 +19,7 @@ use model::registry_ca::{self, RegistryHost};
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
 use super::logins::RegistryLogins;
 use super::secret_seen::SecretSeen;
-use crate::files::watch::{FolderWatch, Scanned};
+use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
 
 /// A file that changed less than this ago may still be being written.
@@ -142,7 +142,7 @@ impl Directory {
     /// Publishes each change, for ever.
     pub async fn follow(mut self, mut publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
         let not_ready = &reporting.status.not_ready;
-        let watch = FolderWatch::new(self.layout.watched());
+        let watch = DirectoryWatch::new(self.layout.watched());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             let scan = match self.scan(SystemTime::now(), SETTLE, being_written) {
                 Ok(scan) => scan,
@@ -172,11 +172,13 @@ impl Directory {
     ) -> Result<Scan, ScanError> {
         self.files.begin(now, settle);
         let (mode, parts) = match self.layout.clone() {
-            Layout::Tree { root, .. } => (Mode::Manifests, self.scan_tree(&root, being_written)?),
+            Layout::Tree { root, .. } => {
+                (ServingMode::Manifests, self.scan_tree(&root, being_written)?)
+            }
             Layout::Bootstrap { base, kubeconfig, registry_cas, .. } => {
                 let parts =
                     self.scan_bootstrap(&base, &kubeconfig, &registry_cas, being_written)?;
-                (Mode::Bootstrap, parts)
+                (ServingMode::Bootstrap, parts)
             }
         };
         let Parts { pools, machine_configs, layering, shared, mut problems, leads_out } = parts;

@@ -12,7 +12,7 @@ mod secret_seen;
 
 use model::access::Records;
 use model::inputs::Inputs;
-use model::ledger::Roster;
+use model::ledger::NodeIndex;
 use model::objects::SecretName;
 
 use self::cluster::{Cluster, NamedSecret};
@@ -70,7 +70,7 @@ impl Source {
     #[must_use]
     pub fn follow_nodes(
         &self,
-        roster: Roster,
+        roster: NodeIndex,
         reporting: Reporting,
     ) -> Option<impl Future<Output = ()> + Send + use<>> {
         match self {

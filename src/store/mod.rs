@@ -2,6 +2,6 @@
 
 pub mod newest;
 pub mod readable;
-pub mod state_folder;
+pub mod state_directory;
 pub mod token_files;
 pub mod unreadable;

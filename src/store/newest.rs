@@ -60,7 +60,7 @@ mod tests {
         let (metrics, degraded) = (Metrics::new(), Conditions::default());
         let (changes, seen) = watch::channel(0);
         let save = |state: &i32| {
-            replace::create_folder(path.parent().unwrap_or(Path::new("/")))?;
+            replace::create_directory(path.parent().unwrap_or(Path::new("/")))?;
             replace::replace(&path, state.to_string().as_bytes(), PRIVATE)
         };
         std::fs::write(folder.path().join("taken"), "a file where the folder should be").unwrap();

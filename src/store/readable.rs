@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use model::ledger::Ledger;
 use nix::unistd::{Uid, User as Account, getgrouplist};
 
-use super::state_folder::{AUTHORITY, SERVING, StateError, StateFolder};
+use super::state_directory::{AUTHORITY, SERVING, StateDirectory, StateError};
 use super::unreadable::Unreadable;
 use crate::files::owners::{Process, Reader, Status, User};
 
-impl StateFolder {
+impl StateDirectory {
     /// The user that serves from a folder. `None` if that is root, or the folder is not there.
     pub(super) fn serving_user(path: &Path) -> Option<User> {
         let keys = [SERVING, AUTHORITY].map(|name| Status::of_file(&path.join(name)));

@@ -10,15 +10,17 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use model::access::rotation::{
-    Because, Issued, MOST_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
+    Issued, MAX_STEPS, Next, Pointer, PointerWrite, Reason, RotationPolicy, TokenState, Write,
     next, standing,
 };
-use model::access::{Mode, Records, Token, generate};
+use model::access::{AccessMode, Records, Token, generate};
 use model::user_data::{carriers, carrying};
 use pki::{Certificate, StoredPair};
 use time::OffsetDateTime;
 
-use super::state_folder::{PointerFile, StateError, StateFolder, pointer_name, read_if_there};
+use super::state_directory::{
+    PointerFile, StateDirectory, StateError, pointer_name, read_if_there,
+};
 use crate::files::replace::PRIVATE;
 use crate::files::stamp::{CLOCK_STEP, FileStamp};
 
@@ -26,7 +28,7 @@ use crate::files::stamp::{CLOCK_STEP, FileStamp};
 #[derive(Debug)]
 pub struct TokensReconciled {
     /// Why something was written, in this order.
-    pub done: Vec<Because>,
+    pub done: Vec<Reason>,
     /// What an administrator should know, one line each.
     pub attention: Vec<String>,
     /// When something will be due by itself, if anything will.
@@ -35,7 +37,7 @@ pub struct TokensReconciled {
     pub records: Records,
 }
 
-impl StateFolder {
+impl StateDirectory {
     pub(super) fn issued_path(&self) -> PathBuf {
         self.path().join(Issued::FILE)
     }
@@ -52,7 +54,7 @@ impl StateFolder {
     /// What is known of tokens, and of pointer configs as they are now, where it cannot be written.
     pub fn standing(
         &self,
-        pools: &BTreeMap<String, Mode>,
+        pools: &BTreeMap<String, AccessMode>,
         now: OffsetDateTime,
     ) -> Result<Records, StateError> {
         Ok(standing(&self.observe_tokens(pools)?, now))
@@ -104,14 +106,14 @@ impl StateFolder {
     /// `accept` is given the tokens that pointer configs are about to carry.
     pub fn reconcile_tokens(
         &self,
-        pools: &BTreeMap<String, Mode>,
+        pools: &BTreeMap<String, AccessMode>,
         policy: &RotationPolicy,
         now: OffsetDateTime,
         accept: &mut dyn FnMut(&Records),
     ) -> Result<TokensReconciled, StateError> {
         let _lock = self.lock()?;
         let mut done = Vec::new();
-        let most = MOST_STEPS + pools.len();
+        let most = MAX_STEPS + pools.len();
         for _ in 0..most {
             let state = self.observe_tokens(pools)?;
             match next(&state, policy, now, &self.fresh_token()?) {
@@ -135,7 +137,10 @@ impl StateFolder {
         Err(StateError::Endless { path: self.path().to_owned(), steps: most })
     }
 
-    fn observe_tokens(&self, pools: &BTreeMap<String, Mode>) -> Result<TokenState, StateError> {
+    fn observe_tokens(
+        &self,
+        pools: &BTreeMap<String, AccessMode>,
+    ) -> Result<TokenState, StateError> {
         let pointers = self.carriers()?;
         let (issued, records) = (self.issued()?, self.records()?);
         Ok(TokenState { issued, records, pointers, pools: pools.clone() })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
 
 use model::user_data::LeftAlone;
-use pki::{Attention, CertificateState, StoredPair};
+use pki::{CertificateState, StoredPair, Warning};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -157,8 +157,8 @@ impl ControllerMetrics {
     }
 
     /// Notes what is not in order and stays as it is.
-    pub(crate) fn attention(&self, attention: &[Attention]) {
-        for (what, count) in Attention::counts(attention) {
+    pub(crate) fn attention(&self, attention: &[Warning]) {
+        for (what, count) in Warning::counts(attention) {
             self.attention.get_or_create(&What { what }).set(count);
         }
     }

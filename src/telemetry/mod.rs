@@ -3,14 +3,14 @@
 pub mod conditions;
 mod connections;
 mod controllers;
+mod log_rate_limiter;
 mod logs;
 mod metrics;
-mod occurrences;
 mod reporting;
 
 pub use connections::ConnectionMetrics;
 pub use controllers::ControllerMetrics;
+pub use log_rate_limiter::LogRateLimiter;
 pub use logs::{Logs, Verbosity, init as init_logs};
 pub use metrics::{Metrics, PoolLabel};
-pub use occurrences::Occurrences;
 pub use reporting::Reporting;

@@ -17,7 +17,7 @@ use model::access::rotation::{
     Carried, Issued, Next, Pointer, RotationPolicy, TokenState, Write, next,
 };
 use model::access::{
-    Credential, KnownTokens, Mode, Modes, Policy, Records, Refusal, Request, Token, Verifier,
+    AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, Verifier,
     decide,
 };
 use time::OffsetDateTime;
@@ -78,7 +78,7 @@ struct List {
 struct Server {
     known: Option<List>,
     cache: Option<List>,
-    wanted: BTreeMap<String, Mode>,
+    wanted: BTreeMap<String, AccessMode>,
     unclear: BTreeSet<String>,
     /// How often less was asked, as far as it has heard.
     heard: u32,
@@ -106,7 +106,7 @@ impl Server {
 
 #[derive(Debug, Clone, Default)]
 struct World {
-    pools: BTreeMap<String, Mode>,
+    pools: BTreeMap<String, AccessMode>,
     pointers: Vec<Pointer>,
     issued: Issued,
     list: Option<List>,
@@ -181,7 +181,7 @@ impl World {
     }
 
     /// What the keeper understands of what is asked: a slip leaves a pool as it is.
-    fn understood(&self) -> BTreeMap<String, Mode> {
+    fn understood(&self) -> BTreeMap<String, AccessMode> {
         let mut pools = self.pools.clone();
         if self.is_slip {
             let records = self.list.clone().unwrap_or_default().records;
@@ -190,7 +190,7 @@ impl World {
             if let Some(mode) = pools.get_mut(WORKER)
                 && closed.iter().any(|closed| closed.contains(WORKER))
             {
-                *mode = Mode::Enforce;
+                *mode = AccessMode::Enforce;
             } else {
                 pools.remove(WORKER);
             }
@@ -218,9 +218,9 @@ impl World {
             if let Some(before) = before.get(WORKER).filter(|_| !was_unclear.contains(WORKER)) {
                 *mode = *before;
             } else if server.known.as_ref().is_some_and(closed) {
-                *mode = Mode::Enforce;
+                *mode = AccessMode::Enforce;
             } else {
-                *mode = Mode::Off;
+                *mode = AccessMode::Off;
                 server.unclear.insert(WORKER.to_owned());
             }
         }
@@ -247,8 +247,9 @@ impl World {
 
     fn toggle_mode(&mut self, pool: &str) {
         if let Some(mode) = self.pools.get_mut(pool) {
-            *mode = if *mode == Mode::Enforce { Mode::Audit } else { Mode::Enforce };
-            self.asked_less += u32::from(*mode == Mode::Audit);
+            *mode =
+                if *mode == AccessMode::Enforce { AccessMode::Audit } else { AccessMode::Enforce };
+            self.asked_less += u32::from(*mode == AccessMode::Audit);
         }
     }
 
@@ -260,7 +261,7 @@ impl World {
 
     fn toggle_pool(&mut self, pool: &str) {
         if self.pools.remove(pool).is_none() {
-            self.pools.insert(pool.to_owned(), Mode::Enforce);
+            self.pools.insert(pool.to_owned(), AccessMode::Enforce);
         }
     }
 
@@ -279,7 +280,7 @@ impl World {
         let records = self.server.records();
         let tokens = records.map(|it| Arc::new(KnownTokens::new(it)) as Arc<dyn Verifier>);
         let policy = Policy {
-            modes: Modes::new(Mode::Off, wanted, unclear, records),
+            modes: Modes::new(AccessMode::Off, wanted, unclear, records),
             verifiers: tokens.into_iter().collect(),
             ..Policy::default()
         };
@@ -297,7 +298,8 @@ impl World {
     fn check(&mut self) {
         let Server { known, wanted, unclear, heard, .. } = self.server.clone();
         let List { evident, asked_less, is_restored, .. } = known.unwrap_or_default();
-        let enforced = |it: &(&String, &Mode)| *it.1 == Mode::Enforce || unclear.contains(it.0);
+        let enforced =
+            |it: &(&String, &AccessMode)| *it.1 == AccessMode::Enforce || unclear.contains(it.0);
         for (pool, _) in wanted.iter().filter(enforced) {
             match self.judged(pool, Credential::Missing) {
                 None => {
@@ -332,7 +334,7 @@ impl World {
         for (pool, mode) in &self.pools {
             let cannot =
                 |it: &Pointer| it.pool == *pool && matches!(it.carries, Carried::Cannot(_));
-            if *mode == Mode::Enforce && !self.pointers.iter().any(cannot) {
+            if *mode == AccessMode::Enforce && !self.pointers.iter().any(cannot) {
                 let refusal = self.judged(pool, Credential::Missing);
                 assert_eq!(refusal, Some(Refusal::Missing), "{pool} in {self:?}");
             }
@@ -415,7 +417,7 @@ fn no_long_order_of_events_serves_a_stranger() {
             EVENTS[random.index(EVENTS.len())](&mut world);
             world.check();
             let judged = world.judged(WORKER, Credential::Missing);
-            let is_asked = world.server.wanted.get(WORKER) == Some(&Mode::Enforce);
+            let is_asked = world.server.wanted.get(WORKER) == Some(&AccessMode::Enforce);
             open += u32::from(is_asked && judged.is_none());
             closed += u32::from(judged == Some(Refusal::Missing));
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::access::rotation::{
     Carried, Issued, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write, next,
 };
-use model::access::{KnownTokens, Mode, Records, Refusal, Token, TokenHash, Verifier as _};
+use model::access::{AccessMode, KnownTokens, Records, Refusal, Token, TokenHash, Verifier as _};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
@@ -60,7 +60,7 @@ impl World {
         });
         let state = TokenState {
             pointers: pointers.collect(),
-            pools: POOLS.map(|pool| (pool.to_owned(), Mode::Enforce)).into(),
+            pools: POOLS.map(|pool| (pool.to_owned(), AccessMode::Enforce)).into(),
             ..TokenState::default()
         };
         let server = || Server { records: Records::default(), learned: START };
@@ -149,7 +149,7 @@ impl World {
                 }
             }
             _ => {
-                let mode = if which == 0 { Mode::Audit } else { Mode::Enforce };
+                let mode = if which == 0 { AccessMode::Audit } else { AccessMode::Enforce };
                 self.state.pools.insert("infra".to_owned(), mode);
             }
         }

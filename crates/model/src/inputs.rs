@@ -15,7 +15,7 @@ use crate::registry_ca::RegistryHost;
 
 /// Which of the reference server's two ways of choosing and rendering applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ServingMode {
     /// The first control-plane machines, before there is a cluster: pools `master` and `arbiter`
     /// only, always at their status' configuration.
     Bootstrap,
@@ -33,7 +33,7 @@ pub enum Mode {
 #[derive(Debug, Clone)]
 pub struct Inputs {
     /// How configs are chosen and rendered.
-    pub mode: Mode,
+    pub mode: ServingMode,
     /// The pools by name.
     pub pools: BTreeMap<String, Arc<MachineConfigPool>>,
     /// The machine configs by name.
@@ -118,9 +118,9 @@ pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
 
 /// The name of the machine config that `pool` serves, empty where it has none yet.
 #[must_use]
-pub fn served_configuration(mode: Mode, pool: &MachineConfigPool) -> &str {
+pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str {
     match mode {
-        Mode::Cluster | Mode::Manifests if pool.updated_machine_count() > 0 => {
+        ServingMode::Cluster | ServingMode::Manifests if pool.updated_machine_count() > 0 => {
             pool.spec_configuration()
         }
         _ => pool.status_configuration(),

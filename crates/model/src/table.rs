@@ -18,7 +18,7 @@ const NARROW: usize = 12;
 
 /// What the place where something is printed can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalStyle {
     /// Characters in a line, `None` for as many as there are.
     pub width: Option<u16>,
     /// Whether escape sequences for colours are understood.
@@ -27,7 +27,7 @@ pub struct Look {
 
 /// What stands out, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ink {
+pub enum Color {
     /// A heading.
     Heading,
     /// What is wrong, or is taken away.
@@ -40,22 +40,22 @@ pub enum Ink {
     Faint,
 }
 
-impl Look {
+impl TerminalStyle {
     /// For a pipe or a file.
     pub const PLAIN: Self = Self { width: None, is_coloured: false };
 
     /// `text` in its colour. It has to be escaped already.
     #[must_use]
-    pub fn paint(self, ink: Ink, text: &str) -> String {
+    pub fn paint(self, ink: Color, text: &str) -> String {
         if !self.is_coloured || text.is_empty() {
             return text.to_owned();
         }
         let code = match ink {
-            Ink::Heading => "1",
-            Ink::Bad => "31",
-            Ink::Good => "32",
-            Ink::Notable => "33",
-            Ink::Faint => "2",
+            Color::Heading => "1",
+            Color::Bad => "31",
+            Color::Good => "32",
+            Color::Notable => "33",
+            Color::Faint => "2",
         };
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
@@ -64,7 +64,7 @@ impl Look {
 /// Rows as lines below a line with the columns' names. Cells are whatever somebody chose: they are
 /// escaped here, and cut where they are long beyond reason.
 #[must_use]
-pub fn table(names: &[&str], rows: &[Vec<String>], look: Look) -> Vec<String> {
+pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header(names.iter().copied());
@@ -93,7 +93,7 @@ pub fn table(names: &[&str], rows: &[Vec<String>], look: Look) -> Vec<String> {
     }
     let lines = table.lines().map(|line| line.trim_end().to_owned());
     let painted = lines.enumerate().map(|(index, line)| match index {
-        0 => look.paint(Ink::Heading, &line),
+        0 => look.paint(Color::Heading, &line),
         _ => line,
     });
     painted.collect()
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn without_a_width_each_row_is_a_line() {
         assert_eq!(
-            table(&NAMES, &rows(), Look::PLAIN),
+            table(&NAMES, &rows(), TerminalStyle::PLAIN),
             [
                 "PATH                                       MODE  WHAT",
                 "/etc/a/file/with/a/long/name/that/goes/on  0644  text",
@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn a_width_is_kept_to_and_nothing_is_lost() {
         for width in [40, 60, 80, 200] {
-            let lines = table(&NAMES, &rows(), Look { width: Some(width), is_coloured: false });
+            let lines =
+                table(&NAMES, &rows(), TerminalStyle { width: Some(width), is_coloured: false });
             assert!(lines.iter().all(|line| line.len() <= usize::from(width)), "{lines:#?}");
             assert!(lines[0].starts_with("PATH") && lines[0].ends_with("WHAT"), "{lines:#?}");
             let column = lines[0].find("MODE").unwrap();
@@ -142,18 +143,18 @@ mod tests {
     #[test]
     fn a_cell_cannot_write_another_line_or_a_colour() {
         let rows = [vec!["a\n\u{1b}[31mb".to_owned(), "x".repeat(5_000)]];
-        let lines = table(&["A", "B"], &rows, Look::PLAIN);
+        let lines = table(&["A", "B"], &rows, TerminalStyle::PLAIN);
         assert_eq!(lines.len(), 2);
         assert!(lines[1].starts_with("a\\n\\u{1b}[31mb  xxx") && lines[1].ends_with("x…"));
     }
 
     #[test]
     fn only_names_are_painted_and_only_where_it_is_seen() {
-        let coloured = Look { width: None, is_coloured: true };
+        let coloured = TerminalStyle { width: None, is_coloured: true };
         let lines = table(&NAMES, &rows(), coloured);
         assert!(lines[0].starts_with("\u{1b}[1mPATH") && lines[0].ends_with("WHAT\u{1b}[0m"));
-        assert_eq!(lines[1..], table(&NAMES, &rows(), Look::PLAIN)[1..]);
-        assert_eq!(Look::PLAIN.paint(Ink::Bad, "a"), "a");
-        assert_eq!(coloured.paint(Ink::Bad, ""), "");
+        assert_eq!(lines[1..], table(&NAMES, &rows(), TerminalStyle::PLAIN)[1..]);
+        assert_eq!(TerminalStyle::PLAIN.paint(Color::Bad, "a"), "a");
+        assert_eq!(coloured.paint(Color::Bad, ""), "");
     }
 }

@@ -15,8 +15,8 @@ use std::cell::RefCell;
 
 use time::{Duration, OffsetDateTime};
 
+use super::ca_store::{Ca, CaStore};
 use super::issue::{BACKDATED, cross_sign};
-use super::kept::{Ca, Kept};
 use super::lockout::{Signatures, handshake_bytes, refusals};
 use super::{Certificate, Holder, IssueError};
 
@@ -25,7 +25,7 @@ pub const MAX_CHAIN_BYTES: usize = 16 * 1024;
 
 /// What chains are put together from.
 pub(super) struct Links<'a> {
-    pub(super) kept: &'a Kept,
+    pub(super) kept: &'a CaStore,
     /// Certificates that are known beside those that are kept: what is sent now, the bundle, and an
     /// older installation's CA.
     pub(super) known: [&'a [Certificate]; 3],
@@ -208,7 +208,7 @@ mod tests {
             key: key.serialize_pem().into(),
             ..StoredPair::default()
         };
-        let (kept, _) = Kept::read(&stored);
+        let (kept, _) = CaStore::read(&stored);
         let validity = Validity { begin: NOW, end: NOW + Duration::days(30) };
         let own = KeyPair::generate().unwrap();
         let by = Signer { certificate: signer, key };

@@ -6,7 +6,7 @@
 
 use super::chain::Links;
 use super::view::View;
-use super::{Attention, Certificate, External, IssueError, Unusable, read_chain};
+use super::{Certificate, External, IssueError, Unusable, Warning, read_chain};
 
 impl External {
     /// Its certificates, the leaf first.
@@ -32,9 +32,9 @@ impl External {
     }
 
     /// What machines cannot read of what they are to trust, if there is any. They pass over it.
-    pub(super) fn unread(&self) -> Option<Attention> {
+    pub(super) fn unread(&self) -> Option<Warning> {
         let fault = read_chain(&self.trust).err()?;
-        Some(Attention::TrustUnread { name: self.name.clone(), fault })
+        Some(Warning::TrustUnread { name: self.name.clone(), fault })
     }
 
     /// What would be sent: all that comes with the leaf but for roots, and what leads from there to the CAs that are

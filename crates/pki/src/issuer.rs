@@ -7,13 +7,13 @@
 
 use time::{Duration, OffsetDateTime};
 
+use super::ca_store::{Ca, CaKey};
 use super::certificate::key_of;
 use super::holder::date;
-use super::kept::{Ca, CaKey};
 use super::{Answer, Certificate, Issuer, Request, Unusable, read_chain};
 
 /// An answer that has not come after so long is told.
-const PATIENCE: Duration = Duration::minutes(10);
+const TIMEOUT: Duration = Duration::minutes(10);
 /// So long after it was refused, or something came that cannot be used, it is asked for anew: after twice as long
 /// each time, for as long as nobody puts it in order.
 const ASKED_AGAIN: Duration = Duration::hours(1);
@@ -68,7 +68,7 @@ impl Issuer {
         let Some(request) = &self.request else { return (RequestDuty::Ask, None) };
         let again = request.again();
         match request.answer {
-            Answer::Pending(_) => (RequestDuty::Wait, Some(request.since.saturating_add(PATIENCE))),
+            Answer::Pending(_) => (RequestDuty::Wait, Some(request.since.saturating_add(TIMEOUT))),
             Answer::Refused(_) if again <= now => (RequestDuty::Ask, None),
             Answer::Refused(_) => (RequestDuty::Wait, Some(again)),
             Answer::Issued { .. } => (RequestDuty::Take, Some(again)),
@@ -84,7 +84,7 @@ impl Issuer {
     pub(super) fn delay(&self, now: OffsetDateTime) -> Option<String> {
         let request = self.request.as_ref()?;
         match &request.answer {
-            Answer::Pending(what) if request.since.saturating_add(PATIENCE) <= now => {
+            Answer::Pending(what) if request.since.saturating_add(TIMEOUT) <= now => {
                 let what = if what.is_empty() { String::new() } else { format!(": {what}") };
                 Some(format!("no answer since {}{what}", date(request.since)))
             }

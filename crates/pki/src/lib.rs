@@ -8,7 +8,7 @@
 //!
 //! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
 //! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
-//! `kept` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
+//! `ca_store` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
 //! A pair that somebody else makes is `external`, and whom it has machines trust `trust`; `servable` and
 //! `go_x509` judge what machines can read. `new_ca` makes a CA, or takes one that is `issuer`'s.
 //! [`issue`] issues certificates and [`certificate`] reads them, `moment` their times; `requested` issues
@@ -18,7 +18,7 @@
 // Tests make keys.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-pub mod attention;
+mod ca_store;
 pub mod certificate;
 mod chain;
 mod encoding;
@@ -29,7 +29,6 @@ mod holder;
 pub mod hosts;
 pub mod issue;
 mod issuer;
-mod kept;
 pub mod keys;
 pub mod lockout;
 pub mod moment;
@@ -46,10 +45,10 @@ pub mod state;
 mod trust;
 mod usage;
 mod view;
+pub mod warning;
 mod weak_key;
 pub mod writes;
 
-pub use attention::{Attention, Made, Refusal, Refused, USER_DATA_LIMITS};
 pub use certificate::Certificate;
 pub use chain::MAX_CHAIN_BYTES;
 pub use go_x509::Malformed;
@@ -70,8 +69,9 @@ pub use state::{
     Request, StoredPair,
 };
 pub use usage::{UnknownUsage, Usage};
+pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
 pub use weak_key::{Weakness, weakness};
 pub use writes::{
-    Asking, LEFT_OUT, MOST_STEPS, Next, Write, foresee, lockouts_of, next, pointer_warnings,
+    Asking, LEFT_OUT, MAX_STEPS, Next, Write, dry_run, lockouts_of, next, pointer_warnings,
     told_lockouts, trusted_by_somebody,
 };

@@ -33,7 +33,7 @@ mod tests {
     use crate::plan::renewal;
     use crate::{
         Asked, Certificate, CertificateState, External, Holder, Host, IssueError, KeyAlgorithm,
-        MOST_STEPS, Next, Policy, StoredPair, locked_out, next, told_lockouts,
+        MAX_STEPS, Next, Policy, StoredPair, locked_out, next, told_lockouts,
     };
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
@@ -74,7 +74,7 @@ mod tests {
     /// Does all that is due.
     fn settle(mut state: CertificateState, now: OffsetDateTime) -> CertificateState {
         let generate = &mut |_| KeyAlgorithm::P256.generate();
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             match next(&state, &Policy::default(), now, generate).unwrap() {
                 Next::Settled { until, attention, .. } => {
                     assert!(until > now, "{until}");

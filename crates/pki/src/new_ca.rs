@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::ca_store::{Ca, CaKey, CaStore};
 use super::chain::{Links, MAX_CHAIN_BYTES};
 use super::issue::{Validity, cross_sign, issue_authority, issue_serving};
 use super::issuer::Granted;
-use super::kept::{Ca, CaKey, Kept};
 use super::lockout::handshake_bytes;
 use super::plan::wanted_hosts;
 use super::serving::is_forced;
 use super::writes::{Maker, Write, Writes};
 use super::{
-    Certificate, Holder, Host, IssueError, Issuer, Lockout, LockoutReason, Made, Reason, Refusal,
-    Refused, Unfit, locked_out,
+    Certificate, CertificateKind, Holder, Host, IssueError, Issuer, Lockout, LockoutReason, Reason,
+    Refusal, Refused, Unfit, locked_out,
 };
 
 /// Room in a chain for those that renewal adds while older ones have not expired yet.
@@ -22,7 +22,7 @@ const RENEWALS: usize = 2;
 
 /// A store with a new CA as its own, and with what leads from it to the others: their keys may be gone
 /// when that is needed again.
-fn kept_with(mut kept: Kept, new: &Ca, ways: Vec<Certificate>, now: OffsetDateTime) -> Write {
+fn kept_with(mut kept: CaStore, new: &Ca, ways: Vec<Certificate>, now: OffsetDateTime) -> Write {
     for link in ways.into_iter().skip(1) {
         let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
         if !is_own && !kept.cross_certificates.contains(&link) {
@@ -44,7 +44,7 @@ impl Maker<'_> {
                 Some(granted) => self.take(issuer, reason, granted)?,
             };
             return Ok(taken.map_err(|refusal| Refused {
-                what: Made::Authority,
+                what: CertificateKind::Authority,
                 because: reason.clone(),
                 refusal,
             }));
@@ -53,7 +53,11 @@ impl Maker<'_> {
             && !self.view.state.asked.force
             && let Some(refusal) = self.refusal()?
         {
-            return Ok(Err(Refused { what: Made::Authority, because: reason.clone(), refusal }));
+            return Ok(Err(Refused {
+                what: CertificateKind::Authority,
+                because: reason.clone(),
+                refusal,
+            }));
         }
         let new = self.new_ca()?;
         let ways = self.ways_from(&new, &self.view.kept)?;
@@ -93,13 +97,13 @@ impl Maker<'_> {
     }
 
     pub(super) fn new_ca(&mut self) -> Result<Ca, IssueError> {
-        let key = (self.generate)(Made::Authority)?;
+        let key = (self.generate)(CertificateKind::Authority)?;
         let certificate = issue_authority(&key, self.policy.validity, self.view.now)?;
         Ok(Ca { certificate, key: Some(Arc::new(CaKey::new(key))) })
     }
 
     /// What a new CA would have a server send, from any leaf on: what leads to the other CAs.
-    fn ways_from(&self, new: &Ca, kept: &Kept) -> Result<Vec<Certificate>, IssueError> {
+    fn ways_from(&self, new: &Ca, kept: &CaStore) -> Result<Vec<Certificate>, IssueError> {
         let signer = new.signer().ok_or(IssueError::NoSigner)?;
         let links = Links { kept, ..self.view.links() };
         let begin = links.begin(&new.certificate);

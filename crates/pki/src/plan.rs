@@ -19,8 +19,8 @@ use super::chain::MAX_CHAIN_BYTES;
 use super::lockout::handshake_bytes;
 use super::view::{Serving, View};
 use super::{
-    Attention, Certificate, External, Host, Made, PointerState, Policy, Reason, Refusal, Refused,
-    Unusable,
+    Certificate, CertificateKind, External, Host, PointerState, Policy, Reason, Refusal, Refused,
+    Unusable, Warning,
 };
 
 /// A rotation that is asked for within this time of another is the same.
@@ -50,7 +50,7 @@ pub(super) struct RotationPlan {
     /// In the order in which they should be tried.
     pub(super) steps: Vec<Step>,
     /// What cannot be mended by a step.
-    pub(super) attention: Vec<Attention>,
+    pub(super) attention: Vec<Warning>,
     /// When something may be due by itself.
     pub(super) times: Vec<OffsetDateTime>,
 }
@@ -112,7 +112,7 @@ impl RotationPlan {
         let View { kept, now, .. } = view;
         let asked = &view.state.asked;
         if let Some(fault) = &view.fault {
-            self.attention.push(Attention::Authority(fault.clone()));
+            self.attention.push(Warning::Authority(fault.clone()));
             if asked.authority && asked.force {
                 self.steps.push(Step::Authority(Reason::Asked));
             }
@@ -126,7 +126,7 @@ impl RotationPlan {
         if let Some(external) = &view.state.external {
             if asked.authority {
                 let refusal = Refusal::External(external.name.clone());
-                let (what, because) = (Made::Authority, Reason::Asked);
+                let (what, because) = (CertificateKind::Authority, Reason::Asked);
                 self.attention.push(Refused { what, because, refusal }.into());
             }
             return;
@@ -158,7 +158,7 @@ impl RotationPlan {
                 (_, false) if asked.force => Some(Step::Authority(Reason::Asked)),
                 (Some(_), _) => {
                     let refusal = Refusal::Clock;
-                    let (what, because) = (Made::Authority, Reason::Asked);
+                    let (what, because) = (CertificateKind::Authority, Reason::Asked);
                     self.attention.push(Refused { what, because, refusal }.into());
                     None
                 }
@@ -185,7 +185,7 @@ impl RotationPlan {
             if let Some(weakness) = certificate.weakness().filter(|_| !is_named) {
                 named.push(certificate);
                 let name = certificate.title();
-                self.attention.push(Attention::WeakKey { name, weakness });
+                self.attention.push(Warning::WeakKey { name, weakness });
             }
         }
     }
@@ -210,7 +210,7 @@ impl RotationPlan {
     /// The pair that somebody else makes. Who trusts it is looked at when it is taken.
     fn external(&mut self, view: &View<'_>, external: &External) {
         if let Some(fault) = external.fault() {
-            self.attention.push(Attention::External { name: external.name.clone(), fault });
+            self.attention.push(Warning::External { name: external.name.clone(), fault });
             return;
         }
         let certificates = external.certificates();
@@ -220,7 +220,7 @@ impl RotationPlan {
         self.times.extend([leaf.not_before, after(leaf)]);
         if !leaf.is_valid_at(view.now) {
             let fault = Unusable::NotValid;
-            self.attention.push(Attention::External { name: external.name.clone(), fault });
+            self.attention.push(Warning::External { name: external.name.clone(), fault });
         } else if view.chain.first() != Some(leaf) || view.state.asked.serving {
             let reason = Reason::External(external.name.clone());
             self.steps.push(Step::Serving(reason, Vec::new()));
@@ -231,12 +231,12 @@ impl RotationPlan {
         let hosts = wanted_hosts(view);
         match &view.serving {
             Serving::Unusable { fault, is_foreign: true } => {
-                self.attention.push(Attention::Serving(fault.clone()));
+                self.attention.push(Warning::Serving(fault.clone()));
             }
             Serving::Foreign { leaf, is_known: false }
                 if !leaf.is_valid_at(view.now) && !view.state.asked.serving =>
             {
-                self.attention.push(Attention::ServingExpired);
+                self.attention.push(Warning::ServingExpired);
             }
             _ => {}
         }
@@ -338,13 +338,13 @@ fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
 }
 
 /// The CA that says that the clock is behind, but for `without`: it was made later than now.
-fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Attention> {
+fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Warning> {
     let mut anchors = view.known_cas();
     anchors.retain(|ca| !without.iter().any(|it| it.has_key_of(ca)));
     let newest = anchors.into_iter().max_by_key(|ca| ca.made_at())?;
     let made = newest.made_at();
     (view.now.saturating_add(CLOCKS_DIFFER) < made)
-        .then(|| Attention::ClockBehind { name: newest.title(), made })
+        .then(|| Warning::ClockBehind { name: newest.title(), made })
 }
 
 /// Whether a CA took another's place a moment ago. The first one takes nobody's.

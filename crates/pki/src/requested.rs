@@ -10,8 +10,8 @@ use x509_parser::extensions::SubjectAlternativeName;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::X509Name;
 
+use super::ca_store::{Ca, CaStore};
 use super::issue::{Signer, Validity, params};
-use super::kept::{Ca, Kept};
 use super::signing_request::{COMMON_NAME, E_MAIL, mail_address};
 use super::view::View;
 use super::{
@@ -42,7 +42,7 @@ pub struct Issued {
 
 /// A CA that somebody has in files or a secret of their own.
 pub struct OwnCa {
-    kept: Kept,
+    kept: CaStore,
     above: Vec<Certificate>,
     roots: Vec<Certificate>,
 }
@@ -68,7 +68,7 @@ impl OwnCa {
     /// Reads one at `now`: its certificate, followed by what leads to a root, its key, and the roots as PEM, which
     /// a CA that signed itself need not have beside it.
     pub fn read(pair: &StoredPair, roots: &[u8], now: OffsetDateTime) -> Result<Self, OwnCaFault> {
-        let (kept, fault) = Kept::read(pair);
+        let (kept, fault) = CaStore::read(pair);
         if let Some(fault) = fault {
             return Err(fault.into());
         }
@@ -101,7 +101,7 @@ impl OwnCa {
     /// Whether it signs by a key of one of the CAs in a store of a signing CA's, this one or an older one.
     #[must_use]
     pub fn is_of(&self, stored: &StoredPair) -> bool {
-        let (kept, _) = Kept::read(stored);
+        let (kept, _) = CaStore::read(stored);
         let own = kept.cas.iter().filter(|ca| ca.key.is_some()).map(|ca| &ca.certificate);
         // What cannot be read as a whole may be put in order.
         let named = Certificate::read_all(&stored.certificates);

@@ -4,19 +4,19 @@
 use rcgen::KeyPair;
 use time::OffsetDateTime;
 
+use super::ca_store::Ca;
 use super::chain::MAX_CHAIN_BYTES;
 use super::issue::{Validity, issue_serving};
-use super::kept::Ca;
 use super::lockout::handshake_bytes;
 use super::plan::can_renew;
 use super::view::{Serving, View};
 use super::{
-    Asked, Certificate, CertificateState, Host, IssueError, Lockout, LockoutReason, Made, Policy,
-    Reason, Refusal, Refused, StoredPair,
+    Asked, Certificate, CertificateKind, CertificateState, Host, IssueError, Lockout,
+    LockoutReason, Policy, Reason, Refusal, Refused, StoredPair,
 };
 
 /// Makes a new key for a thing.
-pub type Generate<'a> = &'a mut dyn FnMut(Made) -> Result<KeyPair, IssueError>;
+pub type Generate<'a> = &'a mut dyn FnMut(CertificateKind) -> Result<KeyPair, IssueError>;
 
 /// A chain that could be served.
 struct Candidate<'a> {
@@ -41,7 +41,8 @@ pub(super) fn choose(
     hosts: &[Host],
     generate: Generate<'_>,
 ) -> Result<Result<StoredPair, Refused>, IssueError> {
-    let refused = |refusal| Refused { what: Made::Serving, because: reason.clone(), refusal };
+    let refused =
+        |refusal| Refused { what: CertificateKind::Serving, because: reason.clone(), refusal };
     let mut failure = None;
     let candidates = match reason {
         Reason::Restored => restored(view),
@@ -94,7 +95,7 @@ pub(super) fn choose(
             Ok(stored_pair(&chain, key))
         }
         (Some((_, Candidate { key: CandidateKey::Wanted(ca), .. })), _) => {
-            let key = generate(Made::Serving)?;
+            let key = generate(CertificateKind::Serving)?;
             let chain = issued(view, policy, ca, hosts, &key)?;
             Ok(stored_pair(&chain, key.serialize_pem().into()))
         }

@@ -4,7 +4,7 @@
 use time::OffsetDateTime;
 
 use super::certificate::Certificate;
-use super::{Attention, External, untrusted};
+use super::{External, Warning, untrusted};
 
 /// CAs of its maker's list that all go into pointer configs, in bytes of PEM. Of a longer list only those do
 /// that issued what is served or is to be: EC2 takes 16 KiB of user data, and each byte makes 4/3 there.
@@ -57,9 +57,9 @@ impl External {
     }
 
     /// What an administrator should know of the CAs that are left out, if any are.
-    pub(super) fn left_out(&self, trust: &Trust) -> Option<Attention> {
+    pub(super) fn left_out(&self, trust: &Trust) -> Option<Warning> {
         let listed = self.trusted();
-        (!trust.left_out.is_empty()).then(|| Attention::Trust {
+        (!trust.left_out.is_empty()).then(|| Warning::Trust {
             name: self.name.clone(),
             listed: listed.len(),
             left_out: trust.left_out.len(),

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use time::OffsetDateTime;
 
+use super::ca_store::{Ca, CaStore};
 use super::chain::Links;
-use super::kept::{Ca, Kept};
 use super::lockout::{Signatures, refusals};
 use super::servable::holds_encrypted_key;
 use super::trust::Trust;
@@ -15,7 +15,7 @@ use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, Unusa
 pub(super) struct View<'a> {
     pub(super) state: &'a CertificateState,
     pub(super) now: OffsetDateTime,
-    pub(super) kept: Kept,
+    pub(super) kept: CaStore,
     /// Why the CA that the store names cannot be used.
     pub(super) fault: Option<Unusable>,
     pub(super) bundle: Vec<Certificate>,
@@ -26,9 +26,9 @@ pub(super) struct View<'a> {
     /// Those that somebody else, who makes the pair, has machines trust.
     pub(super) external: Trust,
     /// CAs that others issued which are kept too: whoever trusts those needs no trust in these.
-    hanging: Vec<Certificate>,
+    subordinates: Vec<Certificate>,
     /// What machines trust in their place.
-    tops: Vec<Certificate>,
+    anchors: Vec<Certificate>,
     holders: Vec<Known>,
     before: Vec<Option<LockoutReason>>,
     /// What was found out about signatures.
@@ -68,8 +68,8 @@ struct Known {
 impl<'a> View<'a> {
     pub(super) fn of(state: &'a CertificateState, now: OffsetDateTime) -> Self {
         let (kept, fault) = match &state.authority {
-            Some(stored) => Kept::read(stored),
-            None => (Kept::default(), None),
+            Some(stored) => CaStore::read(stored),
+            None => (CaStore::default(), None),
         };
         let bundle = state.trusted();
         let chain = state.chain();
@@ -85,13 +85,13 @@ impl<'a> View<'a> {
             serving: Serving::Missing,
             roots,
             external: external.unwrap_or_default(),
-            hanging: Vec::new(),
-            tops: Vec::new(),
+            subordinates: Vec::new(),
+            anchors: Vec::new(),
             holders: Vec::new(),
             before: Vec::new(),
             signatures: RefCell::default(),
         };
-        (view.hanging, view.tops) = hanging(&view.kept, now);
+        (view.subordinates, view.anchors) = subordinates(&view.kept, now);
         view.serving = view.read_serving();
         view.holders = view.find_holders();
         view.before = view.judge(&view.chain, view.holders());
@@ -117,7 +117,7 @@ impl<'a> View<'a> {
     /// The CAs that somebody may trust, each once.
     pub(super) fn anchors(&self) -> Vec<&Certificate> {
         let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
-        self.trusted_beside(kept.filter(|ca| !self.hanging.contains(ca)))
+        self.trusted_beside(kept.filter(|ca| !self.subordinates.contains(ca)))
     }
 
     /// All CAs that are known, each once: those that somebody may trust, and those that hang on them.
@@ -127,7 +127,7 @@ impl<'a> View<'a> {
 
     /// Whether machines are to trust this one: in place of a CA that it has issued, or because somebody else says so.
     pub(super) fn is_top(&self, ca: &Certificate) -> bool {
-        self.tops.contains(ca) || self.external.taken.contains(ca)
+        self.anchors.contains(ca) || self.external.taken.contains(ca)
     }
 
     /// These and those that are trusted by what is there.
@@ -322,19 +322,19 @@ impl<'a> View<'a> {
 }
 
 /// The CAs with a key that hang on others, and the tops of those that can be used.
-fn hanging(kept: &Kept, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certificate>) {
-    let (mut hanging, mut tops) = (Vec::new(), Vec::new());
+fn subordinates(kept: &CaStore, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certificate>) {
+    let (mut subordinates, mut anchors) = (Vec::new(), Vec::new());
     for Ca { certificate, .. } in kept.cas.iter().filter(|ca| ca.key.is_some()) {
-        let above: Vec<_> = kept.tops(certificate);
+        let above: Vec<_> = kept.anchors(certificate);
         if above.contains(&certificate) {
             continue;
         }
-        hanging.push(certificate.clone());
+        subordinates.push(certificate.clone());
         if certificate.not_after >= now {
-            tops.extend(above.into_iter().cloned());
+            anchors.extend(above.into_iter().cloned());
         }
     }
-    (hanging, tops)
+    (subordinates, anchors)
 }
 
 const BUNDLE: &str = "the bundle";

@@ -10,19 +10,19 @@
 
 use time::OffsetDateTime;
 
-use super::attention::USER_DATA_LIMITS;
+use super::ca_store::{Ca, left_out};
 use super::issuer::RequestDuty;
-use super::kept::{Ca, left_out};
 use super::plan::{RotationPlan, plan, to_distrust};
 use super::serving::{Generate, choose, is_forced};
 use super::view::{Serving, View};
+use super::warning::USER_DATA_LIMITS;
 use super::{
-    Asked, Attention, Certificate, CertificateState, Host, IssueError, Issuer, Lockout, Made,
-    PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, locked_out,
+    Asked, Certificate, CertificateKind, CertificateState, Host, IssueError, Issuer, Lockout,
+    PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, Warning, locked_out,
 };
 
 /// More steps than any state takes to be in order.
-pub const MOST_STEPS: usize = 32;
+pub const MAX_STEPS: usize = 32;
 
 /// What is said of what leaves the store of the signing CA, [`Write::left_out`].
 pub const LEFT_OUT: &str = "no longer kept, because it has expired and newer ones need the room";
@@ -115,7 +115,7 @@ pub enum Next {
         /// When something will be due by itself.
         until: OffsetDateTime,
         /// What is not in order, and stays as it is.
-        attention: Vec<Attention>,
+        attention: Vec<Warning>,
         /// What is to be done about the CA that an issuer was asked for, or is to be.
         asking: Asking,
     },
@@ -174,7 +174,7 @@ pub fn next(
             }
         }
     }
-    attention.extend(view.told_lockouts().into_iter().map(Attention::LockedOut));
+    attention.extend(view.told_lockouts().into_iter().map(Warning::LockedOut));
     attention.extend(pointer_warnings(state));
     let until = times.into_iter().filter(|time| *time > now).min();
     Ok(Next::Settled {
@@ -186,14 +186,14 @@ pub fn next(
 
 /// What a state comes to when all that is due is done, pointer configs left aside, and what would be
 /// told then. `generate` makes new keys.
-pub fn foresee(
+pub fn dry_run(
     state: &CertificateState,
     policy: &Policy,
     now: OffsetDateTime,
     generate: Generate<'_>,
-) -> Result<(CertificateState, Vec<Attention>), IssueError> {
+) -> Result<(CertificateState, Vec<Warning>), IssueError> {
     let mut state = state.clone();
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         for pointer in &mut state.pointers {
             pointer.state = PointerState::Kept;
         }
@@ -221,14 +221,14 @@ pub fn told_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Locko
 
 /// The pointer configs that a platform does not take as user data, and those whose CAs cannot be replaced.
 #[must_use]
-pub fn pointer_warnings(state: &CertificateState) -> Vec<Attention> {
+pub fn pointer_warnings(state: &CertificateState) -> Vec<Warning> {
     let [(_, most), ..] = USER_DATA_LIMITS;
     let warnings = state.pointers.iter().flat_map(|pointer| {
         let name = || pointer.holders.first().map(|holder| holder.name.clone());
         let large = name().filter(|_| pointer.bytes > most);
         let kept = name().filter(|_| pointer.state == PointerState::OutOfReach);
-        let large = large.map(|name| Attention::UserData { name, bytes: pointer.bytes });
-        large.into_iter().chain(kept.map(|name| Attention::OutOfReach { name }))
+        let large = large.map(|name| Warning::UserData { name, bytes: pointer.bytes });
+        large.into_iter().chain(kept.map(|name| Warning::OutOfReach { name }))
     });
     warnings.collect()
 }
@@ -251,22 +251,22 @@ impl Asking {
     }
 }
 
-fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Attention {
-    Attention::Issuer { issuer: issuer.name.clone(), because: because.clone(), reason }
+fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Warning {
+    Warning::Issuer { issuer: issuer.name.clone(), because: because.clone(), reason }
 }
 
 /// What is told of a refusal. That a pair stays until its own end, because some machines trust nobody
 /// else, is as it should be.
-fn told(refused: Refused) -> Option<Attention> {
+fn told(refused: Refused) -> Option<Warning> {
     let is_quiet =
         matches!(refused.because, Reason::NewerAuthority | Reason::Restored | Reason::Chain);
-    (!is_quiet).then_some(Attention::Refused(refused))
+    (!is_quiet).then_some(Warning::Refused(refused))
 }
 
-fn is_refused_authority(attention: &Attention) -> bool {
+fn is_refused_authority(attention: &Warning) -> bool {
     matches!(
         attention,
-        Attention::Refused(Refused { what: Made::Authority, because: Reason::Asked, .. })
+        Warning::Refused(Refused { what: CertificateKind::Authority, because: Reason::Asked, .. })
     )
 }
 
@@ -359,7 +359,11 @@ impl Maker<'_> {
         {
             // It would be lost: the store that keeps it beside the CAs cannot be written.
             let refusal = Refusal::Unkept(fault.clone());
-            return Ok(Err(Refused { what: Made::Serving, because: reason.clone(), refusal }));
+            return Ok(Err(Refused {
+                what: CertificateKind::Serving,
+                because: reason.clone(),
+                refusal,
+            }));
         }
         let pair = match choose(self.view, self.policy, reason, hosts, self.generate)? {
             Ok(pair) => pair,

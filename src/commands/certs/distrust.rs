@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::bail;
-use pki::{self, Asked, Attention, Certificate, CertificateState, Lockout, Policy, told_lockouts};
+use pki::{self, Asked, Certificate, CertificateState, Lockout, Policy, Warning, told_lockouts};
 use time::OffsetDateTime;
 
 use super::{ask_again, print_steps, refuse};
@@ -77,7 +77,7 @@ struct Foreseen {
     cas: Vec<Certificate>,
     asked: Asked,
     state: CertificateState,
-    attention: Vec<Attention>,
+    attention: Vec<Warning>,
 }
 
 impl Foreseen {
@@ -95,7 +95,7 @@ impl Foreseen {
         let asked = Asked { distrust, ..Asked::default() };
         let state = CertificateState { asked: asked.clone(), ..seen.observed.clone() };
         let generate = &mut |_| policy.algorithm.generate();
-        let (state, attention) = pki::foresee(&state, policy, now, generate)?;
+        let (state, attention) = pki::dry_run(&state, policy, now, generate)?;
         Ok(Self { seen: seen.observed, cas, asked, state, attention })
     }
 
@@ -132,7 +132,7 @@ impl Foreseen {
     }
 
     /// Why the controller does not do it yet, if it does not.
-    fn obstacle(&self, now: OffsetDateTime) -> Option<&Attention> {
+    fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
         let left = pki::trusted_by_somebody(&self.state, now);
         let obstacle = self.attention.iter().find(|it| !it.is_warning());
         obstacle.filter(|_| left.iter().any(|ca| self.cas.contains(ca)))

@@ -9,7 +9,7 @@ use ignition::secrets::in_arguments;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
-use model::inputs::{Mode, served_configuration};
+use model::inputs::{ServingMode, served_configuration};
 use model::objects::MachineConfigPool;
 use model::render::{exposed, exposed_line};
 
@@ -55,7 +55,7 @@ pub(super) async fn of_cluster(
     let mut seen = BTreeSet::new();
     for pool in listed(pools.list(&ListParams::default()).await)? {
         let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
-        let configuration = served_configuration(Mode::Cluster, &pool);
+        let configuration = served_configuration(ServingMode::Cluster, &pool);
         if configuration.is_empty() {
             continue;
         }

@@ -13,8 +13,8 @@ use kube::Client;
 use model::user_data::{self, LeftAlone};
 use pki::plan::renewal;
 use pki::{
-    self, Asked, Attention, Certificate, CertificateState, Host, LEFT_OUT, Lockout, LockoutReason,
-    Next, Policy, Step, StoredPair, next, told_lockouts,
+    self, Asked, Certificate, CertificateState, Host, LEFT_OUT, Lockout, LockoutReason, Next,
+    Policy, Step, StoredPair, Warning, next, told_lockouts,
 };
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -29,7 +29,7 @@ use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
 use crate::controllers::tokens;
 use crate::controllers::{MAX_TRIES, NAMESPACE};
 use crate::kubernetes::{Applied, ControlError, ObjectName};
-use crate::store::state_folder::{Reconciled, StateFolder};
+use crate::store::state_directory::{Reconciled, StateDirectory};
 
 /// Prints what there is.
 pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result<()> {
@@ -132,10 +132,10 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
                 Step::Serving(reason, _) => format!("the serving pair: {reason}"),
             })
         }
-        Next::Settled { attention, .. } if !attention.iter().all(Attention::is_warning) => {
+        Next::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
             let faults = attention.iter().filter(|it| !it.is_warning());
             told.extend(faults.map(|it| located(it, &seen.files)));
-            Some(Attention::verdict(&attention))
+            Some(Warning::verdict(&attention))
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
             Some("there is no serving pair".to_owned())
@@ -189,8 +189,8 @@ fn worth(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Worth> {
 /// What cannot be used, and no step mends.
 fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
     let generate = &mut |_| policy.algorithm.generate();
-    let (_, attention) = pki::foresee(&seen.observed, policy, now, generate)?;
-    let is_fault = |it: &&Attention| matches!(it, Attention::Authority(_) | Attention::Serving(_));
+    let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
+    let is_fault = |it: &&Warning| matches!(it, Warning::Authority(_) | Warning::Serving(_));
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
@@ -220,7 +220,7 @@ pub fn rotate(
         // What is there and cannot be used is a better reason than that there is none.
         let observed = state.observe(&hosts, &Asked::default())?;
         let generate = &mut |_| policy.algorithm.generate();
-        refuse(&state, pki::foresee(&observed, policy, now, generate)?.1, force)?;
+        refuse(&state, pki::dry_run(&observed, policy, now, generate)?.1, force)?;
         bail!("{}: there is no serving certificate yet: run `serve` first", folder.display());
     }
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
@@ -248,7 +248,7 @@ async fn ask_rotation(
             let state = CertificateState { asked, ..seen.observed };
             let generate = &mut |_| policy.algorithm.generate();
             // What the controller would refuse is better told here than asked for.
-            let (_, attention) = pki::foresee(&state, policy, now, generate)?;
+            let (_, attention) = pki::dry_run(&state, policy, now, generate)?;
             let refused = attention.iter().find(|it| it.is_refused_request());
             if let Some(refused) = refused.filter(|_| is_first) {
                 bail!("{}: {refused}", seen.place);
@@ -278,7 +278,7 @@ pub(super) async fn ask_again(
     Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
 }
 
-pub(super) fn print_steps(state: &StateFolder, done: &Reconciled) {
+pub(super) fn print_steps(state: &StateDirectory, done: &Reconciled) {
     for what in &done.left_out {
         print_line(&format!("warning: {LEFT_OUT}: {what}"));
     }
@@ -294,7 +294,7 @@ pub(super) fn print_steps(state: &StateFolder, done: &Reconciled) {
 }
 
 /// Prints what may be wrong, by the platform that machines are made on.
-fn warn(attention: &[Attention]) {
+fn warn(attention: &[Warning]) {
     for warning in attention.iter().filter(|attention| attention.is_warning()) {
         print_line(&format!("warning: {warning}"));
     }
@@ -305,8 +305,8 @@ fn warn(attention: &[Attention]) {
 /// are named in warnings: a pointer config that could not whatever is served, one that trusts other CAs than
 /// were ever here, and machines elsewhere.
 pub(super) fn refuse(
-    state: &StateFolder,
-    attention: Vec<Attention>,
+    state: &StateDirectory,
+    attention: Vec<Warning>,
     accepts_lockouts: bool,
 ) -> anyhow::Result<()> {
     warn(&attention);
@@ -314,9 +314,9 @@ pub(super) fn refuse(
     let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
     let is_kept =
         |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));
-    let is_met = |it: &Attention| match it {
-        Attention::LockedOut(Lockout { reason: LockoutReason::Pointer(_), .. }) => true,
-        Attention::LockedOut(Lockout { holder, .. }) => accepts_lockouts || !is_kept(holder),
+    let is_met = |it: &Warning| match it {
+        Warning::LockedOut(Lockout { reason: LockoutReason::Pointer(_), .. }) => true,
+        Warning::LockedOut(Lockout { holder, .. }) => accepts_lockouts || !is_kept(holder),
         it => it.is_warning(),
     };
     let (met, unmet): (Vec<_>, Vec<_>) = attention.into_iter().partition(is_met);
@@ -329,23 +329,23 @@ pub(super) fn refuse(
     }
 }
 
-fn warn_locked_out(attention: impl IntoIterator<Item = Attention>) {
-    for it in attention.into_iter().filter(|it| matches!(it, Attention::LockedOut(_))) {
+fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
+    for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
         tell(&format!("warning: {it}"));
     }
 }
 
 /// What is said of the signing CA or of the serving pair, with the name of where it is.
-pub(super) fn located(attention: &Attention, [authority, serving]: &[String; 2]) -> String {
+pub(super) fn located(attention: &Warning, [authority, serving]: &[String; 2]) -> String {
     match attention {
-        Attention::Authority(_) => format!("{authority}: {attention}"),
-        Attention::Serving(_) | Attention::ServingExpired => format!("{serving}: {attention}"),
+        Warning::Authority(_) => format!("{authority}: {attention}"),
+        Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
         _ => attention.to_string(),
     }
 }
 
 /// Says in the log what is not in order.
-pub(super) fn log_attention(attention: &Attention, text: &str) {
+pub(super) fn log_attention(attention: &Warning, text: &str) {
     let what = attention.label();
     if attention.is_warning() {
         tracing::warn!(what, "{text}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use ignition::secrets::redacted;
 use model::pointer_check::{self, Admission, Fetch, Known, PointerConfig, Problem, Reading};
-use model::user_data::MOST_BYTES;
+use model::user_data::MAX_BYTES;
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -98,9 +98,9 @@ impl Report for CheckedPointer {
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(file)?.take(MOST_BYTES as u64 + 1).read_to_end(&mut text)?;
-    if text.len() > MOST_BYTES {
-        bail!("it has more than {MOST_BYTES} bytes, which no platform takes as user data");
+    File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > MAX_BYTES {
+        bail!("it has more than {MAX_BYTES} bytes, which no platform takes as user data");
     }
     Ok(text)
 }

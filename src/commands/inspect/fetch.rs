@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use ignition::SpecVersion;
-use model::inspect::{Answered, Cause, Outcome, Step, Trusted, Way, judge_answer, judge_chain};
+use model::inspect::{Answered, Cause, Outcome, Step, Trace, Trusted, judge_answer, judge_chain};
 use model::pointer_check::accept;
 use pki::{Certificate, Host};
 use time::OffsetDateTime;
@@ -27,7 +27,7 @@ use crate::serving::answers::PENDING;
 /// The largest config that is taken, in bytes.
 const LARGEST: usize = 64 << 20;
 /// What is read of an answer that is no config.
-const LARGEST_REASON: usize = 4 << 10;
+const MAX_REASON: usize = 4 << 10;
 /// Time for all addresses to take a connection.
 const CONNECT: Duration = Duration::from_secs(4);
 /// As long as Ignition waits for a handshake, and for the head of an answer.
@@ -37,7 +37,7 @@ const BODY: Duration = Duration::from_secs(120);
 
 /// What is fetched, how, and by what it is judged.
 #[derive(Debug, Clone)]
-pub(super) struct Errand {
+pub(super) struct FetchRequest {
     /// The config's URL.
     pub(super) url: Uri,
     /// The host in it.
@@ -56,7 +56,7 @@ pub(super) struct Errand {
     pub(super) now: OffsetDateTime,
 }
 
-impl Errand {
+impl FetchRequest {
     /// The pool, as the URL names it.
     pub(super) fn pool(&self) -> &str {
         self.url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
@@ -79,40 +79,40 @@ impl Errand {
 /// What came of it.
 #[derive(Debug)]
 pub(super) struct Fetched {
-    pub(super) way: Way,
+    pub(super) trace: Trace,
     /// The config's text, where the answer was one.
     pub(super) body: Option<Bytes>,
 }
 
 /// Goes the way once. A failure is no error, but what there is to tell.
-pub(super) async fn fetch(errand: &Errand) -> Fetched {
-    let mut trip = Trip { errand, steps: Vec::new() };
-    let result = trip.go().await;
-    let url = errand.url.to_string();
+pub(super) async fn fetch(request: &FetchRequest) -> Fetched {
+    let mut fetcher = Fetcher { request, steps: Vec::new() };
+    let result = fetcher.go().await;
+    let url = request.url.to_string();
     let (body, cause) = match result {
         Ok(body) => (Some(body), None),
         Err(cause) => (None, Some(cause)),
     };
-    if let (Some(_), Some(last)) = (&cause, trip.steps.last_mut()) {
+    if let (Some(_), Some(last)) = (&cause, fetcher.steps.last_mut()) {
         last.outcome = Outcome::Failed;
     }
-    Fetched { way: Way { url, steps: trip.steps, cause }, body }
+    Fetched { trace: Trace { url, steps: fetcher.steps, cause }, body }
 }
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-struct Trip<'a> {
-    errand: &'a Errand,
+struct Fetcher<'a> {
+    request: &'a FetchRequest,
     steps: Vec<Step>,
 }
 
-impl Trip<'_> {
+impl Fetcher<'_> {
     async fn go(&mut self) -> Result<Bytes, Cause> {
         let addresses = self.resolve().await?;
         let (address, socket) = self.connect(&addresses).await?;
         let stream: Box<dyn Stream> =
-            if self.errand.is_tls() { self.tls(address, socket).await? } else { Box::new(socket) };
+            if self.request.is_tls() { self.tls(address, socket).await? } else { Box::new(socket) };
         self.ask(address, stream).await
     }
 
@@ -123,7 +123,7 @@ impl Trip<'_> {
 
     async fn resolve(&mut self) -> Result<Vec<SocketAddr>, Cause> {
         let since = Instant::now();
-        let (name, port) = self.errand.address();
+        let (name, port) = self.request.address();
         let found = match timeout(CONNECT, tokio::net::lookup_host((&name[..], port))).await {
             Ok(Ok(found)) => found.collect::<Vec<_>>(),
             Ok(Err(error)) => {
@@ -176,7 +176,7 @@ impl Trip<'_> {
         socket: TcpStream,
     ) -> Result<Box<dyn Stream>, Cause> {
         let since = Instant::now();
-        let shaken = timeout(ANSWER, probe::handshake(socket, &self.errand.host)).await;
+        let shaken = timeout(ANSWER, probe::handshake(socket, &self.request.host)).await;
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -199,18 +199,18 @@ impl Trip<'_> {
             self.step("TLS", seen, since);
             return Err(Cause::Refused("it sends a certificate that is none".to_owned()));
         };
-        let errand = self.errand;
+        let request = self.request;
         // Another clock than the machine's: this one, or where that is the machine's, the server's.
-        let mut judged = self.judge(&chain, errand.now);
+        let mut judged = self.judge(&chain, request.now);
         if judged.is_err()
-            && errand.at == errand.now
+            && request.at == request.now
             && let Some(right) = self.server_time(address).await
         {
             judged = self.judge(&chain, right);
         }
         match &judged {
             Ok(Trusted::By(ca)) => {
-                let place = errand.trusted.as_ref().map_or("", |(place, _)| place);
+                let place = request.trusted.as_ref().map_or("", |(place, _)| place);
                 seen.push(format!("vouched for by \"{}\" of {place}", ca.common_name));
             }
             Ok(Trusted::Unjudged) => {
@@ -227,7 +227,7 @@ impl Trip<'_> {
     }
 
     fn judge(&self, chain: &[Certificate], right: OffsetDateTime) -> Result<Trusted, Cause> {
-        let Errand { trusted, host, at, .. } = self.errand;
+        let FetchRequest { trusted, host, at, .. } = self.request;
         let trusted = trusted.as_ref().map(|(_, trusted)| &trusted[..]);
         judge_chain(chain, trusted, host, *at, right)
     }
@@ -236,7 +236,7 @@ impl Trip<'_> {
     async fn server_time(&self, address: SocketAddr) -> Option<OffsetDateTime> {
         let asked = async {
             let socket = TcpStream::connect(address).await.ok()?;
-            let stream = probe::handshake(socket, &self.errand.host).await.ok()?;
+            let stream = probe::handshake(socket, &self.request.host).await.ok()?;
             let mut connection = HttpConnection::new(stream).await.ok()?;
             let request = self.request(Method::HEAD, "/healthz", None, &[]).ok()?;
             let response = connection.send(request).await.ok()?;
@@ -253,13 +253,13 @@ impl Trip<'_> {
         spec: Option<SpecVersion>,
         headers: &[(String, String)],
     ) -> anyhow::Result<Request<Body>> {
-        let host = self.errand.url.authority().map_or("", http::uri::Authority::as_str);
+        let host = self.request.url.authority().map_or("", http::uri::Authority::as_str);
         let mut request = Request::builder()
             .method(method)
             .uri(target)
             .header(header::HOST, host)
             .header(header::ACCEPT_ENCODING, "identity")
-            .header(header::USER_AGENT, user_agent(spec.unwrap_or(self.errand.spec)));
+            .header(header::USER_AGENT, user_agent(spec.unwrap_or(self.request.spec)));
         if let Some(spec) = spec {
             request = request.header(header::ACCEPT, accept(spec));
         }
@@ -270,16 +270,17 @@ impl Trip<'_> {
     }
 
     fn target(&self) -> &str {
-        self.errand.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
+        self.request.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
     }
 
     async fn ask(&mut self, address: SocketAddr, stream: Box<dyn Stream>) -> Result<Bytes, Cause> {
         let since = Instant::now();
-        let errand = self.errand;
+        let request = self.request;
         let asked = async {
             let mut connection = HttpConnection::new(stream).await?;
             let target = self.target();
-            let request = self.request(Method::GET, target, Some(errand.spec), &errand.headers)?;
+            let request =
+                self.request(Method::GET, target, Some(request.spec), &request.headers)?;
             let response = connection.send(request).await?;
             anyhow::Ok((connection, response))
         };
@@ -296,7 +297,7 @@ impl Trip<'_> {
             }
         };
         let (status, headers) = (response.status(), response.headers().clone());
-        let most = if status == StatusCode::OK { LARGEST } else { LARGEST_REASON };
+        let most = if status == StatusCode::OK { LARGEST } else { MAX_REASON };
         let body = whole(response, most).await;
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
@@ -318,12 +319,12 @@ impl Trip<'_> {
         let location = headers
             .get(header::LOCATION)
             .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let answered = Answered::new(status, &text, errand.pool(), location);
+        let answered = Answered::new(status, &text, request.pool(), location);
         seen.extend(Some(answered.line.clone()).filter(|line| !line.is_empty()));
         self.step("answer", seen, since);
         let served =
             if answered.may_depend_on_spec() { self.served(address).await } else { Vec::new() };
-        let cause = judge_answer(&answered, errand.pool(), errand.spec, &served);
+        let cause = judge_answer(&answered, request.pool(), request.spec, &served);
         Err(cause.unwrap_or_else(|| Cause::NoAnswer("it cannot be read".to_owned())))
     }
 
@@ -332,18 +333,18 @@ impl Trip<'_> {
         let mut served = Vec::new();
         let asking = async {
             let socket = TcpStream::connect(address).await?;
-            let stream: Box<dyn Stream> = if self.errand.is_tls() {
-                let stream = probe::handshake(socket, &self.errand.host).await?;
+            let stream: Box<dyn Stream> = if self.request.is_tls() {
+                let stream = probe::handshake(socket, &self.request.host).await?;
                 // Another one may answer now than the one that was judged.
                 let chain = probe::shown(&stream).1.unwrap_or_default();
-                self.judge(&chain, self.errand.now).map_err(|cause| anyhow!("{cause}"))?;
+                self.judge(&chain, self.request.now).map_err(|cause| anyhow!("{cause}"))?;
                 Box::new(stream)
             } else {
                 Box::new(socket)
             };
             let mut connection = HttpConnection::new(stream).await?;
-            for spec in SpecVersion::ALL.into_iter().filter(|spec| *spec != self.errand.spec) {
-                let headers = &self.errand.headers;
+            for spec in SpecVersion::ALL.into_iter().filter(|spec| *spec != self.request.spec) {
+                let headers = &self.request.headers;
                 let request = self.request(Method::HEAD, self.target(), Some(spec), headers)?;
                 let response = connection.send(request).await?;
                 if response.status() == StatusCode::OK {

@@ -14,17 +14,17 @@ use ignition::secrets::redacted;
 use ignition::{Config, SpecVersion};
 use model::escape::escaped;
 use model::inspect::{
-    Cause, Machine, Outcome, Step, Way, as_json, changes, changes_as_text, machine,
+    Cause, Machine, Outcome, Step, Trace, as_json, changes, changes_as_text, machine,
     machine_as_text, warnings_as_text, way_as_text,
 };
 use model::objects::{MachineConfig, Object};
 use model::pointer_check;
-use model::user_data::MOST_BYTES;
+use model::user_data::MAX_BYTES;
 use pki::Host;
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::inspect::fetch::{Errand, Fetched, fetch, read_authorities};
+use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_authorities};
 use super::probe::Address;
 use super::rendering::{read_manifests, rendered};
 use super::terminal;
@@ -32,7 +32,7 @@ use crate::files::bounded;
 use crate::source::manifest::{self, Manifest};
 
 /// How long the least differences of two machines' texts are looked for.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Where a config comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,19 +84,19 @@ pub struct InspectSettings {
 }
 
 /// What was got.
-struct Got {
+struct Inspection {
     /// What people call it.
     name: String,
-    way: Option<Way>,
+    trace: Option<Trace>,
     machine: Option<Machine>,
     /// What is said and has no effect, one line each.
     warnings: Vec<String>,
 }
 
-impl Got {
+impl Inspection {
     fn refused(name: &str, cause: Cause) -> Self {
-        let way = Way { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
-        Self { name: name.to_owned(), way: Some(way), machine: None, warnings: Vec::new() }
+        let trace = Trace { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
+        Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
     }
 }
 
@@ -125,13 +125,14 @@ fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<
     }
 }
 
-fn show(got: &Got, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+fn show(got: &Inspection, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     if is_json {
-        let page = json!({"way": got.way, "machine": got.machine, "warnings": got.warnings});
+        let page = json!({"way": got.trace, "machine": got.machine, "warnings": got.warnings});
         print_json(&page)?;
     } else {
         let look = terminal::look();
-        let mut lines: Vec<_> = got.way.iter().flat_map(|way| way_as_text(way, look)).collect();
+        let mut lines: Vec<_> =
+            got.trace.iter().flat_map(|trace| way_as_text(trace, look)).collect();
         if let Some(machine) = &got.machine {
             if !lines.is_empty() {
                 lines.push(String::new());
@@ -144,7 +145,7 @@ fn show(got: &Got, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCod
     Ok(if got.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show_file(got: &Got, path: &str) -> anyhow::Result<ExitCode> {
+fn show_file(got: &Inspection, path: &str) -> anyhow::Result<ExitCode> {
     let told = match &got.machine {
         Some(machine) => match machine.file(path) {
             Ok(bytes) => {
@@ -154,28 +155,34 @@ fn show_file(got: &Got, path: &str) -> anyhow::Result<ExitCode> {
             }
             Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
         },
-        None => {
-            got.way.iter().flat_map(|way| way_as_text(way, model::table::Look::PLAIN)).collect()
-        }
+        None => got
+            .trace
+            .iter()
+            .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
+            .collect(),
     };
     writeln!(std::io::stderr(), "{}", told.join("\n"))?;
     Ok(ExitCode::FAILURE)
 }
 
-fn show_difference(got: &Got, other: &Got, is_json: bool) -> anyhow::Result<ExitCode> {
+fn show_difference(
+    got: &Inspection,
+    other: &Inspection,
+    is_json: bool,
+) -> anyhow::Result<ExitCode> {
     let look = terminal::look();
     let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
         let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
-        let ways: Vec<_> = ways.filter_map(|it| it.way.as_ref()).collect();
+        let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
         if is_json {
             print_json(&json!({"ways": ways}))?;
         } else {
-            let lines: Vec<_> = ways.iter().flat_map(|way| way_as_text(way, look)).collect();
+            let lines: Vec<_> = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
             terminal::print(&lines);
         }
         return Ok(ExitCode::FAILURE);
     };
-    let changes = changes(before, after, Instant::now() + PATIENCE);
+    let changes = changes(before, after, Instant::now() + TIMEOUT);
     if is_json {
         let names = json!([got.name, other.name]);
         print_json(&json!({"between": names, "differs": !changes.is_empty(), "changes": changes}))?;
@@ -267,7 +274,7 @@ fn without_path(url: &Uri) -> anyhow::Result<Uri> {
     Ok(format!("{scheme}://{}", authority.map_or("", http::uri::Authority::as_str)).parse()?)
 }
 
-fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Got> {
+fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Inspection> {
     let pool = settings.pool.as_deref();
     match &settings.place {
         Place::Saved(path) => saved(path),
@@ -280,24 +287,24 @@ fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Got> {
             let trusted = trusted(settings)?;
             let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
             let headers = Vec::new();
-            by_server(&errand(settings, url, headers, trusted, now)?)
+            by_server(&request(settings, url, headers, trusted, now)?)
         }
         Place::Pointer(path) => by_pointer(settings, path, now),
     }
 }
 
-fn errand(
+fn request(
     settings: &InspectSettings,
     url: Uri,
     headers: Vec<(String, String)>,
     trusted: Option<(String, Vec<pki::Certificate>)>,
     now: OffsetDateTime,
-) -> anyhow::Result<Errand> {
+) -> anyhow::Result<FetchRequest> {
     let host = url.host().unwrap_or_default();
     let host: Host = host.parse().map_err(|error| anyhow!("{url}: {error}"))?;
     let connect = settings.connect.clone();
     let (spec, at) = (settings.spec, settings.at.unwrap_or(now));
-    Ok(Errand { url, host, connect, headers, trusted, spec, at, now })
+    Ok(FetchRequest { url, host, connect, headers, trusted, spec, at, now })
 }
 
 fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
@@ -327,14 +334,18 @@ fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki
     Ok(Some((name, found)))
 }
 
-fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> anyhow::Result<Got> {
+fn by_pointer(
+    settings: &InspectSettings,
+    path: &Path,
+    now: OffsetDateTime,
+) -> anyhow::Result<Inspection> {
     let name = path.display().to_string();
-    let text = bounded::read_start(path, MOST_BYTES as u64 + 1);
+    let text = bounded::read_start(path, MAX_BYTES as u64 + 1);
     let text = text.with_context(|| format!("--pointer {name}"))?;
     let reading = pointer_check::read(&text);
     let Some(config) = reading.config else {
         let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
-        return Ok(Got::refused(&name, invalid(faults.join("; "))));
+        return Ok(Inspection::refused(&name, invalid(faults.join("; "))));
     };
     let mut fetches = config.fetches.into_iter();
     let first = fetches.next().ok_or_else(|| anyhow!("{name}: it fetches nothing"))?;
@@ -343,32 +354,32 @@ fn by_pointer(settings: &InspectSettings, path: &Path, now: OffsetDateTime) -> a
         None => first.url,
     };
     let trusted = Some((name.clone(), first.trusted));
-    let mut got = by_server(&errand(settings, url, first.headers, trusted, now)?)?;
+    let mut got = by_server(&request(settings, url, first.headers, trusted, now)?)?;
     let warnings = reading.warnings.iter().map(ToString::to_string);
     let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
     let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
     let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
-    if let (Some(way), false) = (&mut got.way, seen.is_empty()) {
-        way.steps.insert(0, Step { name: "pointer", outcome: Outcome::Noted, seen, took: None });
+    if let (Some(trace), false) = (&mut got.trace, seen.is_empty()) {
+        trace.steps.insert(0, Step { name: "pointer", outcome: Outcome::Noted, seen, took: None });
     }
     Ok(got)
 }
 
-fn by_server(errand: &Errand) -> anyhow::Result<Got> {
+fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Fetched { mut way, body } = runtime.block_on(fetch(errand));
+    let Fetched { mut trace, body } = runtime.block_on(fetch(request));
     // A name that is still being looked up is not waited for.
     runtime.shutdown_background();
-    let name = way.url.clone();
+    let name = trace.url.clone();
     let Some(body) = body else {
-        return Ok(Got { name, way: Some(way), machine: None, warnings: Vec::new() });
+        return Ok(Inspection { name, trace: Some(trace), machine: None, warnings: Vec::new() });
     };
     let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
     let read = read_config(&body).and_then(|config| {
-        if config.declared() <= errand.spec {
+        if config.declared() <= request.spec {
             return Ok(config);
         }
-        let (asked, served) = (errand.spec, vec![config.declared()]);
+        let (asked, served) = (request.spec, vec![config.declared()]);
         Err(Cause::NotInSpec {
             asked,
             served,
@@ -380,34 +391,40 @@ fn by_server(errand: &Errand) -> anyhow::Result<Got> {
         Ok(config) => (Outcome::Fine, format!("valid, in spec {}", config.declared())),
         Err(cause) => (Outcome::Failed, cause.to_string()),
     };
-    way.steps.push(Step { name: "config", outcome, seen: vec![seen], took: None });
+    trace.steps.push(Step { name: "config", outcome, seen: vec![seen], took: None });
     let machine = match read {
         Ok(config) => Some(machine(&config, None)),
         Err(cause) => {
-            way.cause = Some(cause);
+            trace.cause = Some(cause);
             None
         }
     };
-    Ok(Got { name, way: Some(way), machine, warnings })
+    Ok(Inspection { name, trace: Some(trace), machine, warnings })
 }
 
-fn by_manifests(folder: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Got> {
+fn by_manifests(folder: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Inspection> {
     let inputs = read_manifests(folder.to_owned(), false)?;
     let warnings = inputs.warnings.iter().map(ToString::to_string).collect();
     let name = format!("{} {pool} {spec}", folder.display());
     let read = rendered(&inputs, pool, spec).and_then(|body| read_config(&body));
     Ok(match read {
-        Ok(config) => Got { name, way: None, machine: Some(machine(&config, None)), warnings },
-        Err(cause) => Got { warnings, ..Got::refused(&name, cause) },
+        Ok(config) => {
+            Inspection { name, trace: None, machine: Some(machine(&config, None)), warnings }
+        }
+        Err(cause) => Inspection { warnings, ..Inspection::refused(&name, cause) },
     })
 }
 
 /// A config that was kept: as it was served, or as a machine config.
-fn saved(path: &Path) -> anyhow::Result<Got> {
+fn saved(path: &Path) -> anyhow::Result<Inspection> {
     let name = path.display().to_string();
     let bytes = bounded::read(path).with_context(|| name.clone())?;
-    let got =
-        |machine, warnings| Got { name: name.clone(), way: None, machine: Some(machine), warnings };
+    let got = |machine, warnings| Inspection {
+        name: name.clone(),
+        trace: None,
+        machine: Some(machine),
+        warnings,
+    };
     let as_config = read_config(&bytes);
     if let Ok(config) = &as_config {
         let warnings = manifest::config_warnings(&String::from_utf8_lossy(&bytes));
@@ -425,7 +442,7 @@ fn saved(path: &Path) -> anyhow::Result<Got> {
     };
     Ok(match read {
         Ok(machine) => got(machine, warnings),
-        Err(cause) => Got::refused(&name, cause),
+        Err(cause) => Inspection::refused(&name, cause),
     })
 }
 

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pki::certificate::key_of;
 use pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use pki::{
-    Certificate, Host, KeyAlgorithm, MOST_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
+    Certificate, Host, KeyAlgorithm, MAX_STEPS, Next, Policy, RENEWAL, VALIDITY, Write, next,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -91,7 +91,7 @@ impl Site {
     /// when something will be due.
     fn reconcile(&mut self, mut seen: impl FnMut(&Self)) -> OffsetDateTime {
         let policy = Policy::default();
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let duties = self.state.user_data_duties().unwrap();
             let certificates = self.state.certificates(&duties, &BTreeSet::new()).unwrap();
             let mut generate = |_| KeyAlgorithm::P256.generate();

@@ -39,14 +39,14 @@ pub(super) enum Decision {
     /// It is as it should be, until then.
     Current { until: OffsetDateTime },
     /// It is to be signed anew.
-    Sign(Because),
+    Sign(Reason),
     /// It cannot be signed.
     Waits(Waits),
 }
 
 /// Why the pair is signed anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Because {
+pub(super) enum Reason {
     #[error("it cannot be read, or its key does not belong to it")]
     Unreadable,
     #[error("it is not valid now")]
@@ -59,7 +59,7 @@ pub(super) enum Because {
     Renewal,
 }
 
-impl Because {
+impl Reason {
     /// How metrics and events name it.
     pub(super) fn label(self) -> &'static str {
         match self {
@@ -112,21 +112,21 @@ fn judge(
     let pair = stored_pair(secret);
     let key = key_of(&pair.key);
     let leaf = pair.leaf().filter(|leaf| key.is_some_and(|key| leaf.matches(&key)));
-    let Some(leaf) = leaf else { return Decision::Sign(Because::Unreadable) };
+    let Some(leaf) = leaf else { return Decision::Sign(Reason::Unreadable) };
     if !leaf.is_valid_at(now) {
-        return Decision::Sign(Because::Expired);
+        return Decision::Sign(Reason::Expired);
     }
     if !leaf.is_issued_by(authority) {
-        return Decision::Sign(Because::Issuer);
+        return Decision::Sign(Reason::Issuer);
     }
     // More names than these are too many for the reference's controller as well.
     if leaf.hosts != hosts.iter().cloned().collect::<BTreeSet<_>>() {
-        return Decision::Sign(Because::Names);
+        return Decision::Sign(Reason::Names);
     }
     // One that ends with its issuer gains nothing: its issuer's successor will sign the next one.
     let ends_with_issuer = leaf.not_after >= authority.not_after;
     let due = if ends_with_issuer { leaf.not_after } else { renewal(&leaf, policy) };
-    if now >= due { Decision::Sign(Because::Renewal) } else { Decision::Current { until: due } }
+    if now >= due { Decision::Sign(Reason::Renewal) } else { Decision::Current { until: due } }
 }
 
 /// Signs a new pair. `key` is new. `None` where [`decide`] would wait.

@@ -20,8 +20,8 @@ mod reference_names;
 mod report;
 mod retype;
 mod secret;
-mod shown;
 mod state;
+mod trust_snapshot;
 mod user_data;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -39,8 +39,8 @@ pub use self::key_algorithms::KeyAlgorithms;
 pub use self::names::{AUTHORITY, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
-pub use self::shown::{Shown, Trust};
 pub use self::state::{ClusterState, Pool, UserDataDuty};
+pub use self::trust_snapshot::{Trust, TrustSnapshot};
 pub use model::access::ACCESS_ANNOTATION;
 
 pub(in crate::controllers) use self::apply::Refusals;
@@ -52,8 +52,8 @@ pub(in crate::controllers) use self::secret::stored_pair;
 pub(in crate::controllers) use self::state::user_data;
 use pki::issue::request_authority;
 use pki::{
-    Asking, Attention, Generate, Host, IssueError, LEFT_OUT, MOST_STEPS, Made, Next, Policy, Step,
-    Write, next,
+    Asking, CertificateKind, Generate, Host, IssueError, LEFT_OUT, MAX_STEPS, Next, Policy, Step,
+    Warning, Write, next,
 };
 
 use super::runtime::{self, Reconciler, Requeue, Watched};
@@ -83,7 +83,7 @@ pub struct CertificateController {
     policy: Policy,
     report: Report,
     health: Health,
-    shown: Shown,
+    trust_snapshot: TrustSnapshot,
     refusals: Refusals,
 }
 
@@ -95,7 +95,7 @@ impl CertificateController {
         settings: Settings,
         identity: &str,
         health: Health,
-        shown: Shown,
+        trust_snapshot: TrustSnapshot,
     ) -> Self {
         let Settings { user_data_namespace, hosts, policy, issuer, external } = settings;
         Self {
@@ -105,7 +105,7 @@ impl CertificateController {
             policy,
             report: Report::new(client.clone(), identity),
             health,
-            shown,
+            trust_snapshot,
             refusals: Refusals::default(),
             client,
         }
@@ -214,7 +214,7 @@ impl CertificateController {
         let write = match asking {
             Asking::Nothing => return Ok(false),
             Asking::Ask(_) => {
-                let key = generate(Made::Authority)?;
+                let key = generate(CertificateKind::Authority)?;
                 request.write(key.serialize_pem(), request_authority(&key, now)?, now)?
             }
             Asking::Forget => match request.forget()? {
@@ -262,7 +262,7 @@ impl Reconciler for CertificateController {
     }
 
     async fn reconcile(&mut self) -> Result<Requeue, ControlError> {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let mut state = self.observer.observe().await?;
             let unasked = ask_issuer(&self.client, &state).await;
             if let Some(request) = &mut state.ca_request {
@@ -275,13 +275,13 @@ impl Reconciler for CertificateController {
             // One that was deleted, or mended by somebody else, has no next try.
             self.refusals.retain(|name| matches!(duties.get(name), Some(UserDataDuty::Write(_))));
             let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
-            self.shown.set(&certificates);
+            self.trust_snapshot.set(&certificates);
             let now = OffsetDateTime::now_utc();
             let algorithms = state.key_algorithms(self.policy.algorithm);
             self.health.can_follow("kinds of keys", algorithms.as_ref().err());
             let generate = &mut |what| match (&algorithms, what) {
-                (Ok(kinds), Made::Authority) => kinds.signer.generate(),
-                (Ok(kinds), Made::Serving) => kinds.serving.generate(),
+                (Ok(kinds), CertificateKind::Authority) => kinds.signer.generate(),
+                (Ok(kinds), CertificateKind::Serving) => kinds.serving.generate(),
                 (Err(error), _) => Err(IssueError::NoKey(error.to_string())),
             };
             let next = next(&certificates, &self.policy, now, generate)?;
@@ -300,7 +300,7 @@ impl Reconciler for CertificateController {
                     };
                     self.report.attention(&attention).await;
                     self.health.metrics.attention(&attention);
-                    let summary = Attention::summary(&attention);
+                    let summary = Warning::summary(&attention);
                     self.health.status.degraded.set("certificates", summary);
                     self.health.metrics.observe(&certificates, state.newest_trusted());
                     let requeue = Requeue::at(until, now);

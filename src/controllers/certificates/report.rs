@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::user_data::LeftAlone;
-use pki::{Attention, Made, Reason, Step};
+use pki::{CertificateKind, Reason, Step, Warning};
 
 use super::super::NAMESPACE;
-use super::internal_release_image::{self, Because, Decision, Waits};
+use super::internal_release_image::{self, Decision, Waits};
 use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
 use super::state::UserDataDuty;
@@ -21,7 +21,7 @@ pub(super) struct Report {
     /// Secrets that are left alone, with the reason that was told.
     left_alone: BTreeMap<String, LeftAlone>,
     /// What was told of the certificates.
-    attention: Vec<Attention>,
+    attention: Vec<Warning>,
     /// Why the internal release image's pair is not signed, as it was told.
     waits: Option<Waits>,
 }
@@ -57,7 +57,7 @@ impl Report {
     }
 
     /// Says once what is not in order and stays as it is.
-    pub(super) async fn attention(&mut self, attention: &[Attention]) {
+    pub(super) async fn attention(&mut self, attention: &[Warning]) {
         let told = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
             let note = attention.to_string();
@@ -68,10 +68,12 @@ impl Report {
                 tracing::error!(what, "{note}");
             }
             let name = match attention {
-                Attention::Authority(_)
-                | Attention::ClockBehind { .. }
-                | Attention::Issuer { .. } => AUTHORITY,
-                Attention::Refused(refused) if refused.what == Made::Authority => AUTHORITY,
+                Warning::Authority(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => {
+                    AUTHORITY
+                }
+                Warning::Refused(refused) if refused.what == CertificateKind::Authority => {
+                    AUTHORITY
+                }
                 _ => SERVING,
             };
             let object = ObjectName::secret(NAMESPACE, name);
@@ -127,7 +129,7 @@ impl Report {
     }
 
     /// Says that the internal release image's pair was signed.
-    pub(super) async fn release_image_signed(&self, because: Because) {
+    pub(super) async fn release_image_signed(&self, because: internal_release_image::Reason) {
         let object = internal_release_image::object();
         let note = format!("signed a new serving pair of the internal release image: {because}");
         tracing::info!(%object, reason = because.label(), "{note}");

@@ -20,7 +20,7 @@ use crate::kubernetes::write::{
 
 /// Why a write is made on the way to the right type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Because {
+pub(super) enum Reason {
     #[error("it holds no pair and has another type: it is made anew")]
     NoPair,
     #[error("it is copied to get its type")]
@@ -41,22 +41,22 @@ pub(super) enum Because {
 pub(super) fn plan(
     serving: Option<&Secret>,
     copy: Option<&Secret>,
-) -> Result<Option<(Because, SecretWrite)>, Malformed> {
+) -> Result<Option<(Reason, SecretWrite)>, Malformed> {
     let has_type = |secret: &Secret| secret.type_.as_deref() == Some(TLS_TYPE);
     let (because, write) = match (serving, copy) {
         (None, None) => return Ok(None),
         (Some(serving), None) if has_type(serving) => return Ok(None),
         (Some(serving), Some(copy)) if has_type(serving) => {
-            (Because::Done, remove(SERVING_COPY, copy)?)
+            (Reason::Done, remove(SERVING_COPY, copy)?)
         }
-        (Some(serving), _) if !holds_pair(serving) => (Because::NoPair, remove(SERVING, serving)?),
-        (Some(serving), None) => (Because::WrongType, copied(SERVING_COPY, serving)),
+        (Some(serving), _) if !holds_pair(serving) => (Reason::NoPair, remove(SERVING, serving)?),
+        (Some(serving), None) => (Reason::WrongType, copied(SERVING_COPY, serving)),
         (Some(serving), Some(copy)) if copy.data == serving.data => {
-            (Because::Copied, remove(SERVING, serving)?)
+            (Reason::Copied, remove(SERVING, serving)?)
         }
-        (Some(_), Some(copy)) => (Because::Changed, remove(SERVING_COPY, copy)?),
-        (None, Some(copy)) if holds_pair(copy) => (Because::Removed, copied(SERVING, copy)),
-        (None, Some(copy)) => (Because::NoPairInCopy, remove(SERVING_COPY, copy)?),
+        (Some(_), Some(copy)) => (Reason::Changed, remove(SERVING_COPY, copy)?),
+        (None, Some(copy)) if holds_pair(copy) => (Reason::Removed, copied(SERVING, copy)),
+        (None, Some(copy)) => (Reason::NoPairInCopy, remove(SERVING_COPY, copy)?),
     };
     Ok(Some((because, write)))
 }
@@ -143,15 +143,15 @@ mod tests {
             (None, None, None),
             (typed(), None, None),
             (half(TLS_TYPE), None, None),
-            (opaque(), None, Some((Because::WrongType, make_copy))),
-            (opaque(), typed(), Some((Because::Copied, remove_opaque.clone()))),
-            (opaque(), other(), Some((Because::Changed, remove_copy.clone()))),
-            (None, typed(), Some((Because::Removed, make))),
-            (typed(), typed(), Some((Because::Done, remove_copy.clone()))),
-            (typed(), other(), Some((Because::Done, remove_copy.clone()))),
-            (half("Opaque"), None, Some((Because::NoPair, remove_opaque.clone()))),
-            (half("Opaque"), typed(), Some((Because::NoPair, remove_opaque))),
-            (None, half(TLS_TYPE), Some((Because::NoPairInCopy, remove_copy))),
+            (opaque(), None, Some((Reason::WrongType, make_copy))),
+            (opaque(), typed(), Some((Reason::Copied, remove_opaque.clone()))),
+            (opaque(), other(), Some((Reason::Changed, remove_copy.clone()))),
+            (None, typed(), Some((Reason::Removed, make))),
+            (typed(), typed(), Some((Reason::Done, remove_copy.clone()))),
+            (typed(), other(), Some((Reason::Done, remove_copy.clone()))),
+            (half("Opaque"), None, Some((Reason::NoPair, remove_opaque.clone()))),
+            (half("Opaque"), typed(), Some((Reason::NoPair, remove_opaque))),
+            (None, half(TLS_TYPE), Some((Reason::NoPairInCopy, remove_copy))),
         ];
         for (number, (serving, copy, expected)) in cases.into_iter().enumerate() {
             let planned = plan(serving.as_ref(), copy.as_ref()).unwrap();

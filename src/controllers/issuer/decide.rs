@@ -9,7 +9,7 @@
 //! | approved and covered | ready | signed |
 
 use super::issuer_spec::IssuerName;
-use super::objects::{RequestSeen, Standing};
+use super::objects::{Approval, RequestSeen};
 use super::policy::{Grant, Policy};
 use super::reserved::Reserved;
 
@@ -33,10 +33,10 @@ pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a Reserved), &'a str>;
 
 /// Decides about a request by the issuer that it asks for, `None` if there is none of its name.
 pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
-    match seen.standing {
-        Standing::Answered | Standing::Unapproved => return Decision::Leave,
-        Standing::Denied => return Decision::Denied,
-        Standing::Approved => {}
+    match seen.approval {
+        Approval::Answered | Approval::Unapproved => return Decision::Leave,
+        Approval::Denied => return Decision::Denied,
+        Approval::Approved => {}
     }
     let (policy, reserved) = match issuer {
         None => return Decision::Pending(absent(&seen.issuer)),
@@ -63,12 +63,12 @@ mod tests {
     use pki::SigningRequest;
 
     use super::super::issuer_spec::IssuerKind;
-    use super::super::policy::Asked;
+    use super::super::policy::RequestedCertificate;
     use super::*;
 
-    fn seen(standing: Standing, dns_name: &str) -> RequestSeen {
+    fn seen(approval: Approval, dns_name: &str) -> RequestSeen {
         let dns_names = vec![dns_name.to_owned()];
-        let asked = Asked {
+        let asked = RequestedCertificate {
             request: SigningRequest { dns_names, ..SigningRequest::default() },
             usages: BTreeSet::new(),
             is_ca: false,
@@ -79,7 +79,7 @@ mod tests {
             namespace: "ns".to_owned(),
             name: "a".to_owned(),
         };
-        RequestSeen { issuer, standing, asked: Ok(asked) }
+        RequestSeen { issuer, approval, asked: Ok(asked) }
     }
 
     #[test]
@@ -92,24 +92,24 @@ mod tests {
         let failed = Decision::Failed("the issuer's dnsNames do not cover bad".to_owned());
         let unready = pending("Issuer ns/a is not ready: no secret");
         let absent = pending("Issuer ns/a is not there");
-        for (standing, issuer, name, expected) in [
-            (Standing::Answered, ready, "good", Decision::Leave),
-            (Standing::Answered, None, "good", Decision::Leave),
-            (Standing::Unapproved, ready, "good", Decision::Leave),
-            (Standing::Unapproved, broken, "bad", Decision::Leave),
-            (Standing::Denied, ready, "good", Decision::Denied),
-            (Standing::Denied, None, "bad", Decision::Denied),
-            (Standing::Approved, None, "good", absent),
-            (Standing::Approved, broken, "bad", unready),
-            (Standing::Approved, ready, "bad", failed),
+        for (approval, issuer, name, expected) in [
+            (Approval::Answered, ready, "good", Decision::Leave),
+            (Approval::Answered, None, "good", Decision::Leave),
+            (Approval::Unapproved, ready, "good", Decision::Leave),
+            (Approval::Unapproved, broken, "bad", Decision::Leave),
+            (Approval::Denied, ready, "good", Decision::Denied),
+            (Approval::Denied, None, "bad", Decision::Denied),
+            (Approval::Approved, None, "good", absent),
+            (Approval::Approved, broken, "bad", unready),
+            (Approval::Approved, ready, "bad", failed),
         ] {
-            assert_eq!(decide(seen(standing, name), issuer), expected, "{standing:?}, {name}");
+            assert_eq!(decide(seen(approval, name), issuer), expected, "{approval:?}, {name}");
         }
-        let Decision::Sign(grant) = decide(seen(Standing::Approved, "good"), ready) else {
+        let Decision::Sign(grant) = decide(seen(Approval::Approved, "good"), ready) else {
             panic!("it is not signed")
         };
         assert_eq!((grant.duration, grant.is_ca), (Duration::from_secs(60), false));
-        let unread = RequestSeen { asked: Err("x".to_owned()), ..seen(Standing::Approved, "") };
+        let unread = RequestSeen { asked: Err("x".to_owned()), ..seen(Approval::Approved, "") };
         assert_eq!(decide(unread, ready), Decision::Failed("x".to_owned()));
     }
 }

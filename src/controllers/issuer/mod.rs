@@ -41,7 +41,7 @@ use self::issuer_spec::{IssuerKind, IssuerName};
 use self::issuers::{Issuer, IssuerReader, Signer};
 use self::kinds::{Kind, certificate_requests, issuers_of, signing_requests};
 use self::objects::{
-    RequestSeen, Said, bytes, certificate_request, conditions_with, signing_request, status,
+    Condition, RequestSeen, bytes, certificate_request, conditions_with, signing_request, status,
     time_text,
 };
 use self::policy::Grant;
@@ -90,7 +90,7 @@ impl IssuerController {
         let mut issuers = Issuers::new();
         for read in self.reader.read(now).await? {
             let name = read.name;
-            let said = Said {
+            let said = Condition {
                 type_: "Ready",
                 is_true: read.issuer.is_ok(),
                 reason: if read.issuer.is_ok() { "CanSign" } else { "CannotSign" },
@@ -150,7 +150,7 @@ impl IssuerController {
                         None => "it is signed".to_owned(),
                         Some(how) => format!("it is signed, not quite as it was asked for: {how}"),
                     };
-                    (Said { is_true: true, ..said("Issued", message) }, fields)
+                    (Condition { is_true: true, ..said("Issued", message) }, fields)
                 }
             };
             self.say(&kind, &object, &said, fields, now, round).await;
@@ -174,7 +174,8 @@ impl IssuerController {
             match self.outcome(&object, seen, issuers, now) {
                 Outcome::Nothing | Outcome::Waits(_) | Outcome::Denied => {}
                 Outcome::Failed(message) => {
-                    let said = Said { type_: "Failed", is_true: true, reason: "Failed", message };
+                    let said =
+                        Condition { type_: "Failed", is_true: true, reason: "Failed", message };
                     self.say(&kind, &object, &said, Map::new(), now, round).await;
                 }
                 Outcome::Issued(issued, _) => {
@@ -232,7 +233,7 @@ impl IssuerController {
         &self,
         kind: &Kind,
         object: &DynamicObject,
-        said: &Said,
+        said: &Condition,
         mut fields: Map<String, Value>,
         now: OffsetDateTime,
         round: &mut Round,
@@ -318,8 +319,8 @@ enum Outcome {
     Issued(Issued, Option<String>),
 }
 
-fn said(reason: &'static str, message: String) -> Said {
-    Said { type_: "Ready", is_true: false, reason, message }
+fn said(reason: &'static str, message: String) -> Condition {
+    Condition { type_: "Ready", is_true: false, reason, message }
 }
 
 fn failed_at(now: OffsetDateTime) -> Map<String, Value> {

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::issuer_spec::{IssuerKind, IssuerName, duration, read_usages};
-use super::policy::Asked;
+use super::policy::RequestedCertificate;
 
 /// The group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";
@@ -22,14 +22,14 @@ pub(super) const SIGNER: &str = "clusterissuers.pki.machine-config-server.io/";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestSeen {
     pub(super) issuer: IssuerName,
-    pub(super) standing: Standing,
+    pub(super) approval: Approval,
     /// What it asks for, or what is wrong with it.
-    pub(super) asked: Result<Asked, String>,
+    pub(super) asked: Result<RequestedCertificate, String>,
 }
 
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Approval {
     /// It has its answer, or goes away.
     Answered,
     /// Nobody has said whether it may be signed.
@@ -62,10 +62,10 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
     let name = reference["name"].as_str()?.to_owned();
     let ready = condition(object, "Ready").and_then(|ready| ready["reason"].as_str());
     let is_final = matches!(ready, Some("Issued" | "Failed" | "Denied"));
-    let standing = standing(object, is_final);
+    let approval = approval(object, is_final);
     Some(RequestSeen {
         issuer: IssuerName { kind, namespace: namespace.to_owned(), name },
-        standing,
+        approval,
         asked: asked(&object["spec"]),
     })
 }
@@ -73,24 +73,24 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
 /// Reads a CertificateSigningRequest of Kubernetes, `None` if it is for another signer.
 pub(super) fn signing_request(object: &Value) -> Option<RequestSeen> {
     let name = object["spec"]["signerName"].as_str()?.strip_prefix(SIGNER)?.to_owned();
-    let standing = standing(object, condition(object, "Failed").is_some());
+    let approval = approval(object, condition(object, "Failed").is_some());
     let kind = IssuerKind::ClusterIssuer;
     let issuer = IssuerName { kind, namespace: String::new(), name };
-    Some(RequestSeen { issuer, standing, asked: asked(&object["spec"]) })
+    Some(RequestSeen { issuer, approval, asked: asked(&object["spec"]) })
 }
 
-fn standing(object: &Value, is_final: bool) -> Standing {
+fn approval(object: &Value, is_final: bool) -> Approval {
     let has_certificate = object["status"]["certificate"].as_str().is_some_and(|it| !it.is_empty());
     let is = |type_| condition(object, type_).is_some_and(|it| it["status"] == "True");
     match () {
-        () if is_final || has_certificate => Standing::Answered,
-        () if is("Denied") => Standing::Denied,
-        () if is("Approved") => Standing::Approved,
-        () => Standing::Unapproved,
+        () if is_final || has_certificate => Approval::Answered,
+        () if is("Denied") => Approval::Denied,
+        () if is("Approved") => Approval::Approved,
+        () => Approval::Unapproved,
     }
 }
 
-fn asked(spec: &Value) -> Result<Asked, String> {
+fn asked(spec: &Value) -> Result<RequestedCertificate, String> {
     let raw = RawRequest::deserialize(spec)
         .map_err(|error| format!("its spec is not understood: {error}"))?;
     let pem = BASE64.decode(&raw.request).map_err(|_| BadRequest::NoPem);
@@ -101,7 +101,7 @@ fn asked(spec: &Value) -> Result<Asked, String> {
         (Some(text), _) => Some(duration(&text).map_err(|error| format!("its duration: {error}"))?),
         (None, seconds) => seconds.map(Duration::from_secs),
     };
-    Ok(Asked {
+    Ok(RequestedCertificate {
         usages: usages.map_err(|error| format!("its usages: {error}"))?,
         // Kubernetes' own requests have no such field: there the request itself says it.
         is_ca: raw
@@ -120,7 +120,7 @@ pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value>
 
 /// What is to be said in a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Condition {
     pub(super) type_: &'static str,
     pub(super) is_true: bool,
     pub(super) reason: &'static str,
@@ -131,10 +131,10 @@ pub(super) struct Said {
 /// conditions that are none are an error.
 pub(super) fn conditions_with(
     object: &Value,
-    said: &Said,
+    said: &Condition,
     now: OffsetDateTime,
 ) -> Result<Option<Value>, String> {
-    let Said { type_, is_true, reason, message } = said;
+    let Condition { type_, is_true, reason, message } = said;
     let mut conditions = match &object["status"]["conditions"] {
         Value::Null => Vec::new(),
         Value::Array(conditions) => conditions.clone(),
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_request_stands_as_its_conditions_say() {
-        use Standing::{Answered, Approved, Denied, Unapproved};
+        use Approval::{Answered, Approved, Denied, Unapproved};
         let is = |type_: &str, status: &str, reason: &str| json!({"type": type_, "status": status, "reason": reason});
         let approved = || is("Approved", "True", "x");
         for (conditions, expected) in [
@@ -231,13 +231,13 @@ mod tests {
                 "status": {"conditions": conditions},
             });
             let seen = certificate_request("ns", &object).unwrap();
-            assert_eq!(seen.standing, expected, "{object}");
+            assert_eq!(seen.approval, expected, "{object}");
         }
         let object = json!({
             "spec": {"signerName": format!("{SIGNER}a"), "request": ""},
             "status": {"conditions": [approved()], "certificate": "eA=="},
         });
-        assert_eq!(signing_request(&object).unwrap().standing, Answered);
+        assert_eq!(signing_request(&object).unwrap().approval, Answered);
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_condition_takes_the_place_of_its_type_and_leaves_the_others() {
         let now = time::macros::datetime!(2026-01-02 03:04:05.678 UTC);
-        let said = |is_true, message: &str| Said {
+        let said = |is_true, message: &str| Condition {
             type_: "Ready",
             is_true,
             reason: "R",

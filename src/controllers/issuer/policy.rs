@@ -51,7 +51,7 @@ impl Default for Policy {
 
 /// What somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct RequestedCertificate {
     pub(super) request: SigningRequest,
     /// What the object says beside the request, none where it says nothing.
     pub(super) usages: BTreeSet<Usage>,
@@ -71,7 +71,11 @@ pub(super) struct Grant {
 impl Policy {
     /// What is to be signed, or all that keeps it from being. `reserved` are names that an issuer has to list as
     /// they are: a pattern does not cover them.
-    pub(super) fn grant(&self, asked: Asked, reserved: &Reserved) -> Result<Grant, Vec<String>> {
+    pub(super) fn grant(
+        &self,
+        asked: RequestedCertificate,
+        reserved: &Reserved,
+    ) -> Result<Grant, Vec<String>> {
         let mut refused = Vec::new();
         self.judge_names(&asked.request, reserved, &mut refused);
         for other in &asked.request.others {
@@ -99,7 +103,7 @@ impl Policy {
         if !refused.is_empty() {
             return Err(refused);
         }
-        let Asked { request, is_ca, .. } = asked;
+        let RequestedCertificate { request, is_ca, .. } = asked;
         Ok(Grant { request, usages, is_ca, duration })
     }
 
@@ -145,7 +149,11 @@ impl Policy {
 
     /// The usages to be signed. Who says nothing of extended usage would get a certificate for everything: it gets
     /// what the issuer has.
-    fn judge_usages(&self, asked: &Asked, refused: &mut Vec<String>) -> BTreeSet<Usage> {
+    fn judge_usages(
+        &self,
+        asked: &RequestedCertificate,
+        refused: &mut Vec<String>,
+    ) -> BTreeSet<Usage> {
         let mut usages = asked.usages.clone();
         if usages.is_empty() {
             usages.clone_from(&asked.request.usages);

@@ -11,10 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::access::rotation::{
-    Issued, MOST_STEPS, Next, PointerWrite, RotationPolicy, Write, next,
-};
-use model::access::{Mode, Records, generate};
+use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, RotationPolicy, Write, next};
+use model::access::{AccessMode, Records, generate};
 use model::escape::{REASON, cut};
 use model::user_data::carrying;
 use time::OffsetDateTime;
@@ -37,7 +35,7 @@ pub use self::objects::is_unused;
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// How much access is restricted where a pool says nothing.
-    pub mode: Mode,
+    pub mode: AccessMode,
     /// How tokens are made.
     pub rotation: RotationPolicy,
 }
@@ -92,7 +90,7 @@ impl TokenController {
         let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
         let mut faults = Vec::new();
         let pools = cluster.pools.iter().filter_map(|pool| {
-            let mode = match pool.access.as_deref().map(str::parse::<Mode>) {
+            let mode = match pool.access.as_deref().map(str::parse::<AccessMode>) {
                 None => self.settings.mode,
                 Some(Ok(own)) => own,
                 Some(Err(error)) => {
@@ -101,8 +99,8 @@ impl TokenController {
                     // A slip opens nothing that was closed; a pool of which nothing else is known is left as
                     // it is.
                     let was_closed = closed.iter().any(|pools| pools.contains(name));
-                    let is_enforced = was_closed || self.settings.mode == Mode::Enforce;
-                    is_enforced.then_some(Mode::Enforce)?
+                    let is_enforced = was_closed || self.settings.mode == AccessMode::Enforce;
+                    is_enforced.then_some(AccessMode::Enforce)?
                 }
             };
             Some((pool.name.clone(), mode))
@@ -201,7 +199,7 @@ impl Reconciler for TokenController {
             let waiting = waiting.map(|name| (name.clone(), self.refused.get(&name).cloned()));
             let state = observed.state(&waiting.collect())?;
             steps += 1;
-            if steps > MOST_STEPS + state.pools.len() {
+            if steps > MAX_STEPS + state.pools.len() {
                 return Err(ControlError::Endless);
             }
             let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;

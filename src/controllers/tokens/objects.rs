@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::access::rotation::{Carried, Issued, Pointer, TokenState};
-use model::access::{Mode, Records};
+use model::access::{AccessMode, Records};
 use model::user_data::carriers;
 use serde::Serialize;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub(super) struct Observed {
     pub(super) tokens: Option<Secret>,
     pub(super) access: Option<Secret>,
     /// What is asked for each pool.
-    pub(super) pools: BTreeMap<String, Mode>,
+    pub(super) pools: BTreeMap<String, AccessMode>,
 }
 
 impl Observed {
@@ -60,7 +60,7 @@ impl Observed {
 
     /// Whether nothing is to be kept: access is off everywhere, and servers know that.
     pub(super) fn is_off(&self) -> Result<bool, Malformed> {
-        if self.pools.values().any(|mode| *mode != Mode::Off) {
+        if self.pools.values().any(|mode| *mode != AccessMode::Off) {
             return Ok(false);
         }
         let (issued, records) = read_tokens(self.tokens.as_ref(), self.access.as_ref())?;
@@ -95,7 +95,7 @@ pub fn is_unused(secret: &Secret) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     annotations
         .and_then(|it| it.get(ACCESS_ANNOTATION))
-        .is_some_and(|value| value == Mode::Off.label())
+        .is_some_and(|value| value == AccessMode::Off.label())
 }
 
 /// Whether OpenShift's operator wrote its user data last.

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::serving::token_keeper::TokenKeeper;
-use crate::store::state_folder::StateFolder;
+use crate::store::state_directory::StateDirectory;
 use crate::telemetry::conditions::Status;
 
 const WORKER: &str = "worker";
@@ -52,7 +52,11 @@ struct Keeper {
 }
 
 impl KeepTokens for Keeper {
-    fn keep(&mut self, wanted: &BTreeMap<String, Mode>, accept: &mut dyn FnMut(&Records)) -> Kept {
+    fn keep(
+        &mut self,
+        wanted: &BTreeMap<String, AccessMode>,
+        accept: &mut dyn FnMut(&Records),
+    ) -> Kept {
         if self.fails.load(Ordering::Relaxed) {
             return self.real.unwritten(wanted, OffsetDateTime::now_utc(), "full".to_owned());
         }
@@ -62,7 +66,7 @@ impl KeepTokens for Keeper {
 
 struct Site {
     _folder: TempDir,
-    state: StateFolder,
+    state: StateDirectory,
     policy: Arc<ArcSwap<Policy>>,
     gate: Gate,
     fails: Arc<AtomicBool>,
@@ -83,7 +87,7 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let state = StateFolder::of_this_server(folder.path()).unwrap();
+        let state = StateDirectory::of_this_server(folder.path()).unwrap();
         let policy = pki::Policy::default();
         let now = OffsetDateTime::now_utc();
         let generate = &mut |_| policy.algorithm.generate();
@@ -245,11 +249,14 @@ fn host() -> Host {
     "localhost".parse().unwrap()
 }
 
-fn start(state: &StateFolder, fails: &Arc<AtomicBool>) -> (Arc<ArcSwap<Policy>>, Gate) {
+fn start(state: &StateDirectory, fails: &Arc<AtomicBool>) -> (Arc<ArcSwap<Policy>>, Gate) {
     let real = TokenKeeper::new(state.clone(), RotationPolicy::default());
     let keeper = Box::new(Keeper { real, fails: Arc::clone(fails) });
-    let settings =
-        AccessSettings { mode: Mode::Audit, keeper: Some(keeper), ..AccessSettings::default() };
+    let settings = AccessSettings {
+        mode: AccessMode::Audit,
+        keeper: Some(keeper),
+        ..AccessSettings::default()
+    };
     let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
     let policy = Arc::<ArcSwap<Policy>>::default();
     let gate = Gate::new(
@@ -271,7 +278,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         ((*name).to_owned(), Arc::new(pool))
     };
     Inputs {
-        mode: inputs::Mode::Cluster,
+        mode: inputs::ServingMode::Cluster,
         pools: pools.iter().map(pool).collect(),
         machine_configs: BTreeMap::new(),
         layering: Layering::default(),

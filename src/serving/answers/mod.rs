@@ -23,7 +23,7 @@ pub use self::segments::Segments;
 
 use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
-use model::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Problem};
+use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
 use model::render::{self, CompressedContents, PoolInputs, Unselected};
 
 use self::answer::etag;
@@ -41,7 +41,7 @@ pub struct Answers {
 
 #[derive(Debug)]
 struct Table {
-    mode: Mode,
+    mode: ServingMode,
     pools: HashMap<Arc<str>, Arc<Pool>>,
     /// The pools that nobody gets a config of without a proof that he may have it.
     enforced: BTreeSet<String>,
@@ -301,7 +301,9 @@ impl Table {
 
     fn unknown(&self, pool: &str) -> Refusal {
         Refusal::Unselected(match self.mode {
-            Mode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => Unselected::NotInBootstrap,
+            ServingMode::Bootstrap if !BOOTSTRAP_POOLS.contains(&pool) => {
+                Unselected::NotInBootstrap
+            }
             _ => Unselected::UnknownPool,
         })
     }

@@ -17,7 +17,7 @@ fn bad() -> Value {
 }
 
 /// A pool `worker` that names a configuration, and that with the Ignition config given.
-fn inputs(mode: Mode, configuration: &str, ignition: &Value) -> Inputs {
+fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
     let pool = json!({
         "metadata": {"name": "worker"},
         "status": {"configuration": {"name": configuration}},
@@ -61,7 +61,7 @@ async fn nothing_is_answered_before_anything_was_read() {
 
 #[tokio::test]
 async fn a_change_is_served_or_leaves_the_last_good_answer() {
-    let manifests = |name, ignition: &Value| inputs(Mode::Manifests, name, ignition);
+    let manifests = |name, ignition: &Value| inputs(ServingMode::Manifests, name, ignition);
     let one = || Ok("one".to_owned());
     for (after, served, unready) in [
         (manifests("rendered", &good("two")), Ok("two".to_owned()), None),
@@ -96,13 +96,13 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
 #[tokio::test]
 async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
     let answers = Answers::new(true, Arc::default());
-    publish(&answers, &inputs(Mode::Manifests, "rendered", &bad()));
+    publish(&answers, &inputs(ServingMode::Manifests, "rendered", &bad()));
     let refused = marker(&answers, "worker").await;
     assert_eq!(refused, Err(Refusal::Unrenderable(SpecVersion::V3_4)));
     let unknown = Err(Refusal::Unselected(Unselected::UnknownPool));
     assert_eq!(marker(&answers, "other").await, unknown);
 
-    let bootstrap = inputs(Mode::Bootstrap, "rendered", &good("one"));
+    let bootstrap = inputs(ServingMode::Bootstrap, "rendered", &good("one"));
     publish(&answers, &bootstrap);
     let waits = Err(Refusal::Unselected(Unselected::NotInBootstrap));
     assert_eq!(marker(&answers, "infra").await, waits);
@@ -112,7 +112,7 @@ async fn what_never_rendered_is_refused_by_its_version_and_by_its_pool() {
 #[tokio::test]
 async fn the_same_inputs_are_no_change_and_the_same_bytes() {
     let answers = Answers::new(true, Arc::default());
-    let inputs = inputs(Mode::Manifests, "rendered", &good("one"));
+    let inputs = inputs(ServingMode::Manifests, "rendered", &good("one"));
     assert!(publish(&answers, &inputs));
     let before = answers.answer("worker", SpecVersion::V3_4, Form::Plain).await.unwrap();
     assert!(!publish(&answers, &inputs));
@@ -122,12 +122,12 @@ async fn the_same_inputs_are_no_change_and_the_same_bytes() {
 
 #[tokio::test]
 async fn what_was_good_before_is_good_for_ignition_too() {
-    let manifests = |ignition: &Value| inputs(Mode::Manifests, "rendered", ignition);
+    let manifests = |ignition: &Value| inputs(ServingMode::Manifests, "rendered", ignition);
     let answers = Answers::new(true, Arc::default());
     let ask = |form| answers.answer("worker", SpecVersion::V3_4, form);
     publish(&answers, &manifests(&good("one")));
     let plain = ask(Form::Plain).await.unwrap();
-    for broken in [manifests(&bad()), inputs(Mode::Manifests, "gone", &bad())] {
+    for broken in [manifests(&bad()), inputs(ServingMode::Manifests, "gone", &bad())] {
         publish(&answers, &broken);
         let compact = ask(Form::Compact).await.unwrap();
         assert_eq!(compact.configuration, plain.configuration);
@@ -144,7 +144,7 @@ async fn what_was_good_before_is_good_for_ignition_too() {
 async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
     for is_compact in [true, false] {
         let answers = Answers::new(is_compact, Arc::default());
-        publish(&answers, &inputs(Mode::Manifests, "rendered", &good("one")));
+        publish(&answers, &inputs(ServingMode::Manifests, "rendered", &good("one")));
         let ask = |form| answers.answer("worker", SpecVersion::V3_4, form);
         let (plain, compact) = (ask(Form::Plain).await.unwrap(), ask(Form::Compact).await.unwrap());
         assert_eq!(Arc::ptr_eq(&plain, &compact), !is_compact);
@@ -157,7 +157,7 @@ async fn each_form_has_its_bytes_and_its_tag_unless_all_are_to_be_plain() {
 fn what_strangers_can_read_is_told_until_a_pool_is_enforced() {
     let unit = json!({"name": "u.service", "contents": "[Service]\nEnvironment=PASSWORD=sesame\n"});
     let config = json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}});
-    let open = inputs(Mode::Manifests, "rendered", &config);
+    let open = inputs(ServingMode::Manifests, "rendered", &config);
     let answers = Answers::new(true, Arc::default());
     assert_eq!(answers.exposed(), [""; 0]);
     publish(&answers, &open);
@@ -170,14 +170,14 @@ fn what_strangers_can_read_is_told_until_a_pool_is_enforced() {
     assert_eq!(answers.exposed(), [""; 0]);
     assert!(publish(&answers, &open));
     assert_eq!(answers.exposed(), [line]);
-    publish(&answers, &inputs(Mode::Manifests, "rendered", &good("one")));
+    publish(&answers, &inputs(ServingMode::Manifests, "rendered", &good("one")));
     assert_eq!(answers.exposed(), [""; 0]);
 }
 
 #[tokio::test]
 async fn the_last_good_config_is_served_whether_or_not_a_machine_asked_before() {
     let named = |name: &str, ignition: &Value| {
-        let mut inputs = inputs(Mode::Manifests, name, ignition);
+        let mut inputs = inputs(ServingMode::Manifests, name, ignition);
         let config = inputs.machine_configs["rendered"].clone();
         inputs.machine_configs.insert(name.to_owned(), config);
         inputs
@@ -250,7 +250,7 @@ async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when
     for asked in [&versions[..], &versions[..1], &versions[2..], &[]] {
         let answers = Answers::new(true, Arc::default());
         for (number, (name, ignition, served)) in changes.iter().enumerate() {
-            let mut inputs = inputs(Mode::Manifests, name, ignition);
+            let mut inputs = inputs(ServingMode::Manifests, name, ignition);
             let config = inputs.machine_configs["rendered"].clone();
             inputs.machine_configs.insert((*name).to_owned(), config);
             publish(&answers, &inputs);

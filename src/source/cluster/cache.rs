@@ -101,7 +101,7 @@ impl Cache {
     /// Writes what has changed since it was written last.
     fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
         let folder = self.machine_configs();
-        replace::create_folder(&folder)?;
+        replace::create_directory(&folder)?;
         let failed = |path: &Path, error: io::Error| WriteError { path: path.to_owned(), error };
         for config in &snapshot.machine_configs {
             let name = config.name();

@@ -32,7 +32,7 @@ use std::time::Duration;
 use kube::Client;
 use model::access::Records;
 use model::inputs::Inputs;
-use model::ledger::Roster;
+use model::ledger::NodeIndex;
 use model::objects::SecretName;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -93,7 +93,7 @@ impl Cluster {
     /// Keeps `roster` in step with the cluster's nodes, for ever.
     pub fn follow_nodes(
         &self,
-        roster: Roster,
+        roster: NodeIndex,
         reporting: Reporting,
     ) -> impl Future<Output = ()> + Send + use<> {
         nodes::follow(self.client.clone(), roster, reporting)

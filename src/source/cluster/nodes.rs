@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use model::ledger::{Node, Nodes, Roster};
+use model::ledger::{Node, NodeIndex, Nodes};
 use time::OffsetDateTime;
 
 use crate::backoff::Backoff;
@@ -27,7 +27,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Keeps `roster` in step with the cluster, for ever; what keeps it from that is told and counted.
-pub(super) async fn follow(client: Client, roster: Roster, reporting: Reporting) {
+pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporting) {
     let Reporting { metrics, status: Status { degraded, .. } } = reporting;
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     loop {

@@ -21,7 +21,7 @@ use super::kind::{Kind, Raw};
 use super::kubeconfig;
 use super::report::{Change, Failure, Item, Report};
 use super::secrets;
-use super::token::TokenState;
+use super::token::BootstrapTokenState;
 use super::view::ClusterView;
 use crate::backoff::Backoff;
 use crate::kubernetes::client::{found, reason};
@@ -44,7 +44,7 @@ pub(super) struct Session<P> {
     apiserver_url: String,
     sender: mpsc::Sender<Report>,
     view: ClusterView,
-    token: TokenState,
+    token: BootstrapTokenState,
     connectivity: Connectivity,
     fetches: HashMap<String, AbortOnDropHandle<()>>,
     fetching: Arc<Semaphore>,
@@ -77,7 +77,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             apiserver_url,
             sender,
             view: ClusterView::default(),
-            token: TokenState::default(),
+            token: BootstrapTokenState::default(),
             connectivity: Connectivity::new(SystemTime::now()),
             fetches: HashMap::new(),
             fetching: Arc::new(Semaphore::new(FETCHES)),
@@ -173,7 +173,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
     }
 
     /// Takes in the bootstrap token, or what is wrong with it.
-    pub(super) fn take_token(&mut self, token: TokenState) {
+    pub(super) fn take_token(&mut self, token: BootstrapTokenState) {
         self.is_changed = true;
         if let Some(problem) = &token.problem {
             tracing::error!(reason = problem, "the bootstrap token cannot be read");

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::files::watch::{FolderWatch, Scanned};
+use crate::files::watch::{DirectoryWatch, Scanned};
 
 /// What the token's directory holds.
 #[derive(Clone, PartialEq, Eq)]
@@ -22,12 +22,12 @@ impl std::fmt::Debug for Token {
 
 /// The last token that could be read, and what is wrong now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct TokenState {
+pub(super) struct BootstrapTokenState {
     pub(super) last_good: Option<Token>,
     pub(super) problem: Option<String>,
 }
 
-impl TokenState {
+impl BootstrapTokenState {
     /// What follows from reading the files once more.
     fn next(&self, read: Result<Token, String>) -> Self {
         match read {
@@ -41,20 +41,20 @@ impl TokenState {
 #[derive(Debug)]
 pub(super) struct TokenFiles {
     directory: PathBuf,
-    watch: FolderWatch,
-    state: TokenState,
+    watch: DirectoryWatch,
+    state: BootstrapTokenState,
 }
 
 impl TokenFiles {
     /// Reads the token, and follows it from now on. Call it within a runtime.
     pub(super) fn open(directory: PathBuf) -> Self {
-        let watch = FolderWatch::new(vec![directory.clone()]);
-        let state = TokenState::default().next(read(&directory));
+        let watch = DirectoryWatch::new(vec![directory.clone()]);
+        let state = BootstrapTokenState::default().next(read(&directory));
         Self { directory, watch, state }
     }
 
     /// The token as it was read last.
-    pub(super) fn state(&self) -> &TokenState {
+    pub(super) fn state(&self) -> &BootstrapTokenState {
         &self.state
     }
 
@@ -117,7 +117,7 @@ mod tests {
         std::fs::write(folder.path().join("token"), "abc.def\n").unwrap();
         files.changed().await;
         let token = Token { token: "abc.def".to_owned(), authorities: None };
-        let state = TokenState { last_good: Some(token.clone()), problem: None };
+        let state = BootstrapTokenState { last_good: Some(token.clone()), problem: None };
         assert_eq!(*files.state(), state);
 
         std::fs::write(folder.path().join("token"), "\n").unwrap();

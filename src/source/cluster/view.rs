@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::inputs::{Inputs, Layering, Mode, Problem, Shared, served_configuration};
+use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared, served_configuration};
 use model::objects::SecretName;
 use model::objects::{Defect, MachineConfigPool, Object};
 use model::registry_ca::{self, Authorities, Refused};
@@ -141,14 +141,14 @@ impl ClusterView {
         let mut pools = BTreeMap::new();
         let mut machine_configs = self.configs.objects();
         for pool in self.pools() {
-            let configuration = served_configuration(Mode::Cluster, pool);
+            let configuration = served_configuration(ServingMode::Cluster, pool);
             if configuration.is_empty() || self.configs.is_known(configuration) {
                 pools.insert(pool.name().to_owned(), Arc::clone(pool));
                 continue;
             }
             let Some(before) = &self.published else { continue };
             if let Some(pool) = before.pools.get(pool.name()) {
-                let configuration = served_configuration(Mode::Cluster, pool);
+                let configuration = served_configuration(ServingMode::Cluster, pool);
                 if let Some(config) = before.machine_configs.get(configuration) {
                     machine_configs
                         .entry(configuration.to_owned())
@@ -173,7 +173,7 @@ impl ClusterView {
             self.objects(kind).for_each(|object| layering.add(object));
         }
         let inputs = Inputs {
-            mode: Mode::Cluster,
+            mode: ServingMode::Cluster,
             pools,
             machine_configs,
             layering,

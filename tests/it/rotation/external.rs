@@ -1,7 +1,7 @@
 //! A serving pair that somebody else makes: taken over, renewed and moved to another root, with every pointer config that
 //! was ever handed out.
 
-use pki::{Attention, Certificate, External, Host, Refusal, Refused, StoredPair};
+use pki::{Certificate, External, Host, Refusal, Refused, StoredPair, Warning};
 use time::Duration;
 
 use super::world::{OwnCa, START, World, YEAR, host};
@@ -24,7 +24,7 @@ impl World {
     }
 
     fn said(&self) -> Vec<String> {
-        self.attention.iter().map(Attention::to_string).collect()
+        self.attention.iter().map(Warning::to_string).collect()
     }
 }
 
@@ -62,7 +62,7 @@ fn an_external_pair_is_taken_renewed_and_moved_to_another_root_and_nobody_is_loc
     world.serves(&moved);
     assert!(matches!(
         &world.attention[..],
-        [Attention::Refused(Refused { refusal: Refusal::External(_), .. })]
+        [Warning::Refused(Refused { refusal: Refusal::External(_), .. })]
     ));
     world.stored.asked.authority = false;
 

@@ -2,8 +2,8 @@
 //! that was ever handed out.
 
 use pki::{
-    Answer, Asking, Attention, Certificate, Issuer, Next, Reason, Refusal, Refused, Request,
-    StoredPair,
+    Answer, Asking, Certificate, Issuer, Next, Reason, Refusal, Refused, Request, StoredPair,
+    Warning,
 };
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose};
 use time::{Duration, OffsetDateTime};
@@ -135,7 +135,7 @@ impl World {
     }
 
     fn told(&self) -> Vec<String> {
-        self.attention.iter().map(Attention::to_string).collect()
+        self.attention.iter().map(Warning::to_string).collect()
     }
 }
 
@@ -178,7 +178,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     world.granted(&third, 400 * DAY, anything);
     assert!(matches!(
         &world.attention[..],
-        [Attention::Refused(Refused { refusal: Refusal::LocksOut(_), .. })]
+        [Warning::Refused(Refused { refusal: Refusal::LocksOut(_), .. })]
     ));
     assert!(world.chain()[0].is_issued_by(&moved));
 

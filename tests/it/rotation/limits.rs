@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use pki::{
-    Attention, Certificate, External, KeyAlgorithm, MAX_CHAIN_BYTES, Refusal, Refused, StoredPair,
+    Certificate, External, KeyAlgorithm, MAX_CHAIN_BYTES, Refusal, Refused, StoredPair, Warning,
 };
 use time::Duration;
 
@@ -30,7 +30,7 @@ impl World {
 
     fn refusals(&self) -> Vec<&Refusal> {
         let refusal = |attention| match attention {
-            &Attention::Refused(Refused { ref refusal, .. }) => Some(refusal),
+            &Warning::Refused(Refused { ref refusal, .. }) => Some(refusal),
             _ => None,
         };
         self.attention.iter().filter_map(refusal).collect()
@@ -149,7 +149,7 @@ fn of_a_long_list_of_cas_only_those_that_issue_what_is_served_go_into_pointer_co
     assert_eq!(world.chain().first(), first.and_then(|pair| pair.leaf()).as_ref());
     assert!(world.bundle().contains(all[7]));
     assert_eq!(world.bundle().len(), own.len() + 1);
-    let [Attention::Trust { listed: 144, left_out: 143, .. }] = world.attention[..] else {
+    let [Warning::Trust { listed: 144, left_out: 143, .. }] = world.attention[..] else {
         panic!("{:?}", world.attention)
     };
     assert!(world.pointers.iter().all(|pointer| pointer.len() < 16 << 10));
@@ -174,15 +174,15 @@ fn a_pointer_config_larger_than_a_platform_takes_is_named_with_its_size() {
     world.rotate_times(16, false);
     assert_eq!(world.attention, [], "sixteen rotations stay below what EC2 takes");
     world.rotate_times(4, false);
-    let [Attention::UserData { bytes, .. }] = world.attention[..] else {
+    let [Warning::UserData { bytes, .. }] = world.attention[..] else {
         panic!("{:?}", world.attention)
     };
     assert_eq!(bytes, world.pointers[0].len());
     let said = world.attention[0].to_string();
     assert!(said.ends_with("EC2 takes 16384"), "{said}");
-    assert_eq!(Attention::verdict(&world.attention), "in order");
+    assert_eq!(Warning::verdict(&world.attention), "in order");
     assert_eq!(
-        Attention::summary(&world.attention).as_deref(),
+        Warning::summary(&world.attention).as_deref(),
         Some("user data too large for EC2, or not kept: 1; `certs check` tells more")
     );
 }

@@ -7,8 +7,8 @@ use ignition::{SpecVersion, pointer};
 use model::user_data;
 use pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use pki::{
-    Asked, Attention, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES,
-    MOST_STEPS, Next, Policy, Reason, Step, StoredPair, Write, locked_out, next,
+    Asked, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS,
+    Next, Policy, Reason, Step, StoredPair, Warning, Write, locked_out, next,
 };
 use time::{Duration, OffsetDateTime};
 
@@ -29,7 +29,7 @@ pub(crate) struct World {
     /// How many states there were, one after each write.
     pub(crate) states: u64,
     /// What was told when all that is due was done.
-    pub(super) attention: Vec<Attention>,
+    pub(super) attention: Vec<Warning>,
     /// The CAs that nobody should trust any more.
     pub(super) distrusted: Vec<Certificate>,
     /// Others that judge what is served, after each write.
@@ -287,7 +287,7 @@ impl World {
 
     pub(super) fn settle(&mut self) {
         let mut steps = Vec::new();
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let step = self.advance(usize::MAX);
             let is_last = step.is_none();
             steps.extend(step);
@@ -300,7 +300,7 @@ impl World {
                 return;
             }
         }
-        panic!("no end at {}: {:?}", self.now, &steps[MOST_STEPS - 4..]);
+        panic!("no end at {}: {:?}", self.now, &steps[MAX_STEPS - 4..]);
     }
 
     /// A rotation that somebody asks for, to its end.

@@ -24,7 +24,7 @@ pub mod signed;
 mod token;
 mod verdict;
 
-pub use mode::{ACCESS_ANNOTATION, Mode, Waiting};
+pub use mode::{ACCESS_ANNOTATION, AccessMode, Waiting};
 pub use modes::Modes;
 pub use network::{Allowed, Network, NetworkError, Networks};
 pub use proof::{Credential, Proof, Refusal, Verifier};

@@ -9,7 +9,7 @@ pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
 
 /// How much of a pool's access is restricted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Mode {
+pub enum AccessMode {
     /// Everybody who reaches the server gets the config.
     #[default]
     Off,
@@ -19,7 +19,7 @@ pub enum Mode {
     Enforce,
 }
 
-impl Mode {
+impl AccessMode {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Off, Self::Audit, Self::Enforce];
 
@@ -34,13 +34,13 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for AccessMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.label())
     }
 }
 
-impl FromStr for Mode {
+impl FromStr for AccessMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::mode::{Mode, Waiting};
+use super::mode::{AccessMode, Waiting};
 use super::records::{Records, Standing};
 
 /// The modes in force.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Modes {
-    default: Mode,
-    pools: BTreeMap<String, Mode>,
+    default: AccessMode,
+    pools: BTreeMap<String, AccessMode>,
     held: BTreeMap<String, String>,
     waiting: BTreeMap<String, Waiting>,
     is_read: bool,
@@ -25,8 +25,8 @@ impl Modes {
     /// says, and refuses nobody for good: it has no config, and may be read in a moment.
     #[must_use]
     pub fn new(
-        default: Mode,
-        wanted: &BTreeMap<String, Mode>,
+        default: AccessMode,
+        wanted: &BTreeMap<String, AccessMode>,
         unclear: &BTreeSet<String>,
         records: Option<&Records>,
     ) -> Self {
@@ -34,18 +34,18 @@ impl Modes {
         for (pool, &wanted) in wanted {
             let standing = match records {
                 _ if unclear.contains(pool) => Standing::Waiting(Waiting::Unclear),
-                Some(records) if wanted == Mode::Enforce => records.standing(pool),
+                Some(records) if wanted == AccessMode::Enforce => records.standing(pool),
                 _ => Standing::Enforced,
             };
             let mode = match standing {
                 Standing::Enforced => wanted,
                 Standing::Open(lacking) => {
                     modes.held.insert(pool.clone(), held(lacking));
-                    Mode::Audit
+                    AccessMode::Audit
                 }
                 Standing::Waiting(waiting) => {
                     modes.waiting.insert(pool.clone(), waiting);
-                    Mode::Enforce
+                    AccessMode::Enforce
                 }
             };
             modes.pools.insert(pool.clone(), mode);
@@ -82,7 +82,7 @@ impl Modes {
 
     /// The mode in force for a pool.
     #[must_use]
-    pub fn of(&self, pool: &str) -> Mode {
+    pub fn of(&self, pool: &str) -> AccessMode {
         self.pools.get(pool).copied().unwrap_or(self.default)
     }
 
@@ -94,7 +94,7 @@ impl Modes {
     /// The pools that are enforced.
     #[must_use]
     pub fn enforced(&self) -> BTreeSet<String> {
-        let enforced = self.pools.iter().filter(|(_, mode)| **mode == Mode::Enforce);
+        let enforced = self.pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         enforced.map(|(pool, _)| pool.clone()).collect()
     }
 }

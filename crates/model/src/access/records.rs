@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 use time::OffsetDateTime;
 
-use super::mode::{Mode, Waiting};
+use super::mode::{AccessMode, Waiting};
 use super::proof::{Proof, Refusal, Verifier};
 use super::token::{Token, TokenHash};
 
@@ -123,8 +123,13 @@ impl Records {
     /// These records after those `before` them, with the pools that are contested since. A pool for which
     /// less is asked is not; one that is gone may come back.
     #[must_use]
-    pub fn following(mut self, before: Option<&Self>, wanted: &BTreeMap<String, Mode>) -> Self {
-        let is_asked = |pool: &str| wanted.get(pool).is_none_or(|mode| *mode == Mode::Enforce);
+    pub fn following(
+        mut self,
+        before: Option<&Self>,
+        wanted: &BTreeMap<String, AccessMode>,
+    ) -> Self {
+        let is_asked =
+            |pool: &str| wanted.get(pool).is_none_or(|mode| *mode == AccessMode::Enforce);
         let before = before.into_iter();
         let before = before.flat_map(|it| [&it.enforced, &it.contested, &it.unsure]).flatten();
         let contested = before.filter(|pool| !self.enforced.contains(*pool) && is_asked(pool));

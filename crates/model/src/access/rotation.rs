@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
 
 pub use super::issued::{Issued, IssuedToken};
-use super::mode::Mode;
+use super::mode::AccessMode;
 use super::records::{Record, Records, Standing};
 use super::token::{Token, TokenHash};
 
@@ -30,9 +30,9 @@ const TOLERANCE: Duration = Duration::minutes(5);
 /// How long a token that has ended is still known as such, and its holder told for good.
 const REMEMBERED: Duration = Duration::days(90);
 /// Tokens that have ended and are still known, at most.
-const MOST_ENDED: usize = 1_000;
+const MAX_ENDED: usize = 1_000;
 /// More writes than any state needs to be in order, beside one for each pool.
-pub const MOST_STEPS: usize = 64;
+pub const MAX_STEPS: usize = 64;
 
 /// How tokens are made.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ pub struct TokenState {
     /// The pointer configs.
     pub pointers: Vec<Pointer>,
     /// The pools, and what is asked for each.
-    pub pools: BTreeMap<String, Mode>,
+    pub pools: BTreeMap<String, AccessMode>,
 }
 
 /// What is to be written.
@@ -113,7 +113,7 @@ pub struct PointerWrite {
 
 /// Why something is written, in the words of a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Because {
+pub enum Reason {
     /// A pool has no token.
     #[error("pool {0} had no token")]
     First(String),
@@ -144,7 +144,7 @@ pub enum Because {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// A write, after which everything is looked at again.
-    Write(Because, Write),
+    Write(Reason, Write),
     /// Nothing.
     Settled {
         /// When something will be due by itself, if anything will.
@@ -193,12 +193,12 @@ impl<'a> View<'a> {
 
     /// The pools that have tokens.
     fn kept(&self) -> impl Iterator<Item = &'a str> {
-        let kept = self.state.pools.iter().filter(|(_, mode)| **mode != Mode::Off);
+        let kept = self.state.pools.iter().filter(|(_, mode)| **mode != AccessMode::Off);
         kept.map(|(pool, _)| &**pool)
     }
 
     fn is_kept(&self, pool: &str) -> bool {
-        self.state.pools.get(pool).is_some_and(|mode| *mode != Mode::Off)
+        self.state.pools.get(pool).is_some_and(|mode| *mode != AccessMode::Off)
     }
 
     /// The pointer configs of pools that have tokens.
@@ -218,12 +218,12 @@ impl<'a> View<'a> {
                 || pointers.iter().any(|pointer| pointer.pool == *pool)
         };
         let is_asked = |pool: &&String| match pools.get(*pool) {
-            Some(mode) => *mode == Mode::Enforce,
+            Some(mode) => *mode == AccessMode::Enforce,
             None => is_left(pool),
         };
         let all_carry =
             |pool: &&String| !lacking.contains_key(*pool) && !without.contains(&***pool);
-        let asked = pools.iter().filter(|(_, mode)| **mode == Mode::Enforce);
+        let asked = pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
         let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
         let enforced: BTreeSet<String> =
             asked.map(|(pool, _)| pool).filter(all_carry).chain(was_enforced).cloned().collect();
@@ -238,7 +238,7 @@ impl<'a> View<'a> {
 
     /// Tells servers of tokens and of what is known of pointer configs. Which pools are enforced is kept
     /// with the tokens before that, so that each list says so where the other is lost.
-    fn tell(&self, because: Because, tokens: Vec<Record>) -> Next {
+    fn tell(&self, because: Reason, tokens: Vec<Record>) -> Next {
         let records = self.records(tokens);
         if self.remembers(&records) {
             return Next::Write(because, Write::Records(records));
@@ -248,7 +248,7 @@ impl<'a> View<'a> {
             enforced: records.enforced,
             unsure: records.unsure,
         };
-        Next::Write(Because::Remembered, Write::Issued(issued))
+        Next::Write(Reason::Remembered, Write::Issued(issued))
     }
 
     fn remembers(&self, records: &Records) -> bool {
@@ -305,13 +305,13 @@ fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool
 /// A pool without a token, or with an old one, gets one.
 fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next> {
     let because = view.kept().find_map(|pool| match view.current.get(pool) {
-        None => Some(Because::First(pool.to_owned())),
+        None => Some(Reason::First(pool.to_owned())),
         Some(current) if view.ahead.is_none() && view.now - current.made >= policy.period => {
-            Some(Because::Due(pool.to_owned()))
+            Some(Reason::Due(pool.to_owned()))
         }
         Some(_) => None,
     })?;
-    let (Because::First(pool) | Because::Due(pool)) = &because else { return None };
+    let (Reason::First(pool) | Reason::Due(pool)) = &because else { return None };
     let mut issued = view.state.issued.clone();
     let new = IssuedToken { token: fresh.clone(), pool: pool.clone(), made: view.now };
     issued.tokens.push(new);
@@ -340,7 +340,7 @@ fn publish(view: &View<'_>) -> Option<Next> {
         }
     }
     let is_new = tokens.len() > view.state.records.tokens.len();
-    is_new.then(|| view.tell(Because::New, tokens))
+    is_new.then(|| view.tell(Reason::New, tokens))
 }
 
 /// Each pointer config that can carries its pool's newest token.
@@ -359,7 +359,7 @@ fn carry(view: &View<'_>) -> Option<Next> {
         })
     };
     let writes: Vec<_> = view.pointers().filter_map(write).collect();
-    (!writes.is_empty()).then_some(Next::Write(Because::Carry, Write::Pointers(writes)))
+    (!writes.is_empty()).then_some(Next::Write(Reason::Carry, Write::Pointers(writes)))
 }
 
 /// A token that no pointer config carries any more ends.
@@ -389,7 +389,7 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
             _ => {}
         }
     }
-    (tokens != view.state.records.tokens).then(|| view.tell(Because::Ending, tokens))
+    (tokens != view.state.records.tokens).then(|| view.tell(Reason::Ending, tokens))
 }
 
 /// The text of a token that ends is needed no more; nor is its hash, long after.
@@ -397,7 +397,7 @@ fn forget(view: &View<'_>) -> Option<Next> {
     let mut issued = view.state.issued.clone();
     issued.tokens.retain(|issued| goes_on(issued, &view.by_hash));
     if issued != view.state.issued {
-        return Some(Next::Write(Because::Forgotten, Write::Issued(issued)));
+        return Some(Next::Write(Reason::Forgotten, Write::Issued(issued)));
     }
     if view.ahead.is_some() {
         return None;
@@ -406,12 +406,12 @@ fn forget(view: &View<'_>) -> Option<Next> {
     let mut tokens = view.state.records.tokens.clone();
     tokens.retain(|record| ended(record).is_none_or(|at| view.now - at < REMEMBERED));
     let mut ends: Vec<_> = tokens.iter().filter_map(ended).collect();
-    if let Some(excess) = ends.len().checked_sub(MOST_ENDED).filter(|excess| *excess > 0) {
+    if let Some(excess) = ends.len().checked_sub(MAX_ENDED).filter(|excess| *excess > 0) {
         ends.sort();
         let last = ends[excess - 1];
         tokens.retain(|record| ended(record).is_none_or(|at| at > last));
     }
-    (tokens != view.state.records.tokens).then(|| view.tell(Because::Forgotten, tokens))
+    (tokens != view.state.records.tokens).then(|| view.tell(Reason::Forgotten, tokens))
 }
 
 /// What servers would be told if it could be written now: the tokens that they know, and what is known of pointer
@@ -426,7 +426,7 @@ fn stand(view: &View<'_>) -> Option<Next> {
     let tokens = view.state.records.tokens.clone();
     let records = view.records(tokens.clone());
     (records != view.state.records || !view.remembers(&records))
-        .then(|| view.tell(Because::Standing, tokens))
+        .then(|| view.tell(Reason::Standing, tokens))
 }
 
 /// The pointer configs on which a pool is open: those that cannot carry a token. One that does not carry
@@ -480,7 +480,7 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
             token.id()
         ));
     }
-    let wanted = |pool: &String| view.state.pools.get(pool) == Some(&Mode::Enforce);
+    let wanted = |pool: &String| view.state.pools.get(pool) == Some(&AccessMode::Enforce);
     for (pool, lines) in view.state.records.lacking.iter().filter(|(pool, _)| wanted(pool)) {
         let is_enforced = view.state.records.enforced.contains(pool);
         let what = if is_enforced { "its machines are refused" } else { "not to be enforced" };

@@ -20,7 +20,7 @@ use super::proof::{Proof, Refusal, Verifier};
 use crate::escape::{NAME, cut_escaped};
 
 /// The largest set of keys that is read, in bytes.
-const LARGEST_SET: usize = 1 << 20;
+const MAX_SET: usize = 1 << 20;
 /// How far the issuer's clock may be from ours.
 const LEEWAY: Duration = Duration::seconds(60);
 
@@ -110,7 +110,7 @@ impl SignedTokens {
         struct Set {
             keys: Vec<Map<String, Value>>,
         }
-        if jwks.len() > LARGEST_SET {
+        if jwks.len() > MAX_SET {
             return Err(JwksError::TooLarge);
         }
         // Without what stands where something else should: somebody may have taken the wrong file.

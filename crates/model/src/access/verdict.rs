@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::mode::Mode;
+use super::mode::AccessMode;
 use super::modes::Modes;
 use super::network::Networks;
 use super::proof::{Credential, Proof, Refusal, Verifier};
@@ -40,7 +40,7 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// The mode that is in force for its pool.
-    pub mode: Mode,
+    pub mode: AccessMode,
     /// Whether it may have the config.
     pub judged: Result<Proof, Refusal>,
 }
@@ -50,9 +50,9 @@ impl Verdict {
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         let counts = |refusal: &Refusal| match self.mode {
-            Mode::Enforce => true,
-            Mode::Audit => false,
-            Mode::Off => *refusal == Refusal::OtherNetwork,
+            AccessMode::Enforce => true,
+            AccessMode::Audit => false,
+            AccessMode::Off => *refusal == Refusal::OtherNetwork,
         };
         self.judged.as_ref().err().copied().filter(counts)
     }
@@ -60,13 +60,13 @@ impl Verdict {
     /// Whether it was proven that it may have the config.
     #[must_use]
     pub fn is_proven(&self) -> bool {
-        self.mode != Mode::Off && self.judged.is_ok()
+        self.mode != AccessMode::Off && self.judged.is_ok()
     }
 
     /// Why it would get nothing if the pool were enforced.
     #[must_use]
     pub fn would_be_refused(&self) -> Option<Refusal> {
-        self.judged.as_ref().err().copied().filter(|_| self.mode == Mode::Audit)
+        self.judged.as_ref().err().copied().filter(|_| self.mode == AccessMode::Audit)
     }
 }
 
@@ -76,7 +76,7 @@ pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Ve
     let mode = policy.modes.of(request.pool);
     let judged = if !policy.networks.allow(request.pool, request.address) {
         Err(Refusal::OtherNetwork)
-    } else if mode == Mode::Off {
+    } else if mode == AccessMode::Off {
         Ok(Proof::NotAsked)
     } else {
         judge(request, policy, now)

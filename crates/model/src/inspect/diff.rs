@@ -12,10 +12,10 @@ use similar::algorithms::{Capture, Compact, Replace, myers};
 
 use super::machine::{Machine, Named};
 use crate::escape::{cut, escaped};
-use crate::table::{Ink, Look};
+use crate::table::{Color, TerminalStyle};
 
 /// A text of more bytes than this is compared as a whole.
-const LARGEST_TEXT: usize = 4 << 20;
+const MAX_TEXT: usize = 4 << 20;
 /// Lines of more characters are cut.
 const LINE: usize = 400;
 /// Lines around a change.
@@ -192,7 +192,7 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
 
 /// A unified diff, `None` for what is no text or too large.
 fn text_diff(before: &[u8], after: &[u8], until: Instant) -> Option<String> {
-    if before.len().max(after.len()) > LARGEST_TEXT {
+    if before.len().max(after.len()) > MAX_TEXT {
         return None;
     }
     let (before, after) = (text(before)?, text(after)?);
@@ -262,20 +262,20 @@ fn shortened(line: &str) -> String {
 
 /// The differences of two machines that are called `names`.
 #[must_use]
-pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: Look) -> Vec<String> {
+pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: TerminalStyle) -> Vec<String> {
     let [before, after] = names.map(|name| escaped(&redacted(name)).into_owned());
     if changes.is_empty() {
         return vec![format!("{before} and {after} make the same machine.")];
     }
     let mut lines = vec![
-        look.paint(Ink::Bad, &format!("--- {before}")),
-        look.paint(Ink::Good, &format!("+++ {after}")),
+        look.paint(Color::Bad, &format!("--- {before}")),
+        look.paint(Color::Good, &format!("+++ {after}")),
     ];
     for change in changes {
         let (sign, ink) = match change.change {
-            ChangeKind::Added => ("+", Ink::Good),
-            ChangeKind::Removed => ("-", Ink::Bad),
-            ChangeKind::Changed => ("~", Ink::Notable),
+            ChangeKind::Added => ("+", Color::Good),
+            ChangeKind::Removed => ("-", Color::Bad),
+            ChangeKind::Changed => ("~", Color::Notable),
         };
         lines.push(look.paint(ink, &format!("{sign} {} {}", change.what, escaped(&change.name))));
         let details = change.details.iter();
@@ -283,9 +283,9 @@ pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: Look) -> Vec<
         lines.extend(change.diff.iter().flat_map(|diff| diff.split_terminator('\n')).map(|line| {
             let text = format!("    {}", escaped(line));
             match line.chars().next() {
-                Some('+') => look.paint(Ink::Good, &text),
-                Some('-') => look.paint(Ink::Bad, &text),
-                Some('@') => look.paint(Ink::Faint, &text),
+                Some('+') => look.paint(Color::Good, &text),
+                Some('-') => look.paint(Color::Bad, &text),
+                Some('@') => look.paint(Color::Faint, &text),
                 _ => text,
             }
         }));
@@ -316,17 +316,17 @@ mod tests {
 
     fn told(before: &Machine, after: &Machine) -> Vec<String> {
         let until = Instant::now() + Duration::from_millis(500);
-        changes_as_text(&changes(before, after, until), ["a", "b"], Look::PLAIN)
+        changes_as_text(&changes(before, after, until), ["a", "b"], TerminalStyle::PLAIN)
     }
 
     #[test]
     fn what_is_too_large_is_told_by_its_size_alone() {
         let text = |bytes: usize| "1234567\n".repeat(bytes / 8);
-        let (most, more) = (text(LARGEST_TEXT), text(LARGEST_TEXT + 8));
+        let (most, more) = (text(MAX_TEXT), text(MAX_TEXT + 8));
         let compared = told(&with_file("/a", &most[8..]), &with_file("/a", &most));
         assert!(compared.iter().any(|line| line.contains("@@")), "{compared:?}");
         let lines = told(&with_file("/a", &most), &with_file("/a", &more));
-        let sizes = format!("contents: {LARGEST_TEXT} bytes -> {} bytes", LARGEST_TEXT + 8);
+        let sizes = format!("contents: {MAX_TEXT} bytes -> {} bytes", MAX_TEXT + 8);
         assert!(lines.iter().any(|line| line.contains(&sizes)), "{lines:?}");
         assert!(!lines.iter().any(|line| line.contains("@@")), "{lines:?}");
     }

@@ -19,7 +19,7 @@ mod kind;
 mod machine;
 mod read;
 mod text;
-mod way;
+mod trace;
 
 pub use cause::Cause;
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
@@ -29,7 +29,7 @@ pub use machine::{
 };
 pub use read::machine;
 pub use text::{machine_as_text, warnings_as_text, way_as_text};
-pub use way::{Outcome, Step, Way};
+pub use trace::{Outcome, Step, Trace};
 
 use ignition::secrets::redacted;
 use serde::Serialize;

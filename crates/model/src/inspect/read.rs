@@ -22,7 +22,7 @@ use crate::objects::MachineConfig;
 use crate::render::{ENCAPSULATED, kernel_arguments};
 
 /// Certificates of one file that are listed; a bundle of all the world's has some 150.
-const MOST_CERTIFICATES: usize = 1_000;
+const MAX_CERTIFICATES: usize = 1_000;
 /// Where the authorities of image registries are.
 const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/"];
 
@@ -181,12 +181,12 @@ fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
         }
     }
     let mut passed_over = Vec::new();
-    if let Some(more) = read.len().checked_sub(MOST_CERTIFICATES).filter(|more| *more > 0) {
+    if let Some(more) = read.len().checked_sub(MAX_CERTIFICATES).filter(|more| *more > 0) {
         passed_over.push(format!(
-            "certificates after the first {MOST_CERTIFICATES} are not listed, {more} of them"
+            "certificates after the first {MAX_CERTIFICATES} are not listed, {more} of them"
         ));
     }
-    read.truncate(MOST_CERTIFICATES);
+    read.truncate(MAX_CERTIFICATES);
     let mut found = Vec::new();
     for (place, certificate) in (1..).zip(read) {
         match certificate {

@@ -5,9 +5,9 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::machine::{CertificateEntry, Machine, Named};
-use super::way::{Outcome, Step, Way};
+use super::trace::{Outcome, Step, Trace};
 use crate::escape::{REASON, cut, escaped};
-use crate::table::{Ink, Look, table};
+use crate::table::{Color, TerminalStyle, table};
 
 /// What facts are called, in the order of the page.
 const FACTS: [(&str, &str); 9] = [
@@ -24,7 +24,7 @@ const FACTS: [(&str, &str); 9] = [
 
 /// What a machine becomes. `now` tells which certificates' time is over.
 #[must_use]
-pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Vec<String> {
+pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
     let mut page = Page { look, lines: Vec::new() };
     page.facts(machine);
     let files = machine.files.iter().map(|file| {
@@ -82,7 +82,7 @@ pub fn machine_as_text(machine: &Machine, look: Look, now: OffsetDateTime) -> Ve
 
 /// What is said and has no effect; nothing where there is none of that.
 #[must_use]
-pub fn warnings_as_text(warnings: &[String], look: Look) -> Vec<String> {
+pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
     // There is something above it: the machine, or why there is none.
     let mut page = Page { look, lines: vec![String::new()] };
     let rows: Vec<_> = warnings.iter().map(|it| vec![it.clone()]).collect();
@@ -91,7 +91,7 @@ pub fn warnings_as_text(warnings: &[String], look: Look) -> Vec<String> {
 }
 
 struct Page {
-    look: Look,
+    look: TerminalStyle,
     lines: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ impl Page {
                 other => other.to_string(),
             };
             let text = escaped(&redacted(&text)).into_owned();
-            let name = self.look.paint(Ink::Heading, &format!("{name:<18}"));
+            let name = self.look.paint(Color::Heading, &format!("{name:<18}"));
             for (index, line) in wrapped(&text, self.look, 18).into_iter().enumerate() {
                 let start = if index == 0 { name.clone() } else { " ".repeat(18) };
                 self.lines.push(format!("{start}{line}"));
@@ -120,7 +120,7 @@ impl Page {
         if !self.lines.is_empty() {
             self.lines.push(String::new());
         }
-        self.lines.push(self.look.paint(Ink::Heading, text));
+        self.lines.push(self.look.paint(Color::Heading, text));
     }
 
     /// Nothing where there are no rows.
@@ -157,11 +157,11 @@ impl Page {
 
 /// How a machine gets to its config, and why it does not come up, if it does not.
 #[must_use]
-pub fn way_as_text(way: &Way, look: Look) -> Vec<String> {
-    let mut lines = vec![look.paint(Ink::Heading, &escaped(&cut(&redacted(&way.url), REASON)))];
-    lines.extend(way.steps.iter().flat_map(|step| step_as_text(step, look)));
-    let verdict = match &way.cause {
-        None => vec![look.paint(Ink::Good, "A machine gets its config this way.")],
+pub fn way_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
+    let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
+    lines.extend(trace.steps.iter().flat_map(|step| step_as_text(step, look)));
+    let verdict = match &trace.cause {
+        None => vec![look.paint(Color::Good, "A machine gets its config this way.")],
         Some(cause) => {
             let text = cause.to_string();
             let until = if cause.is_retried() {
@@ -172,9 +172,10 @@ pub fn way_as_text(way: &Way, look: Look) -> Vec<String> {
             let text =
                 format!("A machine does not come up: {}", escaped(&cut(&redacted(&text), REASON)));
             let verdict = wrapped(&text, look, 0);
-            let mut lines: Vec<_> = verdict.iter().map(|line| look.paint(Ink::Bad, line)).collect();
+            let mut lines: Vec<_> =
+                verdict.iter().map(|line| look.paint(Color::Bad, line)).collect();
             lines.extend(wrapped(&format!("{until} What to do: {}.", cause.remedy()), look, 0));
-            lines.push(look.paint(Ink::Faint, &format!("In the runbook: {}", cause.label())));
+            lines.push(look.paint(Color::Faint, &format!("In the runbook: {}", cause.label())));
             lines
         }
     };
@@ -182,11 +183,11 @@ pub fn way_as_text(way: &Way, look: Look) -> Vec<String> {
     lines
 }
 
-fn step_as_text(step: &Step, look: Look) -> Vec<String> {
+fn step_as_text(step: &Step, look: TerminalStyle) -> Vec<String> {
     let (mark, ink) = match step.outcome {
-        Outcome::Fine => ("ok", Ink::Good),
-        Outcome::Noted => ("--", Ink::Notable),
-        Outcome::Failed => ("NO", Ink::Bad),
+        Outcome::Fine => ("ok", Color::Good),
+        Outcome::Noted => ("--", Color::Notable),
+        Outcome::Failed => ("NO", Color::Bad),
     };
     let took = step.took.map(|took| format!("  {:.1} ms", took.as_secs_f64() * 1e3));
     let start = format!("  {} {:<9}", look.paint(ink, mark), step.name);
@@ -207,7 +208,7 @@ fn step_as_text(step: &Step, look: Look) -> Vec<String> {
 }
 
 /// A text in lines that fit beside an indentation, broken at spaces where there are some.
-fn wrapped(text: &str, look: Look, indentation: usize) -> Vec<String> {
+fn wrapped(text: &str, look: TerminalStyle, indentation: usize) -> Vec<String> {
     let Some(width) = look.width else { return vec![text.to_owned()] };
     let most = usize::from(width).saturating_sub(indentation).max(20);
     let mut lines = vec![String::new()];
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn lines_are_broken_at_spaces_or_where_there_is_none() {
-        let look = Look { width: Some(30), is_coloured: false };
+        let look = TerminalStyle { width: Some(30), is_coloured: false };
         assert_eq!(wrapped("a b", look, 0), ["a b"]);
         let long = "one two three four five six seven";
         assert_eq!(wrapped(long, look, 10), ["one two three four", "five six seven"]);
@@ -248,7 +249,7 @@ mod tests {
             wrapped(&"x".repeat(45), look, 10),
             ["x".repeat(20), "x".repeat(20), "x".repeat(5)]
         );
-        assert_eq!(wrapped(long, Look::PLAIN, 10), [long]);
+        assert_eq!(wrapped(long, TerminalStyle::PLAIN, 10), [long]);
     }
 
     #[test]
@@ -260,7 +261,7 @@ mod tests {
             seen: seen.iter().map(|seen| (*seen).to_owned()).collect(),
             took,
         };
-        let way = Way {
+        let trace = Trace {
             url: "https://mcs.example.com:22623/config/worker".to_owned(),
             steps: vec![
                 step("name", Outcome::Fine, &["mcs.example.com is 192.0.2.1"]),
@@ -274,7 +275,8 @@ mod tests {
                 "192.0.2.1:22623: Connection refused".into(),
             )),
         };
-        let told = |width| way_as_text(&way, Look { width: Some(width), is_coloured: false });
+        let told =
+            |width| way_as_text(&trace, TerminalStyle { width: Some(width), is_coloured: false });
         assert_eq!(
             told(60),
             [

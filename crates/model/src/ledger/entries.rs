@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 use super::Machine;
 
 /// Machines of an IPv6 network of 64 bits that are remembered while they get no config.
-const MOST_OF_A_NETWORK: usize = 1_000;
+const MAX_PER_NETWORK: usize = 1_000;
 
 /// The machines that are remembered.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl Others {
             let hosts = self.networks.entry(network).or_default();
             if let Some(place) = hosts.iter().rposition(|other| *other == host) {
                 hosts.remove(place);
-            } else if hosts.len() == MOST_OF_A_NETWORK {
+            } else if hosts.len() == MAX_PER_NETWORK {
                 self.machines.pop(&whole(network, hosts.remove(0)));
                 had_to_go = true;
             }
@@ -246,8 +246,8 @@ mod tests {
             asked(&mut entries, whole(1, 0), false);
         }
         assert!(stuck.iter().all(|address| is_known(&entries, *address)));
-        let most = u64::try_from(MOST_OF_A_NETWORK).unwrap();
-        assert_eq!(entries.iter().count() - stuck.len(), MOST_OF_A_NETWORK);
+        let most = u64::try_from(MAX_PER_NETWORK).unwrap();
+        assert_eq!(entries.iter().count() - stuck.len(), MAX_PER_NETWORK);
         assert!(is_known(&entries, whole(1, 0)), "it asked just now");
         assert!(is_known(&entries, whole(1, 10_001 - most)));
         assert!(!is_known(&entries, whole(1, 10_000 - most)));

@@ -4,10 +4,10 @@
 //! machine reads and what it joins is pieced together from three sides: requests, handshakes that
 //! failed before there was one, and the nodes of the cluster.
 
+mod boot_status;
 mod entries;
 mod machine;
-mod nodes;
-mod standing;
+mod node_index;
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -18,9 +18,9 @@ use time::OffsetDateTime;
 
 use self::entries::Entries;
 
+pub use self::boot_status::{BootStatus, Severity};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
-pub use self::nodes::{Node, Nodes, Roster};
-pub use self::standing::{Rank, Standing};
+pub use self::node_index::{Node, NodeIndex, Nodes};
 
 /// Machines that are remembered. A cluster has some thousands.
 pub const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

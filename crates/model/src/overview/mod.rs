@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::ledger::{Machine, Rank, Standing};
+use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
@@ -117,7 +117,7 @@ pub struct MachineLine {
     pub machine: Machine,
     /// What that comes to.
     #[serde(flatten)]
-    pub standing: Standing,
+    pub standing: BootStatus,
 }
 
 /// A certificate with its time line.
@@ -160,7 +160,7 @@ pub fn sort(machines: &mut [MachineLine]) {
 
 impl Overview {
     /// How many machines have this rank.
-    fn count(&self, rank: Rank) -> usize {
+    fn count(&self, rank: Severity) -> usize {
         self.machines.iter().filter(|line| line.standing.rank == rank).count()
     }
 }

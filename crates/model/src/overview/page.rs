@@ -5,7 +5,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::machine_row::moment;
 use super::{Certificate, ControllerOverview, MachineLine, Overview, Pointer, Pool};
-use crate::ledger::Rank;
+use crate::ledger::Severity;
 
 /// The page's style sheet.
 pub const STYLE: &str = include_str!("style.css");
@@ -54,7 +54,7 @@ impl Page<'_> {
             && pools.iter().all(|pool| pool.problem.is_none())
             && all_boot(certificates, pointers, *at);
         let state = headline(not_ready, is_calm);
-        match (self.overview.count(Rank::Stuck), not_ready.is_empty()) {
+        match (self.overview.count(Severity::Stuck), not_ready.is_empty()) {
             (0, _) => state.to_owned(),
             (1, true) => "1 machine is stuck".to_owned(),
             (stuck, true) => format!("{stuck} machines are stuck"),
@@ -64,7 +64,13 @@ impl Page<'_> {
 
     /// How many machines there are of each rank, none left out.
     fn counts(&self) -> Vec<(&'static str, usize)> {
-        let ranks = [Rank::Stuck, Rank::Booting, Rank::Served, Rank::Joined, Rank::Visitor];
+        let ranks = [
+            Severity::Stuck,
+            Severity::Booting,
+            Severity::Served,
+            Severity::Joined,
+            Severity::Visitor,
+        ];
         let counts = ranks.map(|rank| (rank.label(), self.overview.count(rank)));
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }

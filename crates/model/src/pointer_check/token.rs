@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use super::Fetch;
 use crate::access::{
-    Credential, KnownTokens, Mode, Modes, Networks, Policy, Records, Refusal, Request, decide,
+    AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Records, Refusal, Request, decide,
 };
 
 /// What comes of a fetch.
@@ -28,10 +28,10 @@ pub enum Admission {
 /// Judges a fetch. Networks are not looked at: from where a machine will ask is not in its file.
 #[must_use]
 pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admission {
-    let enforced: BTreeMap<String, Mode> =
-        records.enforced.iter().map(|pool| (pool.clone(), Mode::Enforce)).collect();
+    let enforced: BTreeMap<String, AccessMode> =
+        records.enforced.iter().map(|pool| (pool.clone(), AccessMode::Enforce)).collect();
     let policy = Policy {
-        modes: Modes::new(Mode::Off, &enforced, &BTreeSet::new(), Some(records)),
+        modes: Modes::new(AccessMode::Off, &enforced, &BTreeSet::new(), Some(records)),
         networks: Networks::default(),
         verifiers: vec![Arc::new(KnownTokens::new(records))],
     };

@@ -28,7 +28,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::inputs::{Mode, Shared};
+    use crate::inputs::{ServingMode, Shared};
     use crate::objects::MachineConfig;
     use crate::registry_auth::Entries;
     use crate::render::{CompressedContents, ENCAPSULATED, PoolInputs, render};
@@ -45,7 +45,7 @@ mod tests {
     fn pool(config: &Value, logins: Option<Logins>) -> PoolInputs {
         let config = json!({"metadata": {"name": "rendered"}, "spec": {"config": config}});
         PoolInputs {
-            mode: Mode::Manifests,
+            mode: ServingMode::Manifests,
             machine_config: Arc::new(serde_json::from_value::<MachineConfig>(config).unwrap()),
             configuration: "rendered".to_owned(),
             image: None,

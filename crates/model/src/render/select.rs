@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::image::layered_image;
-use crate::inputs::{BOOTSTRAP_POOLS, Inputs, Mode, Shared, served_configuration};
+use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, Shared, served_configuration};
 use crate::objects::MachineConfig;
 use crate::registry_auth::{Logins, Unresolved};
 
@@ -12,7 +12,7 @@ use crate::registry_auth::{Logins, Unresolved};
 #[derive(Debug, Clone)]
 pub struct PoolInputs {
     /// How the config is rendered.
-    pub mode: Mode,
+    pub mode: ServingMode,
     /// The machine config that is served.
     pub machine_config: Arc<MachineConfig>,
     /// The name that machines know it by: what the pool's configuration is called.
@@ -86,7 +86,7 @@ impl Unselected {
 /// one; until then its new config is not proven, and it serves the one before. In `bootstrap` no
 /// machine has moved yet.
 pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
-    if inputs.mode == Mode::Bootstrap && !BOOTSTRAP_POOLS.contains(&pool) {
+    if inputs.mode == ServingMode::Bootstrap && !BOOTSTRAP_POOLS.contains(&pool) {
         return Err(Unselected::NotInBootstrap);
     }
     let pool = inputs.pools.get(pool).ok_or(Unselected::UnknownPool)?;
@@ -98,10 +98,10 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
         .machine_configs
         .get(configuration)
         .ok_or_else(|| Unselected::NoMachineConfig(configuration.to_owned()))?;
-    if inputs.mode != Mode::Manifests && inputs.shared.controller_config.is_none() {
+    if inputs.mode != ServingMode::Manifests && inputs.shared.controller_config.is_none() {
         return Err(Unselected::NoControllerConfig);
     }
-    if inputs.mode == Mode::Cluster && inputs.shared.kubeconfig.is_none() {
+    if inputs.mode == ServingMode::Cluster && inputs.shared.kubeconfig.is_none() {
         return Err(Unselected::NoKubeconfig);
     }
     let is_enforced = inputs.enforced.contains(pool.name());
@@ -124,7 +124,7 @@ mod tests {
     use crate::objects::MachineConfigPool;
     use serde_json::{Value, json};
 
-    fn inputs(mode: Mode, pool: &Value) -> Inputs {
+    fn inputs(mode: ServingMode, pool: &Value) -> Inputs {
         let pool: MachineConfigPool = serde_json::from_value(pool.clone()).unwrap();
         let machine_config = |name: &str| {
             let config: MachineConfig =
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_pool_has_logins_once_it_is_enforced_and_waits_for_them() {
-        let mut inputs = inputs(Mode::Cluster, &pool("worker", 0));
+        let mut inputs = inputs(ServingMode::Cluster, &pool("worker", 0));
         let logins = |inputs: &Inputs| select(inputs, "worker").map(|selected| selected.logins);
         let name: crate::objects::SecretName = "a/b".parse().unwrap();
         inputs.registry_auth.secret = Some(name.clone());
@@ -176,31 +176,31 @@ mod tests {
         assert_eq!(logins(&inputs), Ok(some));
     }
 
-    fn selected(mode: Mode, pool: &Value, name: &str) -> Result<String, Unselected> {
+    fn selected(mode: ServingMode, pool: &Value, name: &str) -> Result<String, Unselected> {
         select(&inputs(mode, pool), name).map(|selected| selected.configuration)
     }
 
     #[test]
     fn a_new_config_is_served_once_a_machine_runs_it() {
-        assert_eq!(selected(Mode::Cluster, &pool("worker", 0), "worker").unwrap(), "old");
-        assert_eq!(selected(Mode::Cluster, &pool("worker", 1), "worker").unwrap(), "new");
+        assert_eq!(selected(ServingMode::Cluster, &pool("worker", 0), "worker").unwrap(), "old");
+        assert_eq!(selected(ServingMode::Cluster, &pool("worker", 1), "worker").unwrap(), "new");
     }
 
     #[test]
     fn bootstrap_serves_the_control_plane_at_the_status_configuration() {
-        assert_eq!(selected(Mode::Bootstrap, &pool("master", 1), "master").unwrap(), "old");
-        let refused = selected(Mode::Bootstrap, &pool("worker", 1), "worker");
+        assert_eq!(selected(ServingMode::Bootstrap, &pool("master", 1), "master").unwrap(), "old");
+        let refused = selected(ServingMode::Bootstrap, &pool("worker", 1), "worker");
         assert_eq!(refused, Err(Unselected::NotInBootstrap));
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let empty = json!({"metadata": {"name": "p"}});
-        assert_eq!(selected(Mode::Cluster, &empty, "q"), Err(Unselected::UnknownPool));
-        assert_eq!(selected(Mode::Cluster, &empty, "p"), Err(Unselected::NoConfiguration));
+        assert_eq!(selected(ServingMode::Cluster, &empty, "q"), Err(Unselected::UnknownPool));
+        assert_eq!(selected(ServingMode::Cluster, &empty, "p"), Err(Unselected::NoConfiguration));
         let dangling =
             json!({"metadata": {"name": "p"}, "status": {"configuration": {"name": "gone"}}});
-        let refused = selected(Mode::Cluster, &dangling, "p");
+        let refused = selected(ServingMode::Cluster, &dangling, "p");
         assert_eq!(refused, Err(Unselected::NoMachineConfig("gone".into())));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::PoolInputs;
 use super::compact::{CompressedContents, compact};
 use super::logins::add_logins;
-use crate::inputs::Mode;
+use crate::inputs::ServingMode;
 use crate::objects::MachineConfig;
 use crate::registry_auth::{self, Unmergeable};
 
@@ -166,12 +166,12 @@ fn indented(machine_config: &MachineConfig) -> serde_json::Result<Vec<u8>> {
 /// Ignition itself does not do.
 fn encapsulate(
     mut machine_config: MachineConfig,
-    mode: Mode,
+    mode: ServingMode,
     version: SpecVersion,
 ) -> serde_json::Result<Vec<u8>> {
     let version = match mode {
-        Mode::Bootstrap => NEWEST_ENCAPSULATED,
-        Mode::Cluster | Mode::Manifests => version.min(NEWEST_ENCAPSULATED),
+        ServingMode::Bootstrap => NEWEST_ENCAPSULATED,
+        ServingMode::Cluster | ServingMode::Manifests => version.min(NEWEST_ENCAPSULATED),
     };
     let empty = json!({"ignition": {"version": version.as_str()}});
     machine_config.spec.config = Some(RawValue::from_string(empty.to_string())?);

@@ -3,7 +3,7 @@
 use super::json_text::{document, elements, find, members, string};
 
 /// More than any platform takes as user data, in bytes. What is longer is not looked at.
-pub const MOST_BYTES: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// An Ignition config, as far as it is needed here.
 pub(super) struct Config<'a> {
@@ -14,7 +14,7 @@ pub(super) struct Config<'a> {
 
 impl<'a> Config<'a> {
     pub(super) fn read(user_data: &'a [u8]) -> Option<Self> {
-        if user_data.len() > MOST_BYTES {
+        if user_data.len() > MAX_BYTES {
             return None;
         }
         let text = std::str::from_utf8(user_data).ok()?;

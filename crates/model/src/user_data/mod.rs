@@ -28,7 +28,7 @@ use crate::pointer_check::{self, Block, Reading, block};
 
 pub use self::bearer::{Brings, Fetch, NoHeader, fetches_of_pools, no_header, with_bearer};
 pub use self::carrier::{carried, carriers, carrying};
-pub use self::config::MOST_BYTES;
+pub use self::config::MAX_BYTES;
 pub use self::plain::{is_plain_pointer, lifted};
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
@@ -69,8 +69,8 @@ pub enum LeftAlone {
          it, or in a text that is not edited"
     )]
     OutOfReach,
-    /// It has more than [`MOST_BYTES`].
-    #[error("it has more than {MOST_BYTES} bytes, which no platform takes as user data")]
+    /// It has more than [`MAX_BYTES`].
+    #[error("it has more than {MAX_BYTES} bytes, which no platform takes as user data")]
     TooLarge,
 }
 
@@ -103,7 +103,7 @@ impl LeftAlone {
 /// the machine config server's once.
 #[must_use]
 pub fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -> Assessment {
-    if user_data.len() > MOST_BYTES {
+    if user_data.len() > MAX_BYTES {
         return Assessment::LeftAlone(LeftAlone::TooLarge);
     }
     // A renewed certificate and a cross-certificate have the key of the one that is known.
@@ -194,7 +194,7 @@ pub fn observe(
 
 /// What Ignition makes of a text, nothing of what is too large to be user data.
 fn reading(user_data: &[u8]) -> Reading {
-    if user_data.len() > MOST_BYTES { Reading::default() } else { pointer_check::read(user_data) }
+    if user_data.len() > MAX_BYTES { Reading::default() } else { pointer_check::read(user_data) }
 }
 
 /// The authorities that a machine trusts when it fetches by a pointer config, ours or not, each once; all that are

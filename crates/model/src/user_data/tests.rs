@@ -368,10 +368,10 @@ fn what_is_larger_than_any_platform_takes_is_left_alone() {
     let text = config("3.2.0", &[plain(&[&old])]).to_string();
     let bundle = [new, old];
     let padded = |length: usize| format!("{text}{}", " ".repeat(length - text.len())).into_bytes();
-    let largest = padded(MOST_BYTES);
+    let largest = padded(MAX_BYTES);
     assert!(matches!(assess(&largest, &bundle, &[]), Assessment::Stale(_)));
     assert_eq!(holders("a", &largest).len(), 1);
-    let larger = padded(MOST_BYTES + 1);
+    let larger = padded(MAX_BYTES + 1);
     let left = Assessment::LeftAlone(LeftAlone::TooLarge);
     assert_eq!(assess(&larger, &bundle, &[]), left);
     assert!(

@@ -13,9 +13,7 @@ use crate::issue::{Signer, Validity, cross_sign, issue_authority, issue_serving}
 use crate::plan::plan;
 use crate::requested::{OwnCa, OwnCaFault};
 use crate::view::View;
-use crate::{
-    Attention, Certificate, CertificateState, External, Host, Policy, StoredPair, Unusable,
-};
+use crate::{Certificate, CertificateState, External, Host, Policy, StoredPair, Unusable, Warning};
 
 const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
@@ -190,7 +188,7 @@ fn a_weak_key_of_the_signing_ca_or_in_what_is_served_is_told_once() {
         };
         let attention = plan(&View::of(&state, NOW), &Policy::default()).attention;
         let weakness = |it| match it {
-            Attention::WeakKey { weakness, .. } => Some(weakness),
+            Warning::WeakKey { weakness, .. } => Some(weakness),
             _ => None,
         };
         attention.into_iter().filter_map(weakness).collect::<Vec<_>>()

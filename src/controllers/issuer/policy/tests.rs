@@ -14,8 +14,8 @@ fn policy() -> Policy {
     }
 }
 
-fn asked(request: SigningRequest) -> Asked {
-    Asked { request, usages: BTreeSet::new(), is_ca: false, duration: None }
+fn asked(request: SigningRequest) -> RequestedCertificate {
+    RequestedCertificate { request, usages: BTreeSet::new(), is_ca: false, duration: None }
 }
 
 fn names(dns_names: &[&str]) -> SigningRequest {
@@ -27,7 +27,7 @@ fn usages(words: &[&str]) -> BTreeSet<Usage> {
     words.iter().map(|word| word.parse().unwrap()).collect()
 }
 
-fn refusals(policy: &Policy, asked: Asked) -> Vec<String> {
+fn refusals(policy: &Policy, asked: RequestedCertificate) -> Vec<String> {
     policy.grant(asked, &Reserved::default()).err().unwrap_or_default()
 }
 
@@ -59,7 +59,8 @@ fn names_are_signed_that_the_policy_lists() {
 
 #[test]
 fn by_default_no_name_is_signed_and_no_ca() {
-    let refused = refusals(&Policy::default(), Asked { is_ca: true, ..asked(names(&["a"])) });
+    let refused =
+        refusals(&Policy::default(), RequestedCertificate { is_ca: true, ..asked(names(&["a"])) });
     assert_eq!(
         refused,
         [
@@ -174,7 +175,7 @@ fn names_of_the_server_have_to_be_listed_as_they_are() {
 fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
     let granted = |asked_usages: &[&str], in_request: &[&str]| {
         let request = SigningRequest { usages: usages(in_request), ..names(&["a.example.com"]) };
-        let asked = Asked { usages: usages(asked_usages), ..asked(request) };
+        let asked = RequestedCertificate { usages: usages(asked_usages), ..asked(request) };
         policy().grant(asked, &Reserved::default()).map(|grant| grant.usages)
     };
     let both = ["server auth", "client auth"];
@@ -197,7 +198,7 @@ fn usages_are_signed_that_the_policy_lists_and_none_means_the_policy_s() {
 #[test]
 fn a_ca_is_signed_where_the_policy_says_so() {
     let policy = Policy { is_ca: true, ..policy() };
-    let ask = |is_ca, in_request| Asked {
+    let ask = |is_ca, in_request| RequestedCertificate {
         is_ca,
         ..asked(SigningRequest { is_ca: in_request, ..names(&["a.example.com"]) })
     };
@@ -219,7 +220,7 @@ fn a_certificate_is_valid_no_longer_than_the_policy_says() {
     let grant = |longest: u64, asked_for: Option<u64>| {
         let policy = Policy { longest: Duration::from_secs(longest), ..policy() };
         let duration = asked_for.map(Duration::from_secs);
-        let asked = Asked { duration, ..asked(names(&["a.example.com"])) };
+        let asked = RequestedCertificate { duration, ..asked(names(&["a.example.com"])) };
         policy.grant(asked, &Reserved::default()).map(|grant| grant.duration.as_secs())
     };
     assert_eq!(grant(7200, Some(7200)), Ok(7200));

@@ -57,7 +57,7 @@ fn fetch(view: &mut ClusterView, name: &str, object: Option<&Value>) {
 fn served(view: &mut ClusterView) -> Vec<(String, Option<String>)> {
     let inputs = view.inputs(None).unwrap();
     let served = inputs.pools.values().map(|pool| {
-        let configuration = served_configuration(Mode::Cluster, pool);
+        let configuration = served_configuration(ServingMode::Cluster, pool);
         let config = inputs.machine_configs.get(configuration);
         (pool.name().to_owned(), config.map(|config| config.name().to_owned()))
     });

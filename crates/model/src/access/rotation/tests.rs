@@ -14,7 +14,7 @@ struct World {
 }
 
 impl World {
-    fn new(pool: &str, mode: Mode, pointers: &[Carried]) -> Self {
+    fn new(pool: &str, mode: AccessMode, pointers: &[Carried]) -> Self {
         let pointer = |(number, carries): (usize, &Carried)| Pointer {
             name: format!("{pool}-{number}"),
             pool: pool.to_owned(),
@@ -30,7 +30,7 @@ impl World {
     }
 
     /// Makes one write, and tells why.
-    fn step(&mut self, now: OffsetDateTime) -> Option<Because> {
+    fn step(&mut self, now: OffsetDateTime) -> Option<Reason> {
         self.made = self.made.wrapping_add(1);
         let fresh = Token::new([self.made; 32]);
         let Next::Write(because, write) = next(&self.state, &POLICY, now, &fresh) else {
@@ -49,9 +49,9 @@ impl World {
         Some(because)
     }
 
-    fn settle(&mut self, now: OffsetDateTime) -> Vec<Because> {
-        let steps: Vec<_> = std::iter::from_fn(|| self.step(now)).take(MOST_STEPS).collect();
-        assert!(steps.len() < MOST_STEPS, "{steps:?}");
+    fn settle(&mut self, now: OffsetDateTime) -> Vec<Reason> {
+        let steps: Vec<_> = std::iter::from_fn(|| self.step(now)).take(MAX_STEPS).collect();
+        assert!(steps.len() < MAX_STEPS, "{steps:?}");
         steps
     }
 
@@ -73,7 +73,7 @@ impl World {
 
 #[test]
 fn a_token_that_servers_know_for_another_pool_is_carried_no_more() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);
     let before = world.token();
     world.state.records.tokens[0].pools = ["master".to_owned()].into();
@@ -86,7 +86,7 @@ fn a_token_that_servers_know_for_another_pool_is_carried_no_more() {
 #[test]
 fn the_last_day_that_there_is_is_an_end_like_any_other() {
     let last = datetime!(9999-12-31 23:59:59 UTC);
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);
     let mut named = world.state.records.tokens[0].clone();
     named.sha256 = Token::new([200; 32]).hash();
@@ -103,15 +103,11 @@ fn the_last_day_that_there_is_is_an_end_like_any_other() {
 
 #[test]
 fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, Carried::Nothing]);
+    let mut world =
+        World::new("worker", AccessMode::Enforce, &[Carried::Nothing, Carried::Nothing]);
     let pool = || "worker".to_owned();
-    let steps = [
-        Because::First(pool()),
-        Because::New,
-        Because::Carry,
-        Because::Remembered,
-        Because::Standing,
-    ];
+    let steps =
+        [Reason::First(pool()), Reason::New, Reason::Carry, Reason::Remembered, Reason::Standing];
     assert_eq!(world.settle(NOON), steps);
     assert!(world.state.records.enforced.contains("worker"));
     let (until, attention) = world.settled(NOON);
@@ -121,7 +117,7 @@ fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
     let old = world.token();
     let due = NOON + POLICY.period;
     let steps =
-        [Because::Due(pool()), Because::New, Because::Carry, Because::Ending, Because::Forgotten];
+        [Reason::Due(pool()), Reason::New, Reason::Carry, Reason::Ending, Reason::Forgotten];
     assert_eq!(world.settle(due), steps);
     assert_eq!(world.until(&old), Some(due + POLICY.overlap));
     assert_eq!(world.until(&world.token()), None);
@@ -139,7 +135,7 @@ fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
 #[test]
 fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
     let cannot = Carried::Cannot("spec 2.2 has no headers".to_owned());
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, cannot.clone()]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot.clone()]);
     world.settle(NOON);
     assert!(world.state.records.enforced.is_empty());
     let (_, attention) = world.settled(NOON);
@@ -157,16 +153,16 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
         ["pool worker: its machines are refused: worker-1: spec 2.2 has no headers"]
     );
     // Asked for no more, and again: it has to be in order anew.
-    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
     world.settle(NOON);
-    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
     world.settle(NOON);
     assert!(world.state.records.enforced.is_empty());
 }
 
 #[test]
 fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_about_to_carry() {
-    let enforce = Mode::Enforce;
+    let enforce = AccessMode::Enforce;
     let mut world = World::new("infra", enforce, &[Carried::Nothing]);
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), enforce);
@@ -189,7 +185,7 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
 
 #[test]
 fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.state.pointers[0].waits = true;
     world.settle(NOON);
     assert_eq!(world.state.records.lacking, BTreeMap::new());
@@ -207,7 +203,7 @@ fn a_pointer_that_cannot_be_written_now_opens_nothing_and_closes_nothing() {
 #[test]
 fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
     let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
-    let mut world = World::new("worker", Mode::Enforce, &[cannot]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[cannot]);
     world.settle(NOON);
     assert_eq!(world.state.records.lacking["worker"], ["worker-0: spec 3.0 has no headers"]);
     // It was replaced by one of a newer spec, which cannot be written now; nor when the next is due.
@@ -229,7 +225,8 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
 
 /// A pool that is enforced, and has since got a pointer config that can carry no token.
 fn enforced_with_one_that_cannot() -> World {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, Carried::Nothing]);
+    let mut world =
+        World::new("worker", AccessMode::Enforce, &[Carried::Nothing, Carried::Nothing]);
     world.settle(NOON);
     world.state.pointers[1].carries = Carried::Cannot("spec 3.0 has no headers".to_owned());
     world.settle(NOON);
@@ -250,13 +247,13 @@ fn a_list_that_is_lost_or_restored_is_made_anew_with_the_pools_that_were_enforce
         world.settle(NOON);
         assert!(world.state.records.enforced.contains("worker"));
         // Asked for no more, neither list says so.
-        world.state.pools.insert("worker".to_owned(), Mode::Audit);
+        world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
         world.settle(NOON);
         assert_eq!(world.state.issued.enforced, BTreeSet::new());
         assert_eq!(world.state.records.enforced, BTreeSet::new());
     }
     // Nor is there a moment in which servers know more than is kept with the tokens.
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     while world.step(NOON).is_some() {
         assert!(world.state.issued.enforced.is_superset(&world.state.records.enforced));
     }
@@ -281,21 +278,21 @@ fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
         }
         assert_eq!(world.state.records.unsure, worker);
     }
-    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
     world.settle(NOON);
-    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
     world.settle(NOON);
     assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
     // What is lost with all that any pointer config carries never was.
     let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing, cannot]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot]);
     world.settle(NOON);
     assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
 }
 
 #[test]
 fn a_pool_that_was_away_is_enforced_when_it_is_back() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);
     world.state.pointers[0].carries = Carried::Cannot("spec 3.0 has no headers".to_owned());
     world.settle(NOON);
@@ -318,9 +315,9 @@ fn a_pool_that_was_away_is_enforced_when_it_is_back() {
 
 #[test]
 fn what_cannot_be_written_is_enforced_all_the_same() {
-    let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
     world.settle(NOON);
-    world.state.pools.insert("worker".to_owned(), Mode::Enforce);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
     let records = standing(&world.state, NOON);
     assert_eq!(records.tokens, world.state.records.tokens);
     assert!(records.enforced.contains("worker"));
@@ -330,11 +327,11 @@ fn what_cannot_be_written_is_enforced_all_the_same() {
 
 #[test]
 fn to_write_a_token_into_a_pointer_config_makes_it_none() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);
     let made_up = Token::new([200; 32]);
     world.state.pointers[0].carries = Carried::Token(made_up.clone());
-    assert_eq!(world.settle(NOON), [Because::Carry]);
+    assert_eq!(world.settle(NOON), [Reason::Carry]);
     assert!(world.state.records.find(&made_up.hash()).is_none());
     // Nor is one back that was revoked so long ago that nothing of it is known.
     let leaked = world.token();
@@ -351,7 +348,7 @@ fn to_write_a_token_into_a_pointer_config_makes_it_none() {
 
 #[test]
 fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
-    let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
     world.settle(NOON);
     let old = world.token();
     world.state.pointers[0].waits = true;
@@ -366,7 +363,7 @@ fn a_pointer_that_cannot_be_written_keeps_its_token_alive() {
 
 #[test]
 fn a_clock_that_is_wrong_ends_nothing_for_good() {
-    let mut world = World::new("worker", Mode::Audit, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
     world.settle(NOON);
     let first = world.token();
     // Behind: nothing is made, nothing ends.
@@ -407,7 +404,7 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
 
 #[test]
 fn whatever_list_is_lost_nobody_is_refused() {
-    let mut before = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut before = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     before.settle(NOON);
     let token = before.token();
     let holds = |world: &World| {
@@ -438,16 +435,16 @@ fn whatever_list_is_lost_nobody_is_refused() {
 
 #[test]
 fn a_list_that_is_made_anew_opens_nothing_meanwhile() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);
     world.state.records = Records::default();
-    assert_eq!(world.step(NOON), Some(Because::New));
+    assert_eq!(world.step(NOON), Some(Reason::New));
     assert!(world.state.records.enforced.contains("worker"));
 }
 
 #[test]
 fn a_revoked_token_is_replaced_and_stays_revoked() {
-    let mut world = World::new("worker", Mode::Enforce, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     world.settle(NOON);
     let leaked = world.token();
     world.state.records.tokens[0].revoked = Some(NOON);
@@ -460,7 +457,7 @@ fn a_revoked_token_is_replaced_and_stays_revoked() {
 
 #[test]
 fn tokens_with_a_name_are_nobodys_to_end() {
-    let mut world = World::new("worker", Mode::Audit, &[]);
+    let mut world = World::new("worker", AccessMode::Audit, &[]);
     let named = Record {
         sha256: Token::new([200; 32]).hash(),
         name: Some("rack-7".to_owned()),
@@ -477,12 +474,12 @@ fn tokens_with_a_name_are_nobodys_to_end() {
 
 #[test]
 fn a_pool_that_is_off_is_left_as_it_is_and_one_that_is_gone_ends() {
-    let mut world = World::new("worker", Mode::Off, &[Carried::Nothing]);
+    let mut world = World::new("worker", AccessMode::Off, &[Carried::Nothing]);
     assert!(world.settle(NOON).is_empty());
-    world.state.pools.insert("worker".to_owned(), Mode::Audit);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
     world.settle(NOON);
     let token = world.token();
-    world.state.pools.insert("worker".to_owned(), Mode::Off);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Off);
     assert!(world.settle(NOON + Duration::days(30)).is_empty());
     assert_eq!(world.until(&token), None);
     world.state.pools.clear();
@@ -493,8 +490,8 @@ fn a_pool_that_is_off_is_left_as_it_is_and_one_that_is_gone_ends() {
 
 #[test]
 fn what_has_ended_is_known_up_to_a_number() {
-    let mut world = World::new("worker", Mode::Audit, &[]);
-    for number in 0..=u32::try_from(MOST_ENDED).unwrap() + 5 {
+    let mut world = World::new("worker", AccessMode::Audit, &[]);
+    for number in 0..=u32::try_from(MAX_ENDED).unwrap() + 5 {
         let mut random = [0; 32];
         random[..4].copy_from_slice(&number.to_le_bytes());
         world.state.records.tokens.push(Record {
@@ -508,7 +505,7 @@ fn what_has_ended_is_known_up_to_a_number() {
     }
     world.settle(NOON);
     let ended = world.state.records.tokens.iter().filter(|record| record.until.is_some());
-    assert_eq!(ended.clone().count(), MOST_ENDED);
+    assert_eq!(ended.clone().count(), MAX_ENDED);
     let oldest = ended.filter_map(|record| record.until).min().unwrap();
     assert_eq!(oldest, NOON - Duration::DAY + Duration::seconds(6));
 }

@@ -386,8 +386,8 @@ fn a_set_has_public_keys_to_check_by() {
     }
     let jwks = json!({ "keys": [EC.jwk()] }).to_string();
     let padded = |length: usize| jwks.clone() + &" ".repeat(length - jwks.len());
-    assert!(SignedTokens::new(padded(LARGEST_SET).as_bytes(), settings()).is_ok());
-    let larger = SignedTokens::new(padded(LARGEST_SET + 1).as_bytes(), settings());
+    assert!(SignedTokens::new(padded(MAX_SET).as_bytes(), settings()).is_ok());
+    let larger = SignedTokens::new(padded(MAX_SET + 1).as_bytes(), settings());
     assert_eq!(larger.unwrap_err(), JwksError::TooLarge);
 }
 

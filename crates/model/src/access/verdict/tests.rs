@@ -11,11 +11,15 @@ use super::*;
 
 const NOON: OffsetDateTime = datetime!(2026-11-21 12:00 UTC);
 
-fn modes(default: Mode, wanted: &BTreeMap<String, Mode>, records: Option<&Records>) -> Modes {
+fn modes(
+    default: AccessMode,
+    wanted: &BTreeMap<String, AccessMode>,
+    records: Option<&Records>,
+) -> Modes {
     Modes::new(default, wanted, &BTreeSet::new(), records)
 }
 
-fn policy(mode: Mode, token: &Token) -> Policy {
+fn policy(mode: AccessMode, token: &Token) -> Policy {
     let record = Record {
         sha256: token.hash(),
         name: Some("rack-7".to_owned()),
@@ -65,16 +69,16 @@ fn a_request_is_let_in_or_refused_for_a_reason() {
         (Request { is_private: false, ..request("worker", good) }, Err(Refusal::PlainPort)),
     ];
     for (request, expected) in cases {
-        for mode in Mode::ALL {
+        for mode in AccessMode::ALL {
             let verdict = decide(&request, &policy(mode, &token), NOON);
-            if mode == Mode::Off {
+            if mode == AccessMode::Off {
                 assert_eq!(verdict.judged, Ok(Proof::NotAsked), "{request:?}");
                 continue;
             }
             assert_eq!(verdict.judged, expected, "{request:?} {mode}");
             let refusal = expected.clone().err();
             // Pool master stays open: one of its pointer configs carries no token.
-            let is_enforced = mode == Mode::Enforce && request.pool != "master";
+            let is_enforced = mode == AccessMode::Enforce && request.pool != "master";
             assert_eq!(verdict.refusal(), refusal.filter(|_| is_enforced), "{request:?} {mode}");
             assert_eq!(verdict.would_be_refused(), refusal.filter(|_| !is_enforced));
         }
@@ -85,12 +89,12 @@ fn a_request_is_let_in_or_refused_for_a_reason() {
 fn before_tokens_are_read_nobody_is_let_in_nor_refused_for_good() {
     let token = Token::new([1; 32]);
     let good = Credential::Bearer(token.as_str());
-    for mode in Mode::ALL {
+    for mode in AccessMode::ALL {
         let wanted = [("worker".to_owned(), mode)].into();
         let policy = Policy { modes: modes(mode, &wanted, None), ..Policy::default() };
         for credential in [good, Credential::Missing, Credential::Malformed] {
             let verdict = decide(&request("worker", credential), &policy, NOON);
-            let expected = (mode == Mode::Enforce).then_some(Refusal::NotRead);
+            let expected = (mode == AccessMode::Enforce).then_some(Refusal::NotRead);
             assert_eq!(verdict.refusal(), expected, "{mode} {credential:?}");
         }
         assert!(policy.modes.held().next().is_none());
@@ -100,18 +104,18 @@ fn before_tokens_are_read_nobody_is_let_in_nor_refused_for_good() {
 
 #[test]
 fn between_two_rules_the_stricter_one_holds() {
-    let of = |of: &[(&str, Mode)]| {
+    let of = |of: &[(&str, AccessMode)]| {
         let wanted = of.iter().map(|&(pool, mode)| (pool.to_owned(), mode)).collect();
         let enforced = of.iter().map(|&(pool, _)| pool.to_owned()).collect();
         let records = Records { enforced, ..Records::default() };
-        modes(Mode::Off, &wanted, Some(&records))
+        modes(AccessMode::Off, &wanted, Some(&records))
     };
-    let (off, audit, enforce) = (Mode::Off, Mode::Audit, Mode::Enforce);
+    let (off, audit, enforce) = (AccessMode::Off, AccessMode::Audit, AccessMode::Enforce);
     let before = of(&[("a", enforce), ("b", off), ("c", audit), ("e", enforce)]);
     let after = of(&[("a", off), ("b", enforce), ("d", enforce), ("e", enforce)]);
     for both in [before.stricter(&after), after.stricter(&before)] {
         assert_eq!(both.enforced(), ["a", "b", "d", "e"].map(str::to_owned).into());
-        assert_eq!(both.of("c"), Mode::Audit);
+        assert_eq!(both.of("c"), AccessMode::Audit);
         // Nobody is refused for good by a rule that goes, or that has only just come.
         let known: Vec<_> = ["a", "b", "d", "e"].map(|pool| both.are_known(pool)).into();
         assert_eq!(known, [false, false, false, true]);
@@ -139,7 +143,7 @@ impl Verifier for Costly {
 #[test]
 fn who_has_failed_often_waits_unless_it_has_a_good_token() {
     let token = Token::new([1; 32]);
-    let mut policy = policy(Mode::Enforce, &token);
+    let mut policy = policy(AccessMode::Enforce, &token);
     policy.verifiers.push(Arc::new(Costly));
     for (credential, at_first, later) in [
         (Credential::Bearer(token.as_str()), None, None),
@@ -190,13 +194,13 @@ fn lines(lines: &[&str]) -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn a_pool_that_is_to_be_enforced_is_open_on_evidence_alone() {
-    let wanted = |mode: Mode| [("worker".to_owned(), mode)].into();
+    let wanted = |mode: AccessMode| [("worker".to_owned(), mode)].into();
     let records = |enforced: &[&str], lacking: &[&str]| Records {
         enforced: enforced.iter().map(|&pool| pool.to_owned()).collect(),
         lacking: lines(lacking),
         ..Records::default()
     };
-    let (off, audit, enforce) = (Mode::Off, Mode::Audit, Mode::Enforce);
+    let (off, audit, enforce) = (AccessMode::Off, AccessMode::Audit, AccessMode::Enforce);
     let yes = records(&["worker"], &["a: it carries no token"]);
     let no = records(&["master"], &["a: it carries no token"]);
     for (default, own, records, expected, held) in [
@@ -225,7 +229,7 @@ fn a_pool_that_is_to_be_enforced_is_open_on_evidence_alone() {
 #[test]
 fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() {
     let token = Token::new([1; 32]);
-    let known = policy(Mode::Enforce, &token).verifiers;
+    let known = policy(AccessMode::Enforce, &token).verifiers;
     let name = || "worker".to_owned();
     let clear = BTreeSet::new();
     let unclear = BTreeSet::from([name()]);
@@ -248,8 +252,8 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
         (Some(&evidence), &unclear, Some(Waiting::Unclear)),
         (None, &unclear, Some(Waiting::Unclear)),
     ] {
-        let wanted = [(name(), Mode::Enforce)].into();
-        let modes = Modes::new(Mode::Off, &wanted, unclear, records);
+        let wanted = [(name(), AccessMode::Enforce)].into();
+        let modes = Modes::new(AccessMode::Off, &wanted, unclear, records);
         assert_eq!(modes.waiting().next().map(|(_, why)| why), why, "{records:?}");
         assert_eq!(modes.held().next(), None, "{records:?}");
         let policy = Policy { modes, verifiers: known.clone(), ..Policy::default() };
@@ -270,7 +274,7 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     let enforced = Records { enforced: ["worker".to_owned()].into(), ..Records::default() };
     let evidence = Records { lacking: lines(&["a: it carries no token"]), ..Records::default() };
     let asked = |mode| BTreeMap::from([("worker".to_owned(), mode)]);
-    let (enforce, gone) = (asked(Mode::Enforce), BTreeMap::new());
+    let (enforce, gone) = (asked(AccessMode::Enforce), BTreeMap::new());
     for wanted in [&enforce, &gone] {
         let contested = evidence.clone().following(Some(&enforced), wanted);
         assert_eq!(contested.contested, enforced.enforced);
@@ -279,7 +283,7 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
         let again = evidence.clone().following(Some(&Records::read(&json).unwrap()), wanted);
         assert_eq!(again, contested);
         assert_eq!(enforced.clone().following(Some(&contested), wanted), enforced);
-        for mode in [Mode::Off, Mode::Audit] {
+        for mode in [AccessMode::Off, AccessMode::Audit] {
             let less = evidence.clone().following(Some(&contested), &asked(mode));
             assert_eq!(less.following(None, &enforce), evidence);
         }
@@ -289,9 +293,9 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     assert_eq!(claimed.following(None, &enforce), evidence);
     // Who keeps the tokens says of which pools nothing is known, and when that is over.
     let told = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
-    assert_eq!(told.clone().following(None, &asked(Mode::Audit)), told);
+    assert_eq!(told.clone().following(None, &asked(AccessMode::Audit)), told);
     assert_eq!(told.standing("worker"), Standing::Waiting(Waiting::Contested));
-    let less = evidence.clone().following(Some(&told), &asked(Mode::Audit));
+    let less = evidence.clone().following(Some(&told), &asked(AccessMode::Audit));
     assert_eq!(less, evidence);
     let json = serde_json::to_string(&evidence).unwrap();
     assert!(!json.contains("contested"), "versions before read it: {json}");
@@ -303,8 +307,8 @@ fn what_may_heal_is_what_another_server_may_know_and_what_time_brings() {
     assert_eq!(may_heal, [Refusal::Unknown, Refusal::NotYet, Refusal::TooMany, Refusal::NotRead]);
     let labels: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.label()).collect();
     assert_eq!(labels.len(), Refusal::ALL.len());
-    for mode in Mode::ALL {
+    for mode in AccessMode::ALL {
         assert_eq!(mode.label().parse(), Ok(mode));
     }
-    assert_eq!("on".parse::<Mode>(), Err("expected off, audit or enforce".to_owned()));
+    assert_eq!("on".parse::<AccessMode>(), Err("expected off, audit or enforce".to_owned()));
 }

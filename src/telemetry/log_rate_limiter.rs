@@ -13,11 +13,11 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Lines in that time. A storm of ten thousand machines is logged whole.
 const MOST: u64 = 10_000;
 /// Lines of one source in that time: those of a few hundred machines behind one address.
-const MOST_OF_SOURCE: u64 = 1_000;
+const MAX_PER_SOURCE: u64 = 1_000;
 
 /// What happens because clients, told apart by their source `S`, do something, each time worth a line.
 #[derive(Debug)]
-pub struct Occurrences<S> {
+pub struct LogRateLimiter<S> {
     what: &'static str,
     window: Mutex<Window<S>>,
 }
@@ -39,7 +39,7 @@ enum Admission {
     LeaveOut,
 }
 
-impl<S: Eq + Hash + Send + 'static> Occurrences<S> {
+impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
     /// None yet. `what` they are, in the plural.
     #[must_use]
     pub fn new(what: &'static str) -> Self {
@@ -58,7 +58,7 @@ impl<S: Eq + Hash + Send + 'static> Occurrences<S> {
                 let (what, seconds) = (occurrences.what, WINDOW.as_secs());
                 tracing::warn!(
                     left_out,
-                    "left out lines on {what}: more than {MOST}, or {MOST_OF_SOURCE} of one source, \
+                    "left out lines on {what}: more than {MOST}, or {MAX_PER_SOURCE} of one source, \
                      within {seconds} s"
                 );
             });
@@ -83,7 +83,7 @@ impl<S: Eq + Hash> Window<S> {
         }
         if self.logged < MOST {
             let of_source = self.by_source.entry(source).or_default();
-            if *of_source < MOST_OF_SOURCE {
+            if *of_source < MAX_PER_SOURCE {
                 *of_source += 1;
                 self.logged += 1;
                 return Admission::Log;
@@ -129,7 +129,7 @@ mod tests {
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
-        let occurrences = Arc::new(Occurrences::new("things"));
+        let occurrences = Arc::new(LogRateLimiter::new("things"));
         let logged = (0..MOST + 7).filter(|number| occurrences.may_log(*number)).count();
         assert_eq!(u64::try_from(logged).unwrap(), MOST);
         tokio::time::sleep(WINDOW * 9 / 10).await;
@@ -160,7 +160,7 @@ mod tests {
     fn a_source_that_has_all_its_lines_keeps_no_other_from_the_log() {
         let began = Instant::now();
         let mut window = Window::new(began);
-        for _ in 0..MOST_OF_SOURCE {
+        for _ in 0..MAX_PER_SOURCE {
             assert_eq!(window.admit("loud", began), Admission::Log);
         }
         assert_eq!(window.admit("loud", began), Admission::LeaveOutFirst);
@@ -169,6 +169,6 @@ mod tests {
             assert_eq!(window.admit("loud", began), Admission::LeaveOut);
         }
         assert_eq!(window.admit("other", began), Admission::Log);
-        assert_eq!(window.logged, MOST_OF_SOURCE + 2);
+        assert_eq!(window.logged, MAX_PER_SOURCE + 2);
     }
 }

@@ -34,7 +34,7 @@ pub struct Step {
 
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Way {
+pub struct Trace {
     /// What was asked for.
     pub url: String,
     /// In their order.

@@ -12,24 +12,24 @@ use super::activity::{Activity, Phase};
 
 /// A body. When it is gone, what is left of the answer is the client's to take.
 #[derive(Debug)]
-pub(super) struct Payload {
+pub(super) struct TrackedBody {
     body: Body,
     activity: Activity,
 }
 
-impl Payload {
+impl TrackedBody {
     pub(super) fn new(body: Body, activity: Activity) -> Self {
         Self { body, activity }
     }
 }
 
-impl Drop for Payload {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         self.activity.begin(Phase::Sending, Instant::now());
     }
 }
 
-impl http_body::Body for Payload {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -72,7 +72,7 @@ impl Ca {
 
 /// What a store holds.
 #[derive(Clone, Default)]
-pub(super) struct Kept {
+pub(super) struct CaStore {
     /// The one that the store names as its own, first where it can be read.
     pub(super) cas: Vec<Ca>,
     pub(super) cross_certificates: Vec<Certificate>,
@@ -85,7 +85,7 @@ pub(super) struct Kept {
     refused: Option<Malformed>,
 }
 
-impl Kept {
+impl CaStore {
     /// Reads a store, and tells why its own CA cannot be used, if it cannot.
     pub(super) fn read(stored: &StoredPair) -> (Self, Option<Unusable>) {
         let StoredPair { certificates, key, previous, unreadable } = stored;
@@ -259,8 +259,8 @@ impl Kept {
 
     /// The certificates that are at the top of a CA's own, as far as they are kept: itself where nobody
     /// else's is above it.
-    pub(super) fn tops<'a>(&'a self, certificate: &'a Certificate) -> Vec<&'a Certificate> {
-        let mut tops = Vec::new();
+    pub(super) fn anchors<'a>(&'a self, certificate: &'a Certificate) -> Vec<&'a Certificate> {
+        let mut anchors = Vec::new();
         let mut way = vec![certificate];
         let mut next = 0;
         while let Some(&below) = way.get(next) {
@@ -268,12 +268,12 @@ impl Kept {
             let above: Vec<_> =
                 above.filter(|it| !it.is_same_ca(below) && below.is_issued_by(it)).collect();
             if above.is_empty() {
-                tops.push(below);
+                anchors.push(below);
             }
             way.extend(above.into_iter().filter(|it| !way.contains(it)).collect::<Vec<_>>());
             next += 1;
         }
-        tops
+        anchors
     }
 
     /// The CA that issued a certificate, with a key that can issue another.
@@ -318,8 +318,8 @@ impl Kept {
 /// What a store had and another one at `after` has no more, but for CAs that are distrusted: their keys,
 /// and serving pairs, each by its subject.
 pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
-    let (before, _) = Kept::read(before);
-    let (after, _) = Kept::read(after);
+    let (before, _) = CaStore::read(before);
+    let (after, _) = CaStore::read(after);
     let has_key = |ca: &Ca| {
         let mut cas = after.cas.iter();
         cas.any(|other| other.key.is_some() && other.certificate.has_key_of(&ca.certificate))

@@ -23,8 +23,8 @@ use model::pointer_check::{faults_of, pools_of};
 use model::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Asked, Attention, Certificate, CertificateState, Generate, Host, IssueError, Lockout,
-    LockoutReason, MOST_STEPS, Next, Policy, Step, StoredPair, Unusable, Write, next, read_chain,
+    Asked, Certificate, CertificateState, Generate, Host, IssueError, Lockout, LockoutReason,
+    MAX_STEPS, Next, Policy, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -47,7 +47,7 @@ pub(super) const SERVING: &str = "tls.key";
 
 /// A folder of certificates and pointer configs.
 #[derive(Debug, Clone)]
-pub struct StateFolder {
+pub struct StateDirectory {
     path: PathBuf,
     /// For whom its files are.
     reader: Reader,
@@ -128,7 +128,7 @@ pub struct Reconciled {
     /// Keys and pairs that have expired and left the store for newer ones.
     pub left_out: Vec<String>,
     /// What is not in order, and stays as it is.
-    pub attention: Vec<Attention>,
+    pub attention: Vec<Warning>,
     /// When something will be due by itself.
     pub requeue_at: OffsetDateTime,
 }
@@ -146,7 +146,7 @@ pub struct PointerFile {
     pub text: Vec<u8>,
 }
 
-impl StateFolder {
+impl StateDirectory {
     /// The folder of a server that runs as another user perhaps: what is written is for that user. `tell`
     /// is given the folder when another process that changes it is waited for.
     pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
@@ -161,7 +161,7 @@ impl StateFolder {
 
     fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
         let folder = Self { path: path.to_owned(), reader, patience, pools: None };
-        replace::create_folder_for(&folder.pointers_path(), reader)?;
+        replace::create_directory_for(&folder.pointers_path(), reader)?;
         Ok(folder)
     }
 
@@ -246,7 +246,7 @@ impl StateFolder {
         self.join_pair()?;
         let mut asked = asked;
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let state = self.observe(hosts, &asked)?;
             let next = next(&state, policy, now, generate);
             let failed = |error| StateError::Issue { path: self.path.clone(), error };
@@ -266,7 +266,7 @@ impl StateFolder {
                 }
             }
         }
-        Err(StateError::Endless { path: self.path.clone(), steps: MOST_STEPS })
+        Err(StateError::Endless { path: self.path.clone(), steps: MAX_STEPS })
     }
 
     /// Stamps of the certificates' files and pointer configs, which differ once any of them changes.
@@ -286,7 +286,7 @@ impl StateFolder {
         hosts: &[Host],
         policy: &Policy,
         now: OffsetDateTime,
-    ) -> Result<Option<Vec<Attention>>, StateError> {
+    ) -> Result<Option<Vec<Warning>>, StateError> {
         let _lock = self.lock()?;
         let state = self.observe(hosts, &Asked::default())?;
         // A step that needs a key is due, and is not taken here.
@@ -351,7 +351,7 @@ impl StateFolder {
             let title = path.display().to_string();
             let mut pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
             // Of that one, the start alone was read.
-            pointer.faults = if text.len() > user_data::MOST_BYTES {
+            pointer.faults = if text.len() > user_data::MAX_BYTES {
                 vec![too_large(&title)]
             } else {
                 faults_of(&title, text, &pools)
@@ -380,7 +380,7 @@ impl StateFolder {
         let mut files = Vec::new();
         for path in self.pointer_paths()? {
             // Of what is too large to be one, enough is read to tell.
-            let most = user_data::MOST_BYTES as u64 + 1;
+            let most = user_data::MAX_BYTES as u64 + 1;
             if let Some(text) = if_there(&path, bounded::read_start(&path, most))? {
                 files.push(PointerFile { path, text });
             }

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 
 use super::answer;
 use super::connection::Peer;
+use super::connection_limiter::{Source, Transport};
 use super::outcome::{Decided, Outcome};
-use super::places::{Door, Source};
 use super::pool_name::PoolName;
 use crate::serving::answers::Answers;
 use crate::telemetry::Metrics;
@@ -39,34 +39,36 @@ const TOO_MANY: &str = "too many failed attempts from this address";
 
 /// The rules in force, swapped when they change, and who has failed to meet them.
 #[derive(Debug, Default)]
-pub struct Guard {
+pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
     attempts: FailedAttempts,
 }
 
 /// What a request is judged by, and where that is counted.
 #[derive(Debug, Clone)]
-pub(super) struct Guarded {
-    pub(super) guard: Arc<Guard>,
+pub(super) struct AuthState {
+    pub(super) auth: Arc<Authorizer>,
     pub(super) answers: Arc<Answers>,
     pub(super) metrics: Arc<Metrics>,
 }
 
 /// Lets through who may have a config.
-pub(super) async fn guard(
-    State(guarded): State<Guarded>,
+pub(super) async fn auth(
+    State(state): State<AuthState>,
     PoolName(pool): PoolName,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let Guarded { guard, answers, metrics } = &guarded;
+    let AuthState { auth, answers, metrics } = &state;
     let peer = request.extensions().get::<Peer>().copied();
-    let Some(Peer { address, door }) = peer else { return answer::soon(NO_ADDRESS.to_owned()) };
-    let verdict = guard.judge(&pool, address.into(), address.ip(), door, &request);
+    let Some(Peer { address, transport }) = peer else {
+        return answer::soon(NO_ADDRESS.to_owned());
+    };
+    let verdict = auth.judge(&pool, address.into(), address.ip(), transport, &request);
     let label = answers.label(&pool);
     let decided = Decided(verdict);
     let Decided(Verdict { mode, judged }) = &decided;
-    if *mode != access::Mode::Off || judged.is_err() {
+    if *mode != access::AccessMode::Off || judged.is_err() {
         let word = judged.as_ref().map_or_else(|refusal| refusal.label(), |proof| proof.label());
         metrics.access(label.clone(), mode.label(), word);
     }
@@ -85,7 +87,7 @@ pub(super) async fn guard(
     response
 }
 
-impl Guard {
+impl Authorizer {
     /// Judges by `policy` as it is at each request.
     #[must_use]
     pub fn new(policy: Arc<ArcSwap<Policy>>) -> Self {
@@ -97,7 +99,7 @@ impl Guard {
         pool: &str,
         source: Source,
         address: std::net::IpAddr,
-        door: Door,
+        transport: Transport,
         request: &Request,
     ) -> Verdict {
         let now = Instant::now();
@@ -105,7 +107,7 @@ impl Guard {
         let asked = access::Request {
             pool,
             address,
-            is_private: door == Door::Tls,
+            is_private: transport == Transport::Tls,
             credential: Credential::of(values.iter().map(HeaderValue::as_bytes)),
             has_failed_often: self.attempts.are_used_up(source, now),
         };
@@ -201,10 +203,10 @@ mod tests {
     async fn a_request_from_nowhere_is_let_in_nowhere() {
         let metrics = Arc::new(Metrics::new());
         let answers = Arc::new(Answers::new(true, Arc::clone(&metrics)));
-        let guarded = Guarded { guard: Arc::default(), answers, metrics };
+        let state = AuthState { auth: Arc::default(), answers, metrics };
         let router = Router::new()
             .route("/config/{pool}", get(async || "a config"))
-            .route_layer(from_fn_with_state(guarded, guard));
+            .route_layer(from_fn_with_state(state, auth));
         let request = Request::get("/config/worker").body(Body::empty()).unwrap();
         let response = router.oneshot(request).await.unwrap();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

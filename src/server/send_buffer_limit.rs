@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::activity::Activity;
-use super::places::{Door, Place, Shed, Weighed};
+use super::connection_limiter::{Permit, Shed, Transport, Weighed};
 use crate::telemetry::ConnectionMetrics;
 
 /// What first answers that go out at once may come to, in KiB: 37 of 440 KB, 135 compact ones.
@@ -43,19 +43,19 @@ const AHEAD: u64 = 128 << 10;
 /// The same when many answers are under way.
 const AHEAD_BOUNDED: u64 = 32 << 10;
 /// How long a connection or an answer waits for memory before its client has to come again,
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// and how often it looks, the first time and later.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(320)];
 
 /// Room for first answers that go out at once, a permit a KiB.
 #[derive(Debug, Clone)]
-pub(super) struct SendRoom(Arc<Semaphore>);
+pub(super) struct SendBufferLimit(Arc<Semaphore>);
 
 /// What a connection may hold for its client.
 #[derive(Debug)]
 pub(super) struct Allowance {
-    room: SendRoom,
-    pub(super) place: Place,
+    room: SendBufferLimit,
+    pub(super) permit: Permit,
     activity: Activity,
     metrics: ConnectionMetrics,
     /// Bytes that are counted for the connection without its answers,
@@ -70,7 +70,7 @@ pub(super) struct Allowance {
     is_bounded: AtomicBool,
 }
 
-impl SendRoom {
+impl SendBufferLimit {
     pub(super) fn new() -> Self {
         Self(Arc::new(Semaphore::new(ROOM)))
     }
@@ -78,14 +78,14 @@ impl SendRoom {
 
 impl Allowance {
     pub(super) fn new(
-        room: SendRoom,
-        place: Place,
+        room: SendBufferLimit,
+        permit: Permit,
         activity: Activity,
         metrics: ConnectionMetrics,
     ) -> Self {
         Self {
             room,
-            place,
+            permit,
             activity,
             metrics,
             begun: AtomicU64::new(0),
@@ -98,8 +98,8 @@ impl Allowance {
 
     /// The client has sent something: it is no longer a connection that costs next to nothing. Waits until
     /// there is memory for it. An error where that takes too long.
-    pub(super) async fn begin(&self, door: Door) -> Result<(), Shed> {
-        let begun = BEGUN[usize::from(door == Door::Plain)];
+    pub(super) async fn begin(&self, transport: Transport) -> Result<(), Shed> {
+        let begun = BEGUN[usize::from(transport == Transport::Plain)];
         self.counted(patiently(|now| self.weigh(begun, 0, now)).await).map(|_| ())
     }
 
@@ -147,7 +147,7 @@ impl Allowance {
     }
 
     fn weigh(&self, begun: u64, answers: u64, now: Instant) -> Result<Weighed, Shed> {
-        let weighed = self.place.weigh(begun + answers, now)?;
+        let weighed = self.permit.weigh(begun + answers, now)?;
         self.begun.store(begun, Ordering::Relaxed);
         self.answers.store(answers, Ordering::Relaxed);
         Ok(weighed)
@@ -193,7 +193,7 @@ pub(super) fn bound(socket: &impl AsFd) -> io::Result<()> {
 
 /// Asks for memory until there is some, or it has taken too long.
 async fn patiently<T>(mut ask: impl FnMut(Instant) -> Result<T, Shed>) -> Result<T, Shed> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let [mut wait, longest] = LOOKS;
     loop {
         let now = Instant::now();
@@ -227,19 +227,20 @@ mod tests {
 
     use super::*;
     use crate::server::activity::Phase;
-    use crate::server::limits::PlaceLimits;
-    use crate::server::places::{Places, Source};
+    use crate::server::connection_limiter::{ConnectionLimiter, Source};
+    use crate::server::limits::ConnectionLimits;
 
     fn allowances(bytes: u64) -> impl Fn() -> Allowance {
-        let places = Places::new(PlaceLimits { all: 100, source: None, bytes });
-        let room = SendRoom::new();
+        let limiter = ConnectionLimiter::new(ConnectionLimits { all: 100, source: None, bytes });
+        let room = SendBufferLimit::new();
         move || {
             let activity = Activity::new(Instant::now());
-            let place = places.take(Source::Balancer, Door::Tls, activity.clone(), Instant::now());
+            let permit =
+                limiter.take(Source::Balancer, Transport::Tls, activity.clone(), Instant::now());
             activity.begin(Phase::Answer, Instant::now());
             activity.count_request();
             let metrics = ConnectionMetrics::default();
-            Allowance::new(room.clone(), place.unwrap().0, activity, metrics)
+            Allowance::new(room.clone(), permit.unwrap().0, activity, metrics)
         }
     }
 
@@ -274,7 +275,7 @@ mod tests {
         first.answer(100 << 10).await.unwrap();
         assert_eq!(second.answer(100 << 10).await.unwrap_err(), Shed::Full);
         let later = async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(TIMEOUT / 2).await;
             drop(first);
         };
         let (answered, ()) = tokio::join!(second.answer(100 << 10), later);
@@ -287,21 +288,21 @@ mod tests {
         let (first, second) = (allowance(), allowance());
         first.answer(140 << 10).await.unwrap();
         let later = async {
-            tokio::time::sleep(PATIENCE / 2).await;
+            tokio::time::sleep(TIMEOUT / 2).await;
             drop(first);
         };
-        let (begun, ()) = tokio::join!(second.begin(Door::Tls), later);
+        let (begun, ()) = tokio::join!(second.begin(Transport::Tls), later);
         assert_eq!(begun, Ok(()));
     }
 
     #[tokio::test]
     async fn what_is_kept_of_an_incomplete_head_is_counted_beside_answers() {
         let allowance = allowances(200 << 10)();
-        allowance.begin(Door::Tls).await.unwrap();
+        allowance.begin(Transport::Tls).await.unwrap();
         allowance.keep_incomplete().unwrap();
         allowance.answer(100 << 10).await.unwrap();
         assert_eq!(allowance.keep_incomplete(), Err(Shed::Full));
-        assert_eq!(allowance.place.weigh(201 << 10, Instant::now()).unwrap_err(), Shed::Full);
+        assert_eq!(allowance.permit.weigh(201 << 10, Instant::now()).unwrap_err(), Shed::Full);
     }
 
     #[test]

@@ -25,11 +25,11 @@ use tokio::time::Instant;
 use self::queue::{Position, Queue};
 use self::shares::Shares;
 pub(super) use self::source::Group;
-pub use self::source::{Door, Source};
+pub use self::source::{Source, Transport};
 pub use self::turn::Shed;
 use self::turn::{GRACE, Turn};
 use super::activity::{Activity, Phase};
-use super::limits::PlaceLimits;
+use super::limits::ConnectionLimits;
 
 /// What a connection takes of which no byte has come yet.
 const SILENT: u64 = 4 << 10;
@@ -42,14 +42,14 @@ const VICTIMS: usize = 64;
 
 /// The places of one or more listeners.
 #[derive(Debug, Clone)]
-pub struct Places {
-    limits: PlaceLimits,
-    seats: Arc<Mutex<Seats>>,
+pub struct ConnectionLimiter {
+    limits: ConnectionLimits,
+    slots: Arc<Mutex<Slots>>,
 }
 
 #[derive(Debug, Default)]
-struct Seats {
-    all: HashMap<u64, Seat>,
+struct Slots {
+    all: HashMap<u64, Slot>,
     shares: Shares,
     queues: HashMap<(Source, bool), Queue>,
     plain: usize,
@@ -57,9 +57,9 @@ struct Seats {
 }
 
 #[derive(Debug)]
-struct Seat {
+struct Slot {
     source: Source,
-    door: Door,
+    transport: Transport,
     activity: Activity,
     bytes: u64,
     position: Position,
@@ -69,17 +69,17 @@ struct Seat {
 
 /// A place that is taken. Dropping it gives it back.
 #[derive(Debug)]
-pub struct Place {
-    places: Places,
-    ticket: Ticket,
+pub struct Permit {
+    limiter: ConnectionLimiter,
+    id: ConnectionId,
 }
 
 /// What a place is known by to those who do not hold it.
 #[derive(Debug, Clone, Copy)]
-pub struct Ticket(u64);
+pub struct ConnectionId(u64);
 
 /// A place, and why somebody else lost it, if somebody did.
-pub type Taken = (Place, Option<Shed>);
+pub type Permitted = (Permit, Option<Shed>);
 
 /// What came of counting other bytes for a connection.
 #[derive(Debug)]
@@ -90,51 +90,51 @@ pub struct Weighed {
     pub is_scarce: bool,
 }
 
-impl Places {
+impl ConnectionLimiter {
     /// With none taken.
     #[must_use]
-    pub fn new(limits: PlaceLimits) -> Self {
-        Self { limits, seats: Arc::default() }
+    pub fn new(limits: ConnectionLimits) -> Self {
+        Self { limits, slots: Arc::default() }
     }
 
     /// Takes a place for a connection that comes in, if need be from another one.
     pub fn take(
         &self,
         source: Source,
-        door: Door,
+        transport: Transport,
         activity: Activity,
         now: Instant,
-    ) -> Result<Taken, Shed> {
-        let mut seats = lock(&self.seats);
+    ) -> Result<Permitted, Shed> {
+        let mut slots = lock(&self.slots);
         let most_plain = self.limits.all - self.limits.all / 4;
-        let crowded = self.crowded(&seats, source, 1, SILENT);
+        let crowded = self.crowded(&slots, source, 1, SILENT);
         let shed = if let Some(group) = crowded {
-            Some(seats.make_room(group, None, now)?)
-        } else if door == Door::Plain && seats.plain >= most_plain {
-            Some(seats.make_room(Group::Everyone, Some(door), now)?)
+            Some(slots.make_room(group, None, now)?)
+        } else if transport == Transport::Plain && slots.plain >= most_plain {
+            Some(slots.make_room(Group::Everyone, Some(transport), now)?)
         } else {
             None
         };
-        let ticket = Ticket(seats.next);
-        seats.next += 1;
+        let id = ConnectionId(slots.next);
+        slots.next += 1;
         let position = Position { is_idle: false, since: activity.opened() };
-        seats.add(ticket, Seat { source, door, activity, bytes: SILENT, position, task: None });
-        Ok((Place { places: self.clone(), ticket }, shed))
+        slots.add(id, Slot { source, transport, activity, bytes: SILENT, position, task: None });
+        Ok((Permit { limiter: self.clone(), id }, shed))
     }
 
     /// The largest group of a source that may not have so much more.
     fn crowded(
         &self,
-        seats: &Seats,
+        slots: &Slots,
         source: Source,
         connections: usize,
         bytes: u64,
     ) -> Option<Group> {
-        let all = seats.shares.of(Group::Everyone);
+        let all = slots.shares.of(Group::Everyone);
         let free = self.limits.all.saturating_sub(all.connections);
         let free_bytes = self.limits.bytes.saturating_sub(all.bytes);
         let is_crowded = |group: &Group| {
-            let share = seats.shares.of(*group);
+            let share = slots.shares.of(*group);
             match (group, self.limits.source) {
                 (Group::Everyone, _) => connections > free || bytes > free_bytes,
                 (Group::Source(Source::Balancer), _) | (_, None) => false,
@@ -149,104 +149,109 @@ impl Places {
 
     /// Names the task that serves the connection of a place: it is ended when the place is given to
     /// another one.
-    pub fn served_by(&self, ticket: Ticket, task: AbortHandle) {
-        let mut seats = lock(&self.seats);
-        match seats.all.get_mut(&ticket.0) {
-            Some(seat) => seat.task = Some(task),
+    pub fn served_by(&self, id: ConnectionId, task: AbortHandle) {
+        let mut slots = lock(&self.slots);
+        match slots.all.get_mut(&id.0) {
+            Some(slot) => slot.task = Some(task),
             // It is over already, or its place was given away before it began.
             None => task.abort(),
         }
     }
 }
 
-impl Place {
+impl Permit {
     /// What it is known by.
     #[must_use]
-    pub fn ticket(&self) -> Ticket {
-        self.ticket
+    pub fn id(&self) -> ConnectionId {
+        self.id
     }
 
     /// Counts it for this source from now on, if need be in place of another one of the source's, and
     /// tells why that one lost its own. An error where the source may have no more.
     pub fn pass_to(&self, source: Source, now: Instant) -> Result<Option<Shed>, Shed> {
-        let mut seats = lock(&self.places.seats);
-        let Some(seat) = seats.remove(self.ticket) else { return Ok(None) };
-        let crowded = self.places.crowded(&seats, source, 1, seat.bytes);
-        let shed = crowded.map(|group| seats.make_room(group, None, now)).transpose();
-        let source = if shed.is_ok() { source } else { seat.source };
-        seats.add(self.ticket, Seat { source, ..seat });
+        let mut slots = lock(&self.limiter.slots);
+        let Some(slot) = slots.remove(self.id) else { return Ok(None) };
+        let crowded = self.limiter.crowded(&slots, source, 1, slot.bytes);
+        let shed = crowded.map(|group| slots.make_room(group, None, now)).transpose();
+        let source = if shed.is_ok() { source } else { slot.source };
+        slots.add(self.id, Slot { source, ..slot });
         shed
     }
 
     /// Counts so many bytes for it from now on, if need be in place of others. An error where its source,
     /// or everyone, has as much as there may be.
     pub fn weigh(&self, bytes: u64, now: Instant) -> Result<Weighed, Shed> {
-        let mut seats = lock(&self.places.seats);
+        let mut slots = lock(&self.limiter.slots);
         let mut shed = Vec::new();
         loop {
             // It was ended meanwhile.
-            let Some(seat) = seats.all.get(&self.ticket.0) else { return Err(Shed::Full) };
-            let (source, before) = (seat.source, seat.bytes);
+            let Some(slot) = slots.all.get(&self.id.0) else { return Err(Shed::Full) };
+            let (source, before) = (slot.source, slot.bytes);
             let more = bytes.saturating_sub(before);
-            let crowded = (more > 0).then(|| self.places.crowded(&seats, source, 0, more));
+            let crowded = (more > 0).then(|| self.limiter.crowded(&slots, source, 0, more));
             let Some(group) = crowded.flatten() else { break };
             if shed.len() == VICTIMS {
                 return Err(Shed::Full);
             }
-            shed.push(seats.make_room(group, None, now)?);
+            shed.push(slots.make_room(group, None, now)?);
         }
-        seats.weigh(self.ticket, bytes);
-        let taken = seats.shares.of(Group::Everyone).bytes;
-        Ok(Weighed { shed, is_scarce: taken > self.places.limits.bytes / 2 })
+        slots.weigh(self.id, bytes);
+        let taken = slots.shares.of(Group::Everyone).bytes;
+        Ok(Weighed { shed, is_scarce: taken > self.limiter.limits.bytes / 2 })
     }
 
     /// Notes that it is idle since `now`.
     pub fn idle(&self, now: Instant) {
-        lock(&self.places.seats).look(self.ticket, now);
+        lock(&self.limiter.slots).look(self.id, now);
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        lock(&self.places.seats).remove(self.ticket);
+        lock(&self.limiter.slots).remove(self.id);
     }
 }
 
-impl Seats {
-    fn add(&mut self, ticket: Ticket, seat: Seat) {
-        self.plain += usize::from(seat.door == Door::Plain);
-        self.shares.add(seat.source, seat.bytes);
-        self.queues.entry(seat.queue()).or_default().insert(ticket.0, seat.position);
-        self.all.insert(ticket.0, seat);
+impl Slots {
+    fn add(&mut self, id: ConnectionId, slot: Slot) {
+        self.plain += usize::from(slot.transport == Transport::Plain);
+        self.shares.add(slot.source, slot.bytes);
+        self.queues.entry(slot.queue()).or_default().insert(id.0, slot.position);
+        self.all.insert(id.0, slot);
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Seat> {
-        let seat = self.all.remove(&ticket.0)?;
-        if let Some(queue) = self.queues.get_mut(&seat.queue()) {
-            queue.remove(ticket.0, seat.position);
+    fn remove(&mut self, id: ConnectionId) -> Option<Slot> {
+        let slot = self.all.remove(&id.0)?;
+        if let Some(queue) = self.queues.get_mut(&slot.queue()) {
+            queue.remove(id.0, slot.position);
             if queue.is_empty() {
-                self.queues.remove(&seat.queue());
+                self.queues.remove(&slot.queue());
             }
         }
-        self.shares.remove(seat.source, seat.bytes);
-        self.plain -= usize::from(seat.door == Door::Plain);
-        Some(seat)
+        self.shares.remove(slot.source, slot.bytes);
+        self.plain -= usize::from(slot.transport == Transport::Plain);
+        Some(slot)
     }
 
-    fn weigh(&mut self, ticket: Ticket, bytes: u64) {
-        if let Some(seat) = self.all.get_mut(&ticket.0) {
-            self.shares.weigh(seat.source, seat.bytes, bytes);
-            seat.bytes = bytes;
+    fn weigh(&mut self, id: ConnectionId, bytes: u64) {
+        if let Some(slot) = self.all.get_mut(&id.0) {
+            self.shares.weigh(slot.source, slot.bytes, bytes);
+            slot.bytes = bytes;
         }
     }
 
     /// Ends the connection that goes first, of those of this group, and of this door if one is named, and
     /// tells how it waited.
-    fn make_room(&mut self, group: Group, door: Option<Door>, now: Instant) -> Result<Shed, Shed> {
+    fn make_room(
+        &mut self,
+        group: Group,
+        transport: Option<Transport>,
+        now: Instant,
+    ) -> Result<Shed, Shed> {
         let sources: Vec<Source> = self.shares.heaviest(group).take(SOURCES).collect();
         for source in sources {
-            if let Some((number, shed)) = self.first(source, door, now) {
-                if let Some(task) = self.remove(Ticket(number)).and_then(|seat| seat.task) {
+            if let Some((number, shed)) = self.first(source, transport, now) {
+                if let Some(task) = self.remove(ConnectionId(number)).and_then(|slot| slot.task) {
                     task.abort();
                 }
                 return Ok(shed);
@@ -256,49 +261,56 @@ impl Seats {
     }
 
     /// The connection of a source that goes first, and how it waited.
-    fn first(&mut self, source: Source, door: Option<Door>, now: Instant) -> Option<(u64, Shed)> {
-        let doors = [Door::Plain, Door::Tls].into_iter();
-        doors.filter(|it| door.is_none_or(|door| door == *it)).find_map(|door| {
-            let key = (source, door == Door::Plain);
-            for _ in 0..LOOKS {
-                let number = self.queues.get(&key)?.first(now.checked_sub(GRACE))?;
-                let seat = self.all.get(&number)?;
-                let turn = Turn::of(&seat.activity, now);
-                let turn = turn.filter(|turn| turn.is_over(&seat.activity, now));
-                let is_idle = seat.activity.phase() == Phase::Idle;
-                let is_as_queued = |turn: &Turn| {
-                    is_idle == seat.position.is_idle && turn.since <= seat.position.since
-                };
-                if let Some(turn) = turn.filter(is_as_queued) {
-                    return Some((number, turn.why));
+    fn first(
+        &mut self,
+        source: Source,
+        transport: Option<Transport>,
+        now: Instant,
+    ) -> Option<(u64, Shed)> {
+        let doors = [Transport::Plain, Transport::Tls].into_iter();
+        doors.filter(|it| transport.is_none_or(|transport| transport == *it)).find_map(
+            |transport| {
+                let key = (source, transport == Transport::Plain);
+                for _ in 0..LOOKS {
+                    let number = self.queues.get(&key)?.first(now.checked_sub(GRACE))?;
+                    let slot = self.all.get(&number)?;
+                    let turn = Turn::of(&slot.activity, now);
+                    let turn = turn.filter(|turn| turn.is_over(&slot.activity, now));
+                    let is_idle = slot.activity.phase() == Phase::Idle;
+                    let is_as_queued = |turn: &Turn| {
+                        is_idle == slot.position.is_idle && turn.since <= slot.position.since
+                    };
+                    if let Some(turn) = turn.filter(is_as_queued) {
+                        return Some((number, turn.why));
+                    }
+                    self.look(ConnectionId(number), now);
                 }
-                self.look(Ticket(number), now);
-            }
-            None
-        })
+                None
+            },
+        )
     }
 
     /// Puts a connection where it belongs by what it does now.
-    fn look(&mut self, ticket: Ticket, now: Instant) {
-        let Some(seat) = self.all.get_mut(&ticket.0) else { return };
-        let since = Turn::of(&seat.activity, now).map_or(now, |turn| turn.since);
-        let position = Position { is_idle: seat.activity.phase() == Phase::Idle, since };
-        if let Some(queue) = self.queues.get_mut(&seat.queue()) {
-            queue.remove(ticket.0, seat.position);
-            queue.insert(ticket.0, position);
+    fn look(&mut self, id: ConnectionId, now: Instant) {
+        let Some(slot) = self.all.get_mut(&id.0) else { return };
+        let since = Turn::of(&slot.activity, now).map_or(now, |turn| turn.since);
+        let position = Position { is_idle: slot.activity.phase() == Phase::Idle, since };
+        if let Some(queue) = self.queues.get_mut(&slot.queue()) {
+            queue.remove(id.0, slot.position);
+            queue.insert(id.0, position);
         }
-        seat.position = position;
+        slot.position = position;
     }
 }
 
-impl Seat {
+impl Slot {
     fn queue(&self) -> (Source, bool) {
-        (self.source, self.door == Door::Plain)
+        (self.source, self.transport == Transport::Plain)
     }
 }
 
-fn lock(seats: &Mutex<Seats>) -> MutexGuard<'_, Seats> {
-    seats.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
+    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use super::signals::StopSignals;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::Health;
 use crate::kubernetes::client;
-use crate::kubernetes::leader::Candidate;
+use crate::kubernetes::leader::LeaderElector;
 
 /// How a process that may be the active one runs.
-pub(super) struct Active {
+pub(super) struct LeaderElected {
     /// A kubeconfig; without one, the pod's service account is used.
     pub(super) kubeconfig: Option<PathBuf>,
     /// Where metrics and readiness are served, if anywhere.
@@ -30,7 +30,7 @@ pub(super) struct Active {
     pub(super) health: Health,
 }
 
-impl Active {
+impl LeaderElected {
     /// Works while the Lease is held, until a signal ends it. `work` is given this process' name, and returns why
     /// it could not go on.
     pub(super) fn run<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
@@ -56,7 +56,7 @@ impl Active {
         let client = client::connect(kubeconfig).await?;
         let identity = identity();
         let candidate =
-            Candidate::new(client.clone(), NAMESPACE, lease, identity.clone(), health.clone());
+            LeaderElector::new(client.clone(), NAMESPACE, lease, identity.clone(), health.clone());
         let mut stop = StopSignals::listen()?;
         let lead = async {
             candidate.acquire().await;

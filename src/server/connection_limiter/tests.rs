@@ -26,18 +26,18 @@ fn source(last: u8) -> Source {
     Source::V4(Ipv4Addr::new(192, 0, 2, last))
 }
 
-fn places(all: usize, source: Option<usize>) -> Places {
-    Places::new(PlaceLimits { all, source, bytes: 1 << 40 })
+fn limiter(all: usize, source: Option<usize>) -> ConnectionLimiter {
+    ConnectionLimiter::new(ConnectionLimits { all, source, bytes: 1 << 40 })
 }
 
-fn taken(places: &Places) -> usize {
-    lock(&places.seats).all.len()
+fn taken(limiter: &ConnectionLimiter) -> usize {
+    lock(&limiter.slots).all.len()
 }
 
 #[test]
 fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
-    let places = places(4, None);
-    let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+    let limiter = limiter(4, None);
+    let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
     let held: Vec<_> =
         [at(Phase::Answer, 90), at(Phase::Idle, 1), at(Phase::Idle, 0), at(Phase::Head, 60)]
             .into_iter()
@@ -46,24 +46,24 @@ fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
     assert!(held.iter().all(|(_, shed)| shed.is_none()));
     let mut late = Vec::new();
     for expected in [Shed::Idle, Shed::Idle, Shed::Silent] {
-        let (place, shed) = take(at(Phase::Answer, 0)).unwrap();
+        let (permit, shed) = take(at(Phase::Answer, 0)).unwrap();
         assert_eq!(shed, Some(expected));
-        late.push(place);
+        late.push(permit);
     }
     assert_eq!(take(at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
     // What was lost already is not given back a second time.
     drop(held);
-    assert_eq!(taken(&places), 3);
+    assert_eq!(taken(&limiter), 3);
     drop(late);
-    assert_eq!(taken(&places), 0);
-    assert!(lock(&places.seats).queues.is_empty());
+    assert_eq!(taken(&limiter), 0);
+    assert!(lock(&limiter.slots).queues.is_empty());
 }
 
 #[test]
 fn nobody_loses_a_handshake_or_a_head_younger_than_3_s() {
     for phase in [Phase::Handshake, Phase::FirstHead, Phase::Head] {
-        let places = places(1, None);
-        let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+        let limiter = limiter(1, None);
+        let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
         let young = take(at(phase, 2)).unwrap();
         assert_eq!(take(at(Phase::Answer, 0)).unwrap_err(), Shed::Full, "{phase:?}");
         drop(young);
@@ -82,8 +82,8 @@ fn who_takes_an_answer_slower_than_a_machine_loses_it() {
         (taking(50, 1_000), true),
         (taking(50, 5_000), false),
     ] {
-        let places = places(1, None);
-        let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+        let limiter = limiter(1, None);
+        let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
         let _held = take(activity).unwrap();
         let expected = if goes { Ok(Some(Shed::Unread)) } else { Err(Shed::Full) };
         assert_eq!(take(at(Phase::Answer, 0)).map(|(_, shed)| shed), expected);
@@ -92,8 +92,8 @@ fn who_takes_an_answer_slower_than_a_machine_loses_it() {
 
 #[test]
 fn what_the_kernel_has_for_a_client_is_given_time_as_well() {
-    let places = places(1, None);
-    let take = |(activity, now)| places.take(source(1), Door::Tls, activity, now);
+    let limiter = limiter(1, None);
+    let take = |(activity, now)| limiter.take(source(1), Transport::Tls, activity, now);
     let (activity, now) = at(Phase::Answer, 10);
     activity.answer(440 << 10);
     activity.begin(Phase::Handed, now);
@@ -105,13 +105,13 @@ fn what_the_kernel_has_for_a_client_is_given_time_as_well() {
 
 #[test]
 fn a_source_keeps_nobody_else_out() {
-    let places = places(10, Some(2));
+    let limiter = limiter(10, Some(2));
     let take = |last, phase| {
         let (activity, now) = at(phase, 1);
-        places.take(source(last), Door::Tls, activity, now)
+        limiter.take(source(last), Transport::Tls, activity, now)
     };
     let greedy: Vec<_> = (0..20).filter_map(|_| take(1, Phase::Idle).ok()).collect();
-    assert_eq!(taken(&places), 2);
+    assert_eq!(taken(&limiter), 2);
     let busy = [take(1, Phase::Answer), take(1, Phase::Answer)];
     assert!(busy.iter().all(Result::is_ok));
     assert_eq!(take(1, Phase::Answer).unwrap_err(), Shed::SourceFull);
@@ -121,15 +121,15 @@ fn a_source_keeps_nobody_else_out() {
 
 #[test]
 fn a_dozen_sources_that_take_all_they_can_leave_room_for_a_dozen_more() {
-    let places = places(1_000, Some(1_000));
+    let limiter = limiter(1_000, Some(1_000));
     let take = |last| {
         let (activity, now) = at(Phase::Answer, 0);
-        places.take(source(last), Door::Tls, activity, now)
+        limiter.take(source(last), Transport::Tls, activity, now)
     };
     let mut held = Vec::new();
     for round in 0..1_000 {
         held.extend((0..12).filter_map(|last| take(last).ok()));
-        assert!(taken(&places) <= 940, "{round}: {}", taken(&places));
+        assert!(taken(&limiter) <= 940, "{round}: {}", taken(&limiter));
     }
     let mut come: Vec<_> = (100..112).map(|last| take(last).unwrap()).collect();
     assert!(come.iter().all(|(_, shed)| shed.is_none()));
@@ -139,10 +139,10 @@ fn a_dozen_sources_that_take_all_they_can_leave_room_for_a_dozen_more() {
 #[test]
 fn networks_of_56_and_48_bits_are_no_more_than_one_source() {
     for step in [0, 8, 16] {
-        let places = places(100, Some(100));
+        let limiter = limiter(100, Some(100));
         let take = |source| {
             let (activity, now) = at(Phase::Answer, 0);
-            places.take(source, Door::Tls, activity, now)
+            limiter.take(source, Transport::Tls, activity, now)
         };
         let network: u128 = 0x2001_0db8_0000_0000;
         let held: Vec<_> =
@@ -155,28 +155,30 @@ fn networks_of_56_and_48_bits_are_no_more_than_one_source() {
 
 #[test]
 fn the_source_with_most_memory_loses_a_connection() {
-    let places = Places::new(PlaceLimits { all: 3, source: None, bytes: 1 << 20 });
+    let limiter = ConnectionLimiter::new(ConnectionLimits { all: 3, source: None, bytes: 1 << 20 });
     let take = |last, phase, seconds| {
         let (activity, now) = at(phase, seconds);
-        places.take(source(last), Door::Tls, activity, now).unwrap()
+        limiter.take(source(last), Transport::Tls, activity, now).unwrap()
     };
     let old = take(1, Phase::Head, 90);
     let heavy = take(2, Phase::Head, 10);
     heavy.0.weigh(100 << 10, Instant::now()).unwrap();
     let _third = take(3, Phase::Head, 50);
     assert_eq!(take(4, Phase::Answer, 0).1, Some(Shed::Silent));
-    let seats = lock(&places.seats);
-    assert!(seats.all.contains_key(&old.0.ticket.0) && !seats.all.contains_key(&heavy.0.ticket.0));
-    drop(seats);
+    let slots = lock(&limiter.slots);
+    assert!(slots.all.contains_key(&old.0.id.0) && !slots.all.contains_key(&heavy.0.id.0));
+    drop(slots);
 }
 
 #[test]
 fn memory_is_shared_as_places_are() {
-    let places = Places::new(PlaceLimits { all: 100, source: Some(100), bytes: 1 << 20 });
+    let limiter =
+        ConnectionLimiter::new(ConnectionLimits { all: 100, source: Some(100), bytes: 1 << 20 });
     let now = Instant::now() + Duration::from_secs(100);
-    let take = |last| places.take(source(last), Door::Tls, at(Phase::Answer, 0).0, now).unwrap().0;
+    let take =
+        |last| limiter.take(source(last), Transport::Tls, at(Phase::Answer, 0).0, now).unwrap().0;
     let greedy: Vec<_> = (0..20).map(|_| take(1)).collect();
-    let had = greedy.iter().filter(|place| place.weigh(100 << 10, now).is_ok()).count();
+    let had = greedy.iter().filter(|permit| permit.weigh(100 << 10, now).is_ok()).count();
     assert!((5..=6).contains(&had), "{had}");
     // Another one gets as much as is free then, and the first no more of it.
     let other = take(2);
@@ -186,21 +188,21 @@ fn memory_is_shared_as_places_are() {
     assert!(!other.weigh(300 << 10, now).unwrap().is_scarce);
     assert_eq!(other.weigh(2 << 20, now).unwrap_err(), Shed::Full);
     drop(other);
-    assert_eq!(lock(&places.seats).shares.of(Group::Everyone), shares::Share::default());
+    assert_eq!(lock(&limiter.slots).shares.of(Group::Everyone), shares::Share::default());
 }
 
 #[test]
 fn the_port_without_tls_leaves_a_quarter() {
-    let places = places(8, None);
-    let take = |door| {
+    let limiter = limiter(8, None);
+    let take = |transport| {
         let (activity, now) = at(Phase::Answer, 1);
-        places.take(source(1), door, activity, now)
+        limiter.take(source(1), transport, activity, now)
     };
-    let plain: Vec<_> = (0..6).map(|_| take(Door::Plain).unwrap()).collect();
-    assert_eq!(take(Door::Plain).unwrap_err(), Shed::Full);
-    let tls = [take(Door::Tls), take(Door::Tls)];
+    let plain: Vec<_> = (0..6).map(|_| take(Transport::Plain).unwrap()).collect();
+    assert_eq!(take(Transport::Plain).unwrap_err(), Shed::Full);
+    let tls = [take(Transport::Tls), take(Transport::Tls)];
     assert!(tls.iter().all(Result::is_ok));
-    assert_eq!(take(Door::Tls).unwrap_err(), Shed::Full);
+    assert_eq!(take(Transport::Tls).unwrap_err(), Shed::Full);
     drop(plain);
 }
 
@@ -215,10 +217,10 @@ fn a_network_of_64_bits_is_one_source_and_an_ipv4_address_is_itself() {
 
 #[test]
 fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
-    let places = places(10, Some(2));
+    let limiter = limiter(10, Some(2));
     let take = |phase, source| {
         let (activity, now) = at(phase, 10);
-        places.take(source, Door::Tls, activity, now)
+        limiter.take(source, Transport::Tls, activity, now)
     };
     let now = Instant::now() + Duration::from_secs(200);
     let connected: Vec<_> =
@@ -229,57 +231,58 @@ fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
     assert_eq!(second.0.pass_to(source(1), now), Ok(None));
     assert_eq!(third.0.pass_to(source(1), now), Ok(Some(Shed::Silent)), "its own goes");
     assert_eq!(fourth.0.pass_to(source(2), now), Ok(None), "others keep theirs");
-    assert_eq!(taken(&places), 4);
+    assert_eq!(taken(&limiter), 4);
     // Whoever comes without a balancer is the same source.
     let (direct, shed) = take(Phase::Answer, source(1)).unwrap();
     assert_eq!(shed, Some(Shed::Silent));
     // What was lost meanwhile is not taken again.
     assert_eq!(first.0.pass_to(source(3), now), Ok(None));
-    assert_eq!(taken(&places), 4);
+    assert_eq!(taken(&limiter), 4);
     drop((connected, direct));
-    assert_eq!(taken(&places), 0);
+    assert_eq!(taken(&limiter), 0);
 }
 
 #[test]
 fn a_client_with_all_it_may_have_gets_no_more_through_a_balancer() {
-    let places = places(10, Some(1));
+    let limiter = limiter(10, Some(1));
     let take = |phase, source| {
         let (activity, now) = at(phase, 1);
-        places.take(source, Door::Tls, activity, now).unwrap().0
+        limiter.take(source, Transport::Tls, activity, now).unwrap().0
     };
     let (_busy, behind) = (take(Phase::Answer, source(1)), take(Phase::Answer, Source::Balancer));
     assert_eq!(behind.pass_to(source(1), Instant::now()), Err(Shed::SourceFull));
-    assert_eq!(taken(&places), 2);
+    assert_eq!(taken(&limiter), 2);
 }
 
 #[tokio::test]
 async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
-    let places = places(1, None);
+    let limiter = limiter(1, None);
     let (activity, now) = at(Phase::Idle, 1);
-    let (place, _) = places.take(Source::Balancer, Door::Tls, activity.clone(), now).unwrap();
-    place.pass_to(source(1), now).unwrap();
+    let (permit, _) =
+        limiter.take(Source::Balancer, Transport::Tls, activity.clone(), now).unwrap();
+    permit.pass_to(source(1), now).unwrap();
     // The task is named by a ticket of before.
     let task = tokio::spawn(std::future::pending::<()>());
-    places.served_by(place.ticket(), task.abort_handle());
-    let (_second, shed) = places.take(source(2), Door::Tls, activity, now).unwrap();
+    limiter.served_by(permit.id(), task.abort_handle());
+    let (_second, shed) = limiter.take(source(2), Transport::Tls, activity, now).unwrap();
     assert_eq!(shed, Some(Shed::Idle));
     assert!(task.await.unwrap_err().is_cancelled());
 }
 
 #[tokio::test]
 async fn whoever_loses_a_place_is_ended() {
-    let places = places(1, None);
-    let take = |last, (activity, now)| places.take(source(last), Door::Tls, activity, now);
-    let (place, _) = take(1, at(Phase::Idle, 1)).unwrap();
-    let ticket = place.ticket();
+    let limiter = limiter(1, None);
+    let take = |last, (activity, now)| limiter.take(source(last), Transport::Tls, activity, now);
+    let (permit, _) = take(1, at(Phase::Idle, 1)).unwrap();
+    let id = permit.id();
     let task = tokio::spawn(std::future::pending::<()>());
-    places.served_by(ticket, task.abort_handle());
+    limiter.served_by(id, task.abort_handle());
     let (_second, shed) = take(2, at(Phase::Answer, 1)).unwrap();
     assert_eq!(shed, Some(Shed::Idle));
     assert!(task.await.unwrap_err().is_cancelled());
     // Also where its place is gone before it begins.
     let task = tokio::spawn(std::future::pending::<()>());
-    places.served_by(ticket, task.abort_handle());
+    limiter.served_by(id, task.abort_handle());
     assert!(task.await.unwrap_err().is_cancelled());
 }
 
@@ -318,24 +321,25 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The connection that has to go, found by looking at each: of the source with most memory that has one
 /// that may go, and of the port without TLS first, an idle one, and the one that waits longest.
-fn by_looking_at_each(seats: &Seats, now: Instant) -> Option<Instant> {
-    let waiting = |source: Source, door: Door| {
-        let seats = seats.all.values().filter(move |it| it.source == source && it.door == door);
-        let turns = seats.filter_map(move |seat| {
-            let turn = Turn::of(&seat.activity, now)?;
-            let is_idle = seat.activity.phase() == Phase::Idle;
-            turn.is_over(&seat.activity, now).then_some((!is_idle, turn.since))
+fn by_looking_at_each(slots: &Slots, now: Instant) -> Option<Instant> {
+    let waiting = |source: Source, transport: Transport| {
+        let slots =
+            slots.all.values().filter(move |it| it.source == source && it.transport == transport);
+        let turns = slots.filter_map(move |slot| {
+            let turn = Turn::of(&slot.activity, now)?;
+            let is_idle = slot.activity.phase() == Phase::Idle;
+            turn.is_over(&slot.activity, now).then_some((!is_idle, turn.since))
         });
         turns.min()
     };
     let mut sources: Vec<(u64, Group, Source)> = Vec::new();
-    for seat in seats.all.values() {
-        let group = Group::Source(seat.source);
-        sources.push((seats.shares.of(group).bytes, group, seat.source));
+    for slot in slots.all.values() {
+        let group = Group::Source(slot.source);
+        sources.push((slots.shares.of(group).bytes, group, slot.source));
     }
     sources.sort_unstable();
     let found = sources.into_iter().rev().find_map(|(_, _, source)| {
-        waiting(source, Door::Plain).or_else(|| waiting(source, Door::Tls))
+        waiting(source, Transport::Plain).or_else(|| waiting(source, Transport::Tls))
     });
     found.map(|(_, since)| since)
 }
@@ -343,29 +347,29 @@ fn by_looking_at_each(seats: &Seats, now: Instant) -> Option<Instant> {
 proptest! {
     #[test]
     fn the_index_finds_whom_a_look_at_each_finds(steps in proptest::collection::vec(step(), 1..200)) {
-        let places = Places::new(PlaceLimits { all: 12, source: None, bytes: 1 << 40 });
+        let limiter = ConnectionLimiter::new(ConnectionLimits { all: 12, source: None, bytes: 1 << 40 });
         let mut now = Instant::now();
-        let mut held: Vec<(Place, Activity)> = Vec::new();
+        let mut held: Vec<(Permit, Activity)> = Vec::new();
         for step in steps {
             match step {
                 Step::Take { source: last, is_plain } => {
-                    let is_full = taken(&places) >= 12;
-                    let expected = by_looking_at_each(&lock(&places.seats), now);
-                    let before: HashMap<u64, Activity> = lock(&places.seats)
-                        .all.iter().map(|(number, seat)| (*number, seat.activity.clone())).collect();
+                    let is_full = taken(&limiter) >= 12;
+                    let expected = by_looking_at_each(&lock(&limiter.slots), now);
+                    let before: HashMap<u64, Activity> = lock(&limiter.slots)
+                        .all.iter().map(|(number, slot)| (*number, slot.activity.clone())).collect();
                     let activity = Activity::new(now);
-                    let door = if is_plain { Door::Plain } else { Door::Tls };
-                    if is_plain && lock(&places.seats).plain >= 9 {
+                    let transport = if is_plain { Transport::Plain } else { Transport::Tls };
+                    if is_plain && lock(&limiter.slots).plain >= 9 {
                         continue;
                     }
-                    match places.take(source(last), door, activity.clone(), now) {
-                        Ok((place, shed)) => {
-                            held.push((place, activity));
+                    match limiter.take(source(last), transport, activity.clone(), now) {
+                        Ok((permit, shed)) => {
+                            held.push((permit, activity));
                             prop_assert_eq!(shed.is_some(), is_full);
                             if let Some(shed) = shed {
-                                let seats = lock(&places.seats);
+                                let slots = lock(&limiter.slots);
                                 let gone: Vec<_> =
-                                    before.iter().filter(|(it, _)| !seats.all.contains_key(it)).collect();
+                                    before.iter().filter(|(it, _)| !slots.all.contains_key(it)).collect();
                                 prop_assert_eq!(gone.len(), 1);
                                 let since = Turn::of(gone[0].1, now).map(|turn| turn.since);
                                 prop_assert_eq!(expected, since);
@@ -376,13 +380,13 @@ proptest! {
                     }
                 }
                 Step::Begin { connection, phase } => {
-                    if let Some((place, activity)) = held.get(connection) {
+                    if let Some((permit, activity)) = held.get(connection) {
                         activity.begin(phase, now);
                         if phase == Phase::Answer {
                             activity.answer(100 << 10);
                         }
                         if phase == Phase::Idle {
-                            place.idle(now);
+                            permit.idle(now);
                         }
                     }
                 }
@@ -392,8 +396,8 @@ proptest! {
                     }
                 }
                 Step::Weigh { connection, kib } => {
-                    if let Some((place, _)) = held.get(connection) {
-                        let _ = place.weigh(kib << 10, now);
+                    if let Some((permit, _)) = held.get(connection) {
+                        let _ = permit.weigh(kib << 10, now);
                     }
                 }
                 Step::End { connection } => {
@@ -405,8 +409,8 @@ proptest! {
             }
         }
         drop(held);
-        prop_assert_eq!(taken(&places), 0);
-        let seats = lock(&places.seats);
-        prop_assert!(seats.queues.is_empty() && seats.shares == Shares::default());
+        prop_assert_eq!(taken(&limiter), 0);
+        let slots = lock(&limiter.slots);
+        prop_assert!(slots.queues.is_empty() && slots.shares == Shares::default());
     }
 }

@@ -7,7 +7,7 @@ use pki::{Certificate, CertificateState, Holder, Lockout};
 /// The chain that is served, and everybody who may have to trust it. Shared by the controller, and those
 /// who tell.
 #[derive(Debug, Clone, Default)]
-pub struct Shown(Arc<Mutex<Trust>>);
+pub struct TrustSnapshot(Arc<Mutex<Trust>>);
 
 /// Public halves only.
 #[derive(Debug, Clone, Default)]
@@ -20,7 +20,7 @@ pub struct Trust {
     pub faults: Vec<Lockout>,
 }
 
-impl Shown {
+impl TrustSnapshot {
     pub(super) fn set(&self, state: &CertificateState) {
         let holders = state.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
         let faults =

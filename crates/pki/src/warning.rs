@@ -11,7 +11,7 @@ use super::{Lockout, Reason, Unfit, Unusable, Weakness};
 #[error("{what} is refused ({because}): {refusal}")]
 pub struct Refused {
     /// What was to be made.
-    pub what: Made,
+    pub what: CertificateKind,
     /// Why it was to be made.
     pub because: Reason,
     /// Why it was not.
@@ -20,7 +20,7 @@ pub struct Refused {
 
 /// What a rotation makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Made {
+pub enum CertificateKind {
     /// A CA.
     #[error("a new certificate authority")]
     Authority,
@@ -96,7 +96,7 @@ fn told(lockouts: &[Lockout]) -> String {
 
 /// What an administrator should know: nothing here can mend it, or may.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Attention {
+pub enum Warning {
     /// What is stored of the signing CA cannot be used, and stays as it is.
     #[error("the certificate authority is left as it is: {0}")]
     Authority(Unusable),
@@ -213,7 +213,7 @@ fn too_large_for(bytes: usize) -> String {
     passed.join(", ")
 }
 
-impl Attention {
+impl Warning {
     /// How metrics and readiness name its kind.
     #[must_use]
     pub fn label(&self) -> &'static str {

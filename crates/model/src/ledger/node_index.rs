@@ -49,9 +49,9 @@ impl Nodes {
 
 /// The nodes as they are seen now, or that they are not. Shared by those who watch and those who tell.
 #[derive(Debug, Clone, Default)]
-pub struct Roster(Arc<Mutex<Option<Nodes>>>);
+pub struct NodeIndex(Arc<Mutex<Option<Nodes>>>);
 
-impl Roster {
+impl NodeIndex {
     /// These are all nodes that there are.
     pub fn set(&self, nodes: Nodes) {
         *self.seen() = Some(nodes);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn no_change_is_taken_for_all_nodes() {
-        let roster = Roster::default();
+        let roster = NodeIndex::default();
         roster.change(|nodes| nodes.add(node("a", &["192.0.2.1"])));
         assert!(roster.look(|nodes| nodes.is_none()));
         roster.set(Nodes::default());

@@ -15,10 +15,10 @@ const NO_NODES: &str = "no nodes are known here";
 
 /// How it stands with a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Standing {
+pub struct BootStatus {
     /// How urgent it is.
     #[serde(rename = "standing")]
-    pub rank: Rank,
+    pub rank: Severity,
     /// Why, for a person.
     #[serde(rename = "why")]
     pub words: String,
@@ -27,7 +27,7 @@ pub struct Standing {
 /// How urgent it is to look after a machine, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Rank {
+pub enum Severity {
     /// It will not come up by itself.
     Stuck,
     /// It is on its way.
@@ -40,7 +40,7 @@ pub enum Rank {
     Visitor,
 }
 
-impl Rank {
+impl Severity {
     /// The word that people read.
     #[must_use]
     pub fn label(self) -> &'static str {
@@ -57,37 +57,37 @@ impl Rank {
 impl Machine {
     /// How it stands with it, by the cluster's nodes where those are known.
     #[must_use]
-    pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> Standing {
+    pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BootStatus {
         let node = nodes.and_then(|nodes| nodes.at(self.address));
         let (rank, words) = match (&self.requests, &self.handshakes) {
             // What came last tells how it stands.
             (requests, Some(Handshakes { failed, last, .. }))
                 if failed.is_for_good() && requests.as_ref().is_none_or(|it| it.last < *last) =>
             {
-                (Rank::Stuck, failed.words().to_owned())
+                (Severity::Stuck, failed.words().to_owned())
             }
             (Some(requests), _) if !self.is_ignition() => {
                 let did = match &requests.outcome {
                     Outcome::Served { .. } => "read the config".to_owned(),
                     Outcome::Refused { reason, .. } => format!("was refused: {reason}"),
                 };
-                (Rank::Visitor, format!("{did}, by {}", program(&requests.user_agent)))
+                (Severity::Visitor, format!("{did}, by {}", program(&requests.user_agent)))
             }
             (Some(requests), _) => match &requests.outcome {
-                Outcome::Refused { status, reason } => (Rank::Stuck, refused(*status, reason)),
+                Outcome::Refused { status, reason } => (Severity::Stuck, refused(*status, reason)),
                 Outcome::Served { .. } => match (node, nodes) {
                     (Some(node), _) => joined(node, requests),
                     (None, Some(_)) => waiting(requests, now),
                     (None, None) => (
-                        Rank::Served,
+                        Severity::Served,
                         format!("fetched its config {} ago, {NO_NODES}", span(now - requests.last)),
                     ),
                 },
             },
-            (None, Some(handshakes)) => (Rank::Visitor, handshakes.failed.words().to_owned()),
-            (None, None) => (Rank::Visitor, "asked for nothing".to_owned()),
+            (None, Some(handshakes)) => (Severity::Visitor, handshakes.failed.words().to_owned()),
+            (None, None) => (Severity::Visitor, "asked for nothing".to_owned()),
         };
-        Standing { rank, words }
+        BootStatus { rank, words }
     }
 }
 
@@ -129,19 +129,19 @@ fn refused(status: u16, reason: &str) -> String {
     format!("is refused with {status}: {reason}; {then}")
 }
 
-fn joined(node: &Node, requests: &Requests) -> (Rank, String) {
+fn joined(node: &Node, requests: &Requests) -> (Severity, String) {
     let took = node.created - requests.since;
     let words = if took.is_negative() {
         format!("fetched its config; Node {} has had its address since before", node.name)
     } else {
         format!("joined as Node {}, {} after it asked first", node.name, span(took))
     };
-    (Rank::Joined, words)
+    (Severity::Joined, words)
 }
 
-fn waiting(requests: &Requests, now: OffsetDateTime) -> (Rank, String) {
+fn waiting(requests: &Requests, now: OffsetDateTime) -> (Severity, String) {
     let ago = now - requests.last;
-    let rank = if ago > JOINS_WITHIN { Rank::Stuck } else { Rank::Booting };
+    let rank = if ago > JOINS_WITHIN { Severity::Stuck } else { Severity::Booting };
     (rank, format!("fetched its config {} ago, no Node has this address yet", span(ago)))
 }
 
@@ -214,21 +214,21 @@ mod tests {
     fn a_machine_is_followed_until_it_is_a_node() {
         let served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         let stands = |nodes: Option<&Nodes>, now| {
-            let Standing { rank, words } = served.standing(nodes, now);
+            let BootStatus { rank, words } = served.standing(nodes, now);
             (rank, words)
         };
         let fetched = |ago| format!("fetched its config {ago} ago, no Node has this address yet");
         let others = nodes("192.0.2.8", NOON);
         let words = format!("fetched its config 1 d ago, {NO_NODES}");
-        assert_eq!(stands(None, after(24 * 60)), (Rank::Served, words));
-        assert_eq!(stands(Some(&others), after(12)), (Rank::Booting, fetched("12 min")));
-        assert_eq!(stands(Some(&others), after(25)), (Rank::Stuck, fetched("25 min")));
+        assert_eq!(stands(None, after(24 * 60)), (Severity::Served, words));
+        assert_eq!(stands(Some(&others), after(12)), (Severity::Booting, fetched("12 min")));
+        assert_eq!(stands(Some(&others), after(25)), (Severity::Stuck, fetched("25 min")));
         let own = nodes("192.0.2.7", after(5) + Duration::seconds(3));
         let words = "joined as Node worker-7, 5 min 3 s after it asked first".to_owned();
-        assert_eq!(stands(Some(&own), after(25)), (Rank::Joined, words));
+        assert_eq!(stands(Some(&own), after(25)), (Severity::Joined, words));
         let older = nodes("::ffff:192.0.2.7", after(-600));
         let words = "fetched its config; Node worker-7 has had its address since before";
-        assert_eq!(stands(Some(&older), after(1)), (Rank::Joined, words.to_owned()));
+        assert_eq!(stands(Some(&older), after(1)), (Severity::Joined, words.to_owned()));
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
             (400, "no spec", "is refused with 400: no spec; Ignition gives up"),
         ] {
             let standing = machine("Ignition/2.14.0", Err((status, reason))).standing(None, NOON);
-            assert_eq!(standing, Standing { rank: Rank::Stuck, words: words.to_owned() });
+            assert_eq!(standing, BootStatus { rank: Severity::Stuck, words: words.to_owned() });
         }
     }
 
@@ -251,10 +251,10 @@ mod tests {
         let mut machine = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         machine.handshake_failed(Failed::Untrusted, after(1));
         let standing = machine.standing(None, after(2));
-        assert_eq!(standing.rank, Rank::Stuck);
+        assert_eq!(standing.rank, Severity::Stuck);
         assert!(standing.words.starts_with("does not trust the serving certificate"));
         ask(&mut machine, "Ignition/2.14.0", Ok(("rendered-worker-1", "ab")), after(3));
-        assert_eq!(machine.standing(None, after(3)).rank, Rank::Served);
+        assert_eq!(machine.standing(None, after(3)).rank, Severity::Served);
     }
 
     #[test]
@@ -262,11 +262,11 @@ mod tests {
         let mut prober = Machine::new("192.0.2.1".parse().unwrap(), NOON);
         for failed in [Failed::Connection, Failed::Timeout] {
             prober.handshake_failed(failed, NOON);
-            assert_eq!(prober.standing(None, NOON).rank, Rank::Visitor);
+            assert_eq!(prober.standing(None, NOON).rank, Severity::Visitor);
         }
         let mut served = machine("Ignition/2.14.0", Ok(("rendered-worker-1", "ab")));
         served.handshake_failed(Failed::Connection, after(1));
-        assert_eq!(served.standing(None, after(1)).rank, Rank::Served);
+        assert_eq!(served.standing(None, after(1)).rank, Severity::Served);
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(words(&read), "read the config, by curl");
         let refused = machine("", Err((503, "no such pool")));
         assert_eq!(words(&refused), "was refused: no such pool, by a program without a name");
-        assert_eq!(refused.standing(None, NOON).rank, Rank::Visitor);
+        assert_eq!(refused.standing(None, NOON).rank, Severity::Visitor);
     }
 
     #[test]
