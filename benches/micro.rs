@@ -171,6 +171,6 @@ fn inputs() -> Result<PoolInputs> {
     let root = scratch.path().join("manifests");
     manifests::write(&root)?;
     let (_, inputs) =
-        Directory::open(Layout::Tree { root, registry_auth: None, is_strict: false })?;
+        Directory::open(Layout::Tree { root, registry_credentials: None, is_strict: false })?;
     Ok(select(&inputs, "master")?)
 }

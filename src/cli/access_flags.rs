@@ -9,7 +9,7 @@ use model::access::rotation::RotationPolicy;
 use model::access::signed::Settings;
 
 use super::flags::duration;
-use crate::serving::signed_issuer::SignedIssuer;
+use crate::serving::token_issuer::TokenIssuer;
 
 /// How much access is restricted where no flag says so.
 pub(super) const OFF: &str = "off";
@@ -39,13 +39,13 @@ pub(super) struct IssuerFlags {
 }
 
 impl IssuerFlags {
-    pub(super) fn issuer(self) -> anyhow::Result<Option<SignedIssuer>> {
+    pub(super) fn issuer(self) -> anyhow::Result<Option<TokenIssuer>> {
         let (Some(jwks), Some(issuer), Some(audience)) = (self.jwks, self.issuer, self.audience)
         else {
             return Ok(None);
         };
         let settings = Settings { issuer, audience, pool_claim: self.pool_claim };
-        SignedIssuer::open(jwks, settings).map(Some)
+        TokenIssuer::open(jwks, settings).map(Some)
     }
 }
 

@@ -131,7 +131,7 @@ impl PlaceFlags {
                 user_data_namespace: self.user_data_namespace.clone(),
             };
         }
-        Place::Folder(self.state_dir.clone())
+        Place::Directory(self.state_dir.clone())
     }
 }
 

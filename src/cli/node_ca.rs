@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use model::objects::SecretName;
-use model::registry_auth::{self, DEFAULT_SECRET};
+use model::registry_credentials::{self, DEFAULT_SECRET};
 
 use super::flags::{LISTENING, MetricsAddress, MetricsNames, duration, metrics_address};
 use crate::commands::node_ca::{self, NodeCaSettings};
@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
     registry_auth: Option<SecretName>,
     /// File with the registry logins
-    #[arg(long, value_name = "FILE", default_value = registry_auth::PATH)]
+    #[arg(long, value_name = "FILE", default_value = registry_credentials::PATH)]
     registry_auth_file: PathBuf,
 }
 
@@ -56,9 +56,9 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             Runtime::Crio => Layout::Crio,
             Runtime::Containerd => Layout::Containerd,
         },
-        folder: args.dir,
+        directory: args.dir,
         resync: args.resync,
         administrators: args.metrics_names.at(args.metrics_address),
-        registry_auth: args.registry_auth.map(|secret| (secret, args.registry_auth_file)),
+        registry_credentials: args.registry_auth.map(|secret| (secret, args.registry_auth_file)),
     })
 }

@@ -62,12 +62,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
                 user_data_namespace: args.user_data_namespace,
             }
         } else {
-            Place::Folder(args.state_dir)
+            Place::Directory(args.state_dir)
         };
         Rendered::Pointer { authorities, server: args.server, spec: args.spec }
     } else {
         let from = match args.dir {
-            Some(folder) => From::Manifests(folder),
+            Some(directory) => From::Manifests(directory),
             None if is_cluster => From::Cluster(cluster::Settings {
                 kubeconfig: args.kubeconfig,
                 apiserver_url: args.apiserver_url.ok_or_else(|| {
@@ -75,7 +75,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
                 })?,
                 token_dir: args.bootstrap_token_dir,
                 cache_dir: None,
-                registry_auth: None,
+                registry_credentials: None,
             }),
             None => bail!("missing DIR, --kubeconfig or --in-cluster; see --help"),
         };

@@ -9,7 +9,7 @@ use pki::Host;
 use super::access_flags::{AUDIT, IssuerFlags, TokenFlags, mode};
 use super::certs::CertificateFlags;
 use super::flags::ServingFlags;
-use super::registry_auth::RegistryAuthFlags;
+use super::registry_auth::RegistryCredentialsFlags;
 use crate::commands::serve::{self, ServeSettings};
 use crate::serving::access::AccessSettings;
 
@@ -40,7 +40,7 @@ pub(super) struct Args {
     #[command(flatten)]
     certificates: CertificateFlags,
     #[command(flatten)]
-    registry_auth: RegistryAuthFlags,
+    registry_auth: RegistryCredentialsFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -50,7 +50,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         manifests: args.dir,
         state: args.state_dir,
         hosts: args.hosts,
-        registry_auth: args.registry_auth.secret(),
+        registry_credentials: args.registry_auth.secret(),
         certificates: args.certificates.policy(),
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,

@@ -8,7 +8,7 @@ use model::objects::SecretName;
 
 use super::access_flags::{IssuerFlags, OFF, mode};
 use super::flags::{PairFlags, ServingFlags, TLS};
-use super::registry_auth::RegistryAuthFlags;
+use super::registry_auth::RegistryCredentialsFlags;
 use crate::commands::server::{self, ServerSettings};
 use crate::serving::access::AccessSettings;
 use crate::serving::token_cache::TokenCache;
@@ -49,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAMESPACE/NAME", help_heading = TLS)]
     pair_secret: Option<SecretName>,
     #[command(flatten)]
-    registry_auth: RegistryAuthFlags,
+    registry_auth: RegistryCredentialsFlags,
     #[command(flatten)]
     serving: ServingFlags,
 }
@@ -64,7 +64,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             apiserver_url: args.apiserver_url,
             token_dir: args.bootstrap_token_dir,
             cache_dir: args.cache_dir,
-            registry_auth: args.registry_auth.secret(),
+            registry_credentials: args.registry_auth.secret(),
         }),
         listen: args.serving.listen(),
         policy: args.serving.tls_policy()?,

@@ -23,7 +23,7 @@ use crate::store::unreadable::Unreadable;
 #[derive(Debug, Clone)]
 pub enum Place {
     /// In a folder, with pointer configs.
-    Folder(PathBuf),
+    Directory(PathBuf),
     /// In a cluster.
     Cluster {
         /// A kubeconfig; without one, the pod's service account is used.
@@ -104,10 +104,10 @@ pub(super) fn see(place: &Place) -> anyhow::Result<Seen> {
 /// The same. The pools of a folder are those of `manifests`, where those are given.
 pub(super) fn see_by(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Seen> {
     match place {
-        Place::Folder(folder) => {
+        Place::Directory(directory) => {
             let inputs =
                 manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
-            see_folder(folder, inputs.map(|inputs| inputs.pools.into_keys().collect()))
+            see_directory(directory, inputs.map(|inputs| inputs.pools.into_keys().collect()))
         }
         Place::Cluster { kubeconfig, user_data_namespace } => {
             in_cluster(kubeconfig.as_deref(), async |client| {
@@ -118,13 +118,16 @@ pub(super) fn see_by(place: &Place, manifests: Option<&Path>) -> anyhow::Result<
 }
 
 /// `pools` are those that have a config, where that is known.
-pub(super) fn see_folder(folder: &Path, pools: Option<BTreeSet<String>>) -> anyhow::Result<Seen> {
-    let state = open(folder)?.with_pools(pools.map(Arc::new));
+pub(super) fn see_directory(
+    directory: &Path,
+    pools: Option<BTreeSet<String>>,
+) -> anyhow::Result<Seen> {
+    let state = open(directory)?.with_pools(pools.map(Arc::new));
     let hosts = present_hosts(&state)?;
     let pointers = state.pointers()?.into_iter();
     Ok(Seen {
         pools: state.pools()?,
-        place: folder.display().to_string(),
+        place: directory.display().to_string(),
         observed: state.observe(&hosts, &Asked::default())?,
         open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
         unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
@@ -173,15 +176,15 @@ pub(super) fn in_cluster<T>(
 }
 
 /// The folder, which has to be there: a slip in its name must not make a new one.
-pub(super) fn open(folder: &Path) -> anyhow::Result<StateDirectory> {
-    if !folder.is_dir() {
-        bail!("--state-dir {}: there is no such directory", folder.display());
+pub(super) fn open(directory: &Path) -> anyhow::Result<StateDirectory> {
+    if !directory.is_dir() {
+        bail!("--state-dir {}: there is no such directory", directory.display());
     }
-    Ok(StateDirectory::open(folder, tell_wait)?)
+    Ok(StateDirectory::open(directory, tell_wait)?)
 }
 
-fn tell_wait(folder: &Path) {
-    tell(&format!("waiting for another process that changes {}", folder.display()));
+fn tell_wait(directory: &Path) {
+    tell(&format!("waiting for another process that changes {}", directory.display()));
 }
 
 /// The names of the serving certificate that is there, for one that replaces it.

@@ -22,21 +22,27 @@ pub struct NodeCaSettings {
     /// The container runtime whose files are kept.
     pub layout: Layout,
     /// Where they are; `None` for where the runtime looks for them.
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// How often files are read that do not seem to have changed.
     pub resync: Duration,
     /// Where metrics and readiness are served, if anywhere.
     pub administrators: AdministratorsAddress,
     /// The secret whose registry logins are kept, and the file that has them; `None` where none are.
-    pub registry_auth: Option<(SecretName, PathBuf)>,
+    pub registry_credentials: Option<(SecretName, PathBuf)>,
 }
 
 /// Keeps a node's files until SIGTERM or SIGINT.
 pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
-    let NodeCaSettings { kubeconfig, layout, folder, resync, administrators, registry_auth } =
-        settings;
-    let folder = folder.unwrap_or_else(|| layout.folder().into());
-    tracing::info!(version = super::version(), folder = %folder.display(), "starting");
+    let NodeCaSettings {
+        kubeconfig,
+        layout,
+        directory,
+        resync,
+        administrators,
+        registry_credentials,
+    } = settings;
+    let directory = directory.unwrap_or_else(|| layout.directory().into());
+    tracing::info!(version = super::version(), folder = %directory.display(), "starting");
     // A node's memory is its workload's: one thread does.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -55,14 +61,14 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         let client = client::connect(kubeconfig).await?;
         let map = RegistryCaMap::new(client.clone());
         let mut tasks = Tasks::default();
-        if let Some((secret, path)) = registry_auth {
+        if let Some((secret, path)) = registry_credentials {
             let keeper = LoginKeeper::new(&path, resync)
                 .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
             let secret = NamedSecret::new(client, secret);
             let follow = node_agent::follow_logins(keeper, secret, health.clone());
             tasks.spawn("what keeps the registry logins", follow);
         }
-        let reconciler = Reconciler::new(folder, layout, resync);
+        let reconciler = Reconciler::new(directory, layout, resync);
         tasks.spawn("what keeps the folder", node_agent::follow(reconciler, map, health));
         tokio::select! {
             () = signals.received() => Ok(()),

@@ -60,7 +60,7 @@ pub fn run(pool: &str, what: Rendered) -> anyhow::Result<()> {
     let mut text = match what {
         Rendered::Config { from, spec, is_strict } => {
             let inputs = match from {
-                From::Manifests(folder) => read_manifests(folder, is_strict)?,
+                From::Manifests(directory) => read_manifests(directory, is_strict)?,
                 From::Cluster(settings) => read_cluster(settings)?,
             };
             if let (true, Some(first)) = (is_strict, inputs.warnings.first()) {

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads a tree of manifests.
 pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<Inputs> {
-    Ok(Directory::open(Layout::Tree { root, registry_auth: None, is_strict })?.1)
+    Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict })?.1)
 }
 
 /// Reads a cluster, all of it or nothing.

@@ -55,7 +55,7 @@ pub struct ServeSettings {
     pub policy: TlsPolicy,
     /// The secret among the manifests with registry logins for machines of enforced pools, if any is
     /// to be read.
-    pub registry_auth: Option<SecretName>,
+    pub registry_credentials: Option<SecretName>,
     /// What clients may do.
     pub limits: Limits,
     /// How long it serves on when it is told to stop.
@@ -126,7 +126,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         follows_profile: false,
         source: source::Settings::Directory(Layout::Tree {
             root: settings.manifests,
-            registry_auth: settings.registry_auth,
+            registry_credentials: settings.registry_credentials,
             is_strict: settings.is_strict,
         }),
         listen: settings.listen,

@@ -34,8 +34,8 @@ use crate::serving::ledger_file::LedgerFile;
 use crate::serving::pair_secret::until_mounted;
 use crate::serving::publish::Publisher;
 use crate::serving::serving_pair::ServingPair;
-use crate::serving::signed_issuer::SignedIssuer;
 use crate::serving::tls_policy::TlsPolicy;
+use crate::serving::token_issuer::TokenIssuer;
 use crate::source::{self, Source};
 use crate::telemetry::Metrics;
 use crate::telemetry::Reporting;
@@ -234,11 +234,11 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
 /// Keeps the boot ledger in a folder, if it is kept.
 fn keep_ledger(
     tasks: &mut Tasks,
-    folder: Option<PathBuf>,
+    directory: Option<PathBuf>,
     ledger: &Ledger,
     status: &Status,
 ) -> Option<Arc<LedgerFile>> {
-    let file = LedgerFile::open(&folder?, ledger.clone(), status.degraded.clone());
+    let file = LedgerFile::open(&directory?, ledger.clone(), status.degraded.clone());
     let file = Arc::new(file);
     let kept = Arc::clone(&file);
     tasks.spawn("what keeps the boot ledger", async move { kept.keep().await });
@@ -291,7 +291,7 @@ async fn until_stopped(
 fn follow_proofs(
     tasks: &mut Tasks,
     source: &Source,
-    issuer: Option<SignedIssuer>,
+    issuer: Option<TokenIssuer>,
     gate: &Arc<Gate>,
     reporting: &Reporting,
 ) {

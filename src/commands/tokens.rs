@@ -138,7 +138,7 @@ pub fn rotate(
 /// What is known of tokens.
 pub(super) fn read(place: &Place) -> anyhow::Result<Records> {
     match place {
-        Place::Folder(folder) => Ok(open(folder)?.records()?),
+        Place::Directory(directory) => Ok(open(directory)?.records()?),
         Place::Cluster { kubeconfig, .. } => {
             in_cluster(kubeconfig.as_deref(), async |client| Ok(tokens::records(&client).await?))
         }
@@ -150,7 +150,7 @@ fn change(
     change: impl Fn(&mut Issued, &mut Records) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     match place {
-        Place::Folder(folder) => open(folder)?.change_tokens(change),
+        Place::Directory(directory) => open(directory)?.change_tokens(change),
         Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
             tokens::change_tokens(&client, &change).await
         }),

@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn only_regular_files_are_read_and_only_so_much_of_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         std::fs::write(&path, "text").unwrap();
         assert_eq!(read(&path).unwrap(), b"text");
         assert_eq!(read_start(&path, 2).unwrap(), b"te");
@@ -47,9 +47,9 @@ mod tests {
         File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(read(&path).unwrap_err().to_string(), "is larger than 64 MiB");
 
-        let pipe = folder.path().join("pipe");
+        let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        for path in [&pipe, folder.path(), Path::new("/dev/zero")] {
+        for path in [&pipe, directory.path(), Path::new("/dev/zero")] {
             assert_eq!(read(path).unwrap_err().to_string(), "is no regular file");
         }
     }

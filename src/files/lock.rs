@@ -53,7 +53,7 @@ pub enum LockError {
 
 /// A folder that no other process changes meanwhile.
 #[derive(Debug)]
-pub struct FolderLock {
+pub struct DirectoryLock {
     /// Nothing where this process can change nothing.
     _file: Option<File>,
 }
@@ -76,16 +76,16 @@ impl Patience {
     }
 }
 
-impl FolderLock {
+impl DirectoryLock {
     /// Waits for the lock on a folder, of which the file is made for `reader` where it is not there.
     pub(crate) fn take(
-        folder: &Path,
+        directory: &Path,
         reader: Reader,
         patience: Patience,
     ) -> Result<Self, LockError> {
-        let path = folder.join(LOCK);
+        let path = directory.join(LOCK);
         let failed = |error| LockError::Open { path: path.clone(), error };
-        let Some(file) = open(folder, &path, reader)? else { return Ok(Self { _file: None }) };
+        let Some(file) = open(directory, &path, reader)? else { return Ok(Self { _file: None }) };
         let started = Instant::now();
         let mut tell = patience.tell;
         loop {
@@ -99,7 +99,7 @@ impl FolderLock {
                 return Err(LockError::Held { path, seconds: patience.limit.as_secs() });
             }
             if let Some(tell) = tell.take_if(|_| waited >= UNTOLD) {
-                tell(folder);
+                tell(directory);
             }
             std::thread::sleep(PAUSE);
         }
@@ -107,12 +107,12 @@ impl FolderLock {
 }
 
 /// The file, `None` where it is not there and nothing in the folder can be replaced.
-fn open(folder: &Path, path: &Path, reader: Reader) -> Result<Option<File>, LockError> {
+fn open(directory: &Path, path: &Path, reader: Reader) -> Result<Option<File>, LockError> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let open = || File::options().read(true).custom_flags(flags).open(path);
     let found = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if eaccess(folder, AccessFlags::W_OK).is_err() {
+            if eaccess(directory, AccessFlags::W_OK).is_err() {
                 return Ok(None);
             }
             replace::create_for(path, PRIVATE, reader)?;
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_once_and_not_kept_for_ever() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let take = |limit| {
             let tell = |_: &Path| {
                 TOLD.fetch_add(1, Ordering::Relaxed);
             };
             let patience = Patience { limit, tell: Some(tell) };
-            FolderLock::take(folder.path(), Reader::Itself, patience)
+            DirectoryLock::take(directory.path(), Reader::Itself, patience)
         };
         let lock = take(Duration::ZERO).unwrap();
         let refused = take(UNTOLD + 3 * PAUSE).unwrap_err().to_string();
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_lock_on_the_folder_itself_is_nobodys_to_wait_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let stranger = File::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let stranger = File::open(directory.path()).unwrap();
         stranger.lock().unwrap();
         let patience = Patience { limit: Duration::ZERO, tell: None };
-        FolderLock::take(folder.path(), Reader::Itself, patience).unwrap();
+        DirectoryLock::take(directory.path(), Reader::Itself, patience).unwrap();
     }
 }

@@ -58,10 +58,10 @@ pub(crate) struct User {
 /// For whom a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// This process, when it is started again; where that is root, as [`Reader::Folder`].
+    /// This process, when it is started again; where that is root, as [`Reader::Directory`].
     Itself,
     /// The owner of the folder, as far as root writes there.
-    Folder,
+    Directory,
     /// This user.
     User(User),
 }
@@ -91,9 +91,9 @@ impl Process {
 
 impl User {
     /// The user that serves from these files: the owner of the first that is not root's, `keys` before
-    /// their `folder`; else the group by which one of the keys is read. `None` where all is root's.
-    pub(crate) fn serving(keys: &[Status], folder: Option<Status>) -> Option<Self> {
-        let owner = keys.iter().chain(&folder).find(|it| it.uid != ROOT);
+    /// their `directory`; else the group by which one of the keys is read. `None` where all is root's.
+    pub(crate) fn serving(keys: &[Status], directory: Option<Status>) -> Option<Self> {
+        let owner = keys.iter().chain(&directory).find(|it| it.uid != ROOT);
         let by_group = || keys.iter().find(|it| it.mode & GROUP_READS != 0 && it.gid != ROOT);
         let user = |it: &Status, is_by_group| Self { uid: it.uid, gid: it.gid, is_by_group };
         owner.map(|it| user(it, false)).or_else(|| by_group().map(|it| user(it, true)))
@@ -105,8 +105,8 @@ impl User {
     }
 
     /// Whether the user can list a folder, and open what is in it.
-    pub(crate) fn enters(&self, folder: Status, groups: &[u32]) -> bool {
-        self.may(READ | SEARCH, folder, groups)
+    pub(crate) fn enters(&self, directory: Status, groups: &[u32]) -> bool {
+        self.may(READ | SEARCH, directory, groups)
     }
 
     fn may(&self, wanted: u32, found: Status, groups: &[u32]) -> bool {
@@ -130,17 +130,17 @@ impl Reader {
     }
 
     /// The user, if it matters who that is.
-    pub(crate) fn user(self, folder: &Path, process: Process) -> Option<User> {
+    pub(crate) fn user(self, directory: &Path, process: Process) -> Option<User> {
         match self {
             Self::User(user) => Some(user),
             Self::Itself if !process.is_root() => {
                 Some(User { uid: process.uid, gid: process.gid, is_by_group: false })
             }
-            Self::Itself | Self::Folder if process.is_root() => {
-                let folder = Status::of(&std::fs::metadata(folder).ok()?);
-                User::serving(&[], Some(folder)).filter(|_| folder.mode & STICKY == 0)
+            Self::Itself | Self::Directory if process.is_root() => {
+                let directory = Status::of(&std::fs::metadata(directory).ok()?);
+                User::serving(&[], Some(directory)).filter(|_| directory.mode & STICKY == 0)
             }
-            Self::Itself | Self::Folder => None,
+            Self::Itself | Self::Directory => None,
         }
     }
 }
@@ -260,7 +260,7 @@ mod tests {
     fn the_server_is_who_owns_the_keys_then_the_folder_then_a_group_that_reads_the_keys() {
         let user = |uid, gid, is_by_group| Some(User { uid, gid, is_by_group });
         let (roots, shared) = (status(0, 0, 0o600), status(0, 997, 0o640));
-        for (keys, folder, expected) in [
+        for (keys, directory, expected) in [
             (vec![], None, None),
             (vec![], Some(status(0, 0, 0o755)), None),
             (vec![], Some(status(998, 997, 0o700)), user(998, 997, false)),
@@ -271,7 +271,7 @@ mod tests {
             (vec![shared, roots], Some(status(0, 0, 0o755)), user(0, 997, true)),
             (vec![shared], Some(status(998, 997, 0o700)), user(998, 997, false)),
         ] {
-            assert_eq!(User::serving(&keys, folder), expected, "{keys:?} {folder:?}");
+            assert_eq!(User::serving(&keys, directory), expected, "{keys:?} {directory:?}");
         }
     }
 

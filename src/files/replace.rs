@@ -33,7 +33,7 @@ pub const PUBLIC: u32 = 0o644;
 /// them is there. It keeps the owner, group and mode of the file before. A new one has `mode`, and
 /// belongs to the folder's owner where root makes it. Where an owner cannot be kept, nothing changes.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
-    replace_for(path, contents, mode, Reader::Folder)
+    replace_for(path, contents, mode, Reader::Directory)
 }
 
 /// As [`replace`], for a file that this process reads again when it is started the next time, and nobody
@@ -50,20 +50,20 @@ pub(crate) fn replace_for(
     reader: Reader,
 ) -> Result<(), WriteError> {
     let process = Process::current();
-    let folder = folder_of(path);
+    let directory = directory_of(path);
     let before = Status::of_file(path);
-    let wanted = wanted(before, reader.user(folder, process), process, mode);
+    let wanted = wanted(before, reader.user(directory, process), process, mode);
     if is_as_wanted(path, contents, wanted) {
         return Ok(());
     }
-    try_replace(path, folder, contents, wanted)
+    try_replace(path, directory, contents, wanted)
         .map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
 /// Makes an empty file for `reader`, where there is nothing yet.
 pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), WriteError> {
     let process = Process::current();
-    let wanted = wanted(None, reader.user(folder_of(path), process), process, mode);
+    let wanted = wanted(None, reader.user(directory_of(path), process), process, mode);
     match write_new(path, b"", wanted) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
@@ -78,7 +78,7 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), W
 /// Makes a folder and those above it, for their owner alone: where root makes it, that is the
 /// owner of the folder above.
 pub fn create_directory(path: &Path) -> Result<(), WriteError> {
-    create_directory_for(path, Reader::Folder)
+    create_directory_for(path, Reader::Directory)
 }
 
 /// As [`create_directory`], for `reader`.
@@ -86,7 +86,7 @@ pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), Wr
     if path.is_dir() {
         return Ok(());
     }
-    let above = folder_of(path);
+    let above = directory_of(path);
     if above != path {
         create_directory_for(above, reader)?;
     }
@@ -94,7 +94,7 @@ pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), Wr
     let made = match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made.and_then(|()| match reader.user(above, process) {
-            Some(user) if process.is_root() => give_folder(path, user, process),
+            Some(user) if process.is_root() => give_directory(path, user, process),
             _ => Ok(()),
         }),
     };
@@ -102,22 +102,22 @@ pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), Wr
 }
 
 /// Gives a folder that this process has just made to another user.
-fn give_folder(path: &Path, user: User, process: Process) -> io::Result<()> {
+fn give_directory(path: &Path, user: User, process: Process) -> io::Result<()> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
-    let folder = File::options().read(true).custom_flags(flags.bits()).open(path)?;
-    if folder.metadata()?.uid() != process.uid {
+    let directory = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    if directory.metadata()?.uid() != process.uid {
         return Ok(());
     }
-    give(&folder, Some(user.uid), Some(user.gid))?;
+    give(&directory, Some(user.uid), Some(user.gid))?;
     if user.is_by_group {
-        folder.set_permissions(Permissions::from_mode(0o750))?;
+        directory.set_permissions(Permissions::from_mode(0o750))?;
     }
     Ok(())
 }
 
-fn folder_of(path: &Path) -> &Path {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
+fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    directory.unwrap_or(if path.is_absolute() { path } else { Path::new(".") })
 }
 
 fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
@@ -134,11 +134,11 @@ fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
     is_like && std::fs::read(path).is_ok_and(|present| present == contents)
 }
 
-fn try_replace(path: &Path, folder: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
+fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // Hidden, so that whoever lists the folder does not take it for a file; named by the process,
     // so that two processes do not write into each other's.
-    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
     // One that a crash has left. Whatever else is there by that name is not followed nor written to.
     match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -146,7 +146,7 @@ fn try_replace(path: &Path, folder: &Path, contents: &[u8], wanted: Wanted) -> i
     }
     let written = write_new(&temporary, contents, wanted)
         .and_then(|()| std::fs::rename(&temporary, path))
-        .and_then(|()| File::open(folder)?.sync_all());
+        .and_then(|()| File::open(directory)?.sync_all());
     if written.is_err() {
         // What cannot be removed is met by the next try.
         let _ = std::fs::remove_file(&temporary);
@@ -194,22 +194,22 @@ mod tests {
 
     #[test]
     fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
         replace(&path, b"old", PUBLIC).unwrap();
         replace(&path, b"new", PRIVATE).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, PRIVATE);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn what_lies_where_a_file_is_prepared_is_neither_followed_nor_written_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
-        let elsewhere = folder.path().join("elsewhere");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("key");
+        let elsewhere = directory.path().join("elsewhere");
         std::fs::write(&elsewhere, "theirs").unwrap();
-        let prepared = folder.path().join(format!(".key.{}", std::process::id()));
+        let prepared = directory.path().join(format!(".key.{}", std::process::id()));
         std::os::unix::fs::symlink(&elsewhere, &prepared).unwrap();
         replace(&path, b"ours", PRIVATE).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"ours");
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn a_new_folder_is_its_owners_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/b");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b");
         create_directory(&path).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         create_directory(&path).unwrap();
@@ -228,8 +228,8 @@ mod tests {
     #[test]
     fn a_file_that_is_as_wanted_is_not_written_again() {
         use std::os::unix::fs::MetadataExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
         replace(&path, b"same", PUBLIC).unwrap();
         let before = path.metadata().unwrap().ino();
         replace(&path, b"same", PUBLIC).unwrap();

@@ -51,7 +51,7 @@ pub(crate) enum Scanned {
 /// Watches folders and everything below them. Call it within a runtime.
 #[derive(Debug)]
 pub(crate) struct DirectoryWatch {
-    folders: Vec<Folder>,
+    directories: Vec<Directory>,
     /// `None` where the kernel gives no notifications.
     watcher: Option<RecommendedWatcher>,
     notices: UnboundedReceiver<notify::Event>,
@@ -65,7 +65,7 @@ pub(crate) struct DirectoryWatch {
 }
 
 #[derive(Debug)]
-struct Folder {
+struct Directory {
     /// Absolute, as the notifications have it.
     path: PathBuf,
     /// Device and inode of what is watched at this path, `None` while nothing is.
@@ -77,10 +77,10 @@ struct Folder {
 }
 
 impl DirectoryWatch {
-    /// Watches `folders`, which need not be there yet. Where the kernel gives no notifications,
+    /// Watches `directories`, which need not be there yet. Where the kernel gives no notifications,
     /// scans from time to time have to do; that is logged and no error.
     #[must_use]
-    pub(crate) fn new(folders: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, notices) = unbounded_channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             // Reading a file, as a scan does itself, is no change; ending to write one is.
@@ -93,14 +93,14 @@ impl DirectoryWatch {
         let watcher = watcher.inspect_err(
             |error| tracing::warn!(%error, "no file notifications; looking every {POLL:?}"),
         );
-        let folder = |path: PathBuf| Folder {
+        let directory = |path: PathBuf| Directory {
             path: absolute(&path),
             watched: None,
             parent: None,
             is_told: false,
         };
         let mut watch = Self {
-            folders: folders.into_iter().map(folder).collect(),
+            directories: directories.into_iter().map(directory).collect(),
             watcher: watcher.ok(),
             notices,
             writers: HashMap::new(),
@@ -108,7 +108,7 @@ impl DirectoryWatch {
             scan_at: Instant::now() + POLL,
             unsettled: UNSETTLED,
         };
-        watch.watch_folders();
+        watch.watch_directories();
         watch
     }
 
@@ -139,7 +139,7 @@ impl DirectoryWatch {
         self.is_noticed = false;
         let started = Instant::now();
         self.writers.retain(|_, last| started.duration_since(*last) < WRITER_GONE);
-        self.watch_folders();
+        self.watch_directories();
         let writers = &self.writers;
         let is_being_written =
             |path: &Path| !writers.is_empty() && writers.contains_key(&absolute(path));
@@ -170,8 +170,8 @@ impl DirectoryWatch {
 
     /// Whether the kernel tells of changes in all folders.
     fn is_told(&self) -> bool {
-        let is_told = |folder: &Folder| folder.watched.is_some() && folder.is_told;
-        self.watcher.is_some() && self.folders.iter().all(is_told)
+        let is_told = |directory: &Directory| directory.watched.is_some() && directory.is_told;
+        self.watcher.is_some() && self.directories.iter().all(is_told)
     }
 
     fn note(&mut self, event: notify::Event) {
@@ -184,7 +184,7 @@ impl DirectoryWatch {
         let is_writing = matches!(event.kind, EventKind::Modify(ModifyKind::Data(_)));
         for path in event.paths {
             // The folder above holds much that is no concern of ours.
-            if !self.folders.iter().any(|folder| path.starts_with(&folder.path)) {
+            if !self.directories.iter().any(|directory| path.starts_with(&directory.path)) {
                 continue;
             }
             self.is_noticed = true;
@@ -197,45 +197,48 @@ impl DirectoryWatch {
     }
 
     /// Watches the folders that are not watched yet, or are others than those that were.
-    fn watch_folders(&mut self) {
+    fn watch_directories(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
-        let paths: Vec<PathBuf> = self.folders.iter().map(|folder| folder.path.clone()).collect();
-        for folder in &mut self.folders {
+        let paths: Vec<PathBuf> =
+            self.directories.iter().map(|directory| directory.path.clone()).collect();
+        for directory in &mut self.directories {
             // A link in the path may be swapped, which nothing below it tells. A folder itself tells
             // that it is moved or removed, and what is above it may be a busy place.
-            let is_linked = std::fs::canonicalize(&folder.path).is_ok_and(|p| p != folder.path);
-            let above = folder.path.parent().filter(|_| is_linked);
+            let is_linked =
+                std::fs::canonicalize(&directory.path).is_ok_and(|p| p != directory.path);
+            let above = directory.path.parent().filter(|_| is_linked);
             // One that is watched with everything below it must not be watched alone besides.
             let above = above.filter(|above| !paths.iter().any(|path| above.starts_with(path)));
             if let Some(above) = above {
-                watch(watcher, above, RecursiveMode::NonRecursive, &mut folder.parent);
+                watch(watcher, above, RecursiveMode::NonRecursive, &mut directory.parent);
             }
-            watch(watcher, &folder.path, RecursiveMode::Recursive, &mut folder.watched);
-            folder.is_told = statfs(&folder.path).is_ok_and(|stat| tells(stat.filesystem_type()));
+            watch(watcher, &directory.path, RecursiveMode::Recursive, &mut directory.watched);
+            directory.is_told =
+                statfs(&directory.path).is_ok_and(|stat| tells(stat.filesystem_type()));
         }
     }
 }
 
 fn watch(
     watcher: &mut RecommendedWatcher,
-    folder: &Path,
+    directory: &Path,
     mode: RecursiveMode,
     present: &mut Option<(u64, u64)>,
 ) {
-    let identity = std::fs::metadata(folder).ok().map(|found| (found.dev(), found.ino()));
+    let identity = std::fs::metadata(directory).ok().map(|found| (found.dev(), found.ino()));
     if identity == *present {
         return;
     }
     if present.take().is_some() {
         // The old folder may be gone, and its watch with it.
-        let _ = watcher.unwatch(folder);
+        let _ = watcher.unwatch(directory);
     }
     if identity.is_none() {
         return;
     }
-    match watcher.watch(folder, mode) {
+    match watcher.watch(directory, mode) {
         Ok(()) => *present = identity,
-        Err(error) => tracing::warn!(folder = %folder.display(), %error, "cannot watch"),
+        Err(error) => tracing::warn!(folder = %directory.display(), %error, "cannot watch"),
     }
 }
 
@@ -262,17 +265,17 @@ mod tests {
     }
 
     /// A watch that is past its first scan, so that only notifications make it scan soon.
-    fn settled(folder: &Path) -> DirectoryWatch {
-        let mut watch = DirectoryWatch::new(vec![folder.to_owned()]);
+    fn settled(directory: &Path) -> DirectoryWatch {
+        let mut watch = DirectoryWatch::new(vec![directory.to_owned()]);
         watch.scan(|_| Scanned::Settled);
         watch
     }
 
     #[tokio::test]
     async fn a_change_is_noticed_at_once_and_by_whoever_waits_next() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut watch = settled(folder.path());
-        std::fs::write(folder.path().join("a"), "b").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut watch = settled(directory.path());
+        std::fs::write(directory.path().join("a"), "b").unwrap();
         let started = Instant::now();
         changed(&mut watch).await;
         assert!(watch.is_noticed && started.elapsed() < SAFETY);
@@ -284,23 +287,23 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_comes_late_or_is_replaced_is_watched() {
         let above = tempfile::tempdir().unwrap();
-        let folder = above.path().join("folder");
-        let mut watch = settled(&folder);
+        let directory = above.path().join("folder");
+        let mut watch = settled(&directory);
         for _ in 0..2 {
-            std::fs::create_dir(&folder).unwrap();
+            std::fs::create_dir(&directory).unwrap();
             changed(&mut watch).await;
             watch.scan(|_| Scanned::Settled);
-            assert!(watch.folders[0].watched.is_some());
-            std::fs::write(folder.join("a"), "b").unwrap();
+            assert!(watch.directories[0].watched.is_some());
+            std::fs::write(directory.join("a"), "b").unwrap();
             changed(&mut watch).await;
             assert!(watch.is_noticed);
             watch.scan(|_| Scanned::Settled);
-            std::fs::rename(&folder, above.path().join("old")).unwrap();
+            std::fs::rename(&directory, above.path().join("old")).unwrap();
             std::fs::remove_dir_all(above.path().join("old")).unwrap();
             changed(&mut watch).await;
             assert!(watch.is_noticed);
             watch.scan(|_| Scanned::Settled);
-            assert!(watch.folders[0].watched.is_none());
+            assert!(watch.directories[0].watched.is_none());
         }
     }
 
@@ -326,24 +329,24 @@ mod tests {
     #[tokio::test]
     async fn what_lies_beside_a_folder_is_no_change() {
         let above = tempfile::tempdir().unwrap();
-        let folder = above.path().join("folder");
+        let directory = above.path().join("folder");
         std::fs::create_dir(above.path().join("real")).unwrap();
-        std::os::unix::fs::symlink("real", &folder).unwrap();
-        let mut watch = settled(&folder);
+        std::os::unix::fs::symlink("real", &directory).unwrap();
+        let mut watch = settled(&directory);
         std::fs::write(above.path().join("beside"), "b").unwrap();
-        std::fs::write(folder.join("within"), "b").unwrap();
+        std::fs::write(directory.join("within"), "b").unwrap();
         // Notifications come in order: when the second one is here, the first has been passed over.
         changed(&mut watch).await;
         let writers: Vec<_> = watch.writers.keys().collect();
-        assert!(writers.iter().all(|path| path.starts_with(&folder)), "{writers:?}");
+        assert!(writers.iter().all(|path| path.starts_with(&directory)), "{writers:?}");
         assert!(watch.is_noticed);
     }
 
     #[tokio::test]
     async fn a_file_that_a_program_has_open_to_write_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
-        let mut watch = settled(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let mut watch = settled(directory.path());
         let mut file = std::fs::File::create(&path).unwrap();
         file.write_all(b"half").unwrap();
         let mut is_being_written = false;
@@ -366,8 +369,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn at_rest_scans_are_rare_and_unsettled_ones_back_off() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut watch = DirectoryWatch::new(vec![folder.path().to_owned()]);
+        let directory = tempfile::tempdir().unwrap();
+        let mut watch = DirectoryWatch::new(vec![directory.path().to_owned()]);
         let mut waits = Vec::new();
         for _ in 0..12 {
             watch.scan(|_| Scanned::Unsettled);

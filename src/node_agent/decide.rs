@@ -6,9 +6,9 @@ pub enum Present {
     /// Nothing.
     Nothing,
     /// A file, a symbolic link or the like.
-    NoFolder,
+    NoDirectory,
     /// One of ours, or somebody's own.
-    Folder {
+    OpenDirectory {
         /// The files by their place in the layout.
         files: Vec<File>,
         /// Whether it holds nothing else.
@@ -30,7 +30,7 @@ pub enum File {
     /// Nothing.
     Absent,
     /// A folder, whose place no file can take.
-    Folder,
+    OpenDirectory,
 }
 
 /// What to do.
@@ -60,19 +60,19 @@ pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
     if !is_wanted {
         return match present {
             _ if !is_owned => Action::Leave,
-            Present::Folder { .. } => Action::Remove,
-            Present::Nothing | Present::NoFolder => Action::Forget,
+            Present::OpenDirectory { .. } => Action::Remove,
+            Present::Nothing | Present::NoDirectory => Action::Forget,
         };
     }
     match present {
         Present::Nothing => Action::Make,
-        Present::NoFolder if is_owned => Action::Exchange,
-        Present::NoFolder => Action::Foreign,
-        Present::Folder { files, has_mode, .. } if is_owned => {
+        Present::NoDirectory if is_owned => Action::Exchange,
+        Present::NoDirectory => Action::Foreign,
+        Present::OpenDirectory { files, has_mode, .. } if is_owned => {
             let is_same = *has_mode && files.iter().all(|file| *file == File::Same);
             if is_same { Action::Leave } else { Action::Repair }
         }
-        Present::Folder { files, is_pure, .. } => {
+        Present::OpenDirectory { files, is_pure, .. } => {
             let has_contents = files.iter().all(|f| matches!(f, File::Same | File::Exposed));
             match (has_contents, is_pure) {
                 (true, true) => Action::Adopt,
@@ -88,8 +88,8 @@ pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
 mod tests {
     use super::*;
 
-    fn folder(file: File, is_pure: bool, has_mode: bool) -> Present {
-        Present::Folder { files: vec![file], is_pure, has_mode }
+    fn directory(file: File, is_pure: bool, has_mode: bool) -> Present {
+        Present::OpenDirectory { files: vec![file], is_pure, has_mode }
     }
 
     #[test]
@@ -97,13 +97,13 @@ mod tests {
         use Action::{Adopt, Foreign, Leave, Make};
         for (present, action) in [
             (Present::Nothing, Make),
-            (Present::NoFolder, Foreign),
-            (folder(File::Same, true, true), Adopt),
-            (folder(File::Exposed, true, false), Adopt),
-            (folder(File::Same, false, true), Leave),
-            (folder(File::Other, true, true), Foreign),
-            (folder(File::Absent, true, true), Foreign),
-            (folder(File::Folder, false, true), Foreign),
+            (Present::NoDirectory, Foreign),
+            (directory(File::Same, true, true), Adopt),
+            (directory(File::Exposed, true, false), Adopt),
+            (directory(File::Same, false, true), Leave),
+            (directory(File::Other, true, true), Foreign),
+            (directory(File::Absent, true, true), Foreign),
+            (directory(File::OpenDirectory, false, true), Foreign),
         ] {
             assert_eq!(decide(true, false, &present), action, "{present:?}");
             assert_eq!(decide(false, false, &present), Leave, "{present:?}");
@@ -115,14 +115,14 @@ mod tests {
         use Action::{Exchange, Forget, Leave, Make, Remove, Repair};
         for (present, wanted, unwanted) in [
             (Present::Nothing, Make, Forget),
-            (Present::NoFolder, Exchange, Forget),
-            (folder(File::Same, true, true), Leave, Remove),
-            (folder(File::Same, false, true), Leave, Remove),
-            (folder(File::Same, true, false), Repair, Remove),
-            (folder(File::Exposed, true, true), Repair, Remove),
-            (folder(File::Other, true, true), Repair, Remove),
-            (folder(File::Absent, true, true), Repair, Remove),
-            (folder(File::Folder, false, true), Repair, Remove),
+            (Present::NoDirectory, Exchange, Forget),
+            (directory(File::Same, true, true), Leave, Remove),
+            (directory(File::Same, false, true), Leave, Remove),
+            (directory(File::Same, true, false), Repair, Remove),
+            (directory(File::Exposed, true, true), Repair, Remove),
+            (directory(File::Other, true, true), Repair, Remove),
+            (directory(File::Absent, true, true), Repair, Remove),
+            (directory(File::OpenDirectory, false, true), Repair, Remove),
         ] {
             assert_eq!(decide(true, true, &present), wanted, "{present:?}");
             assert_eq!(decide(false, true, &present), unwanted, "{present:?}");

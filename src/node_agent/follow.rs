@@ -14,7 +14,7 @@ use crate::source::cluster::{MapSeen, RegistryCaMap};
 /// Keeps the folder in step with the merged config map, for ever. Before the map has been read
 /// nothing is done. Call it within a runtime.
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
-    let mut watch = DirectoryWatch::new(vec![reconciler.folder().to_owned()]);
+    let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
     let mut entries: Option<Entries> = None;
     let mut told = Told::default();
     loop {
@@ -28,7 +28,7 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
                 MapSeen::Absent => {
                     health.watched(Err("is not there"));
                     tracing::warn!(
-                        folder = %reconciler.folder().display(),
+                        directory = %reconciler.directory().display(),
                         "ConfigMap {MANAGED_NAMESPACE}/{MERGED_MAP} is not there; \
                          what is on the node is kept"
                     );

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use model::registry_auth::{self, Entries, Refused};
+use model::registry_credentials::{self, Entries, Refused};
 
 use super::Health;
 use super::login_keeper::{LoginKeeper, LoginReport};
@@ -26,7 +26,7 @@ pub async fn follow_logins(mut keeper: LoginKeeper, mut secret: NamedSecret, hea
     loop {
         tokio::select! {
             seen = secret.changed() => match seen {
-                SecretSeen::Present(secret) => match registry_auth::read(&secret) {
+                SecretSeen::Present(secret) => match registry_credentials::read(&secret) {
                     Ok(read) => {
                         told.refused(&place, &read.refused);
                         health.secret(&place, Ok(&read));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use model::registry_auth;
 use model::registry_ca::{Entries, MANAGED_NAMESPACE, MERGED_MAP};
+use model::registry_credentials;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -133,7 +133,11 @@ impl NodeCaMetrics {
 
 impl Health {
     /// Notes what the secret with registry logins holds, or why the node keeps what it has.
-    pub(super) fn secret(&self, place: &str, entries: Result<&registry_auth::Entries, &str>) {
+    pub(super) fn secret(
+        &self,
+        place: &str,
+        entries: Result<&registry_credentials::Entries, &str>,
+    ) {
         let condition = match entries {
             Ok(entries) => entries.refused.first().map(|first| {
                 let more = match entries.refused.len() - 1 {

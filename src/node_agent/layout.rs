@@ -20,7 +20,7 @@ const HOSTS: &str = "hosts.toml";
 impl Layout {
     /// The folder that the runtime reads.
     #[must_use]
-    pub fn folder(self) -> &'static str {
+    pub fn directory(self) -> &'static str {
         match self {
             Self::Crio => "/etc/docker/certs.d",
             Self::Containerd => "/etc/containerd/certs.d",

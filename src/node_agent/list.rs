@@ -10,7 +10,7 @@ use std::io;
 use model::registry_ca::RegistryHost;
 use serde::{Deserialize, Serialize};
 
-use super::folder::Folder;
+use super::open_directory::OpenDirectory;
 
 /// The file's name.
 pub(super) const NAME: &str = ".machine-config-server.json";
@@ -22,8 +22,8 @@ struct List {
 }
 
 /// Reads the list; there is none at first.
-pub(super) fn read(folder: &Folder) -> io::Result<BTreeSet<RegistryHost>> {
-    let Some(bytes) = folder.read(NAME)? else { return Ok(BTreeSet::new()) };
+pub(super) fn read(directory: &OpenDirectory) -> io::Result<BTreeSet<RegistryHost>> {
+    let Some(bytes) = directory.read(NAME)? else { return Ok(BTreeSet::new()) };
     let List { registries } = serde_json::from_slice(&bytes)?;
     // A name becomes a path: it is one of a registry, or it is none of ours.
     let host = |name: &String| {
@@ -33,9 +33,9 @@ pub(super) fn read(folder: &Folder) -> io::Result<BTreeSet<RegistryHost>> {
 }
 
 /// Replaces the list.
-pub(super) fn write(folder: &Folder, hosts: &BTreeSet<RegistryHost>) -> io::Result<()> {
+pub(super) fn write(directory: &OpenDirectory, hosts: &BTreeSet<RegistryHost>) -> io::Result<()> {
     let registries = hosts.iter().map(|host| host.as_str().to_owned()).collect();
     let mut bytes = serde_json::to_vec_pretty(&List { registries })?;
     bytes.push(b'\n');
-    folder.put(NAME, &bytes)
+    directory.put(NAME, &bytes)
 }

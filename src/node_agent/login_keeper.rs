@@ -4,18 +4,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use model::registry_auth::{Entries, Registry};
+use model::registry_credentials::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
-use super::folder::{Folder, Stamp};
 use super::login_list;
 use super::login_plan::{LoginPlan, Written, plan_logins};
+use super::open_directory::{OpenDirectory, Stamp};
 
 /// Keeps one file in step.
 #[derive(Debug)]
 pub struct LoginKeeper {
     path: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
     name: String,
     /// The name of the list of what was written here, beside the file.
     list: String,
@@ -61,10 +61,10 @@ impl LoginKeeper {
     #[must_use]
     pub fn new(path: &Path, resync: Duration) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_owned();
-        let folder = path.parent()?.to_owned();
+        let directory = path.parent()?.to_owned();
         Some(Self {
             path: path.to_owned(),
-            folder,
+            directory,
             list: format!(".{name}.machine-config-server"),
             name,
             resync,
@@ -89,20 +89,20 @@ impl LoginKeeper {
     }
 
     fn try_reconcile(&mut self, entries: &Entries, now: SystemTime) -> io::Result<LoginReport> {
-        let folder = Folder::open(&self.folder)?;
+        let directory = OpenDirectory::open(&self.directory)?;
         if now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync) {
             self.settled = None;
             self.read_at = now;
         }
-        let stamps = [folder.stamp(&self.name)?, folder.stamp(&self.list)?];
+        let stamps = [directory.stamp(&self.name)?, directory.stamp(&self.list)?];
         if let Some(settled) = &self.settled
             && settled.stamps == stamps
             && settled.entries == *entries
         {
             return Ok(LoginReport { problem: settled.problem.clone(), ..LoginReport::default() });
         }
-        let look = self.look(&folder, entries)?;
-        if look.is_done() && !folder.is_untidy()? {
+        let look = self.look(&directory, entries)?;
+        if look.is_done() && !directory.is_untidy()? {
             let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| stamp.is_older(now));
             let settled =
                 Settled { entries: entries.clone(), stamps, problem: look.problem.clone() };
@@ -110,24 +110,24 @@ impl LoginKeeper {
             return Ok(LoginReport { problem: look.problem, ..LoginReport::default() });
         }
         // Two may be at work for a moment, while a pod takes another one's place.
-        let alone = Flock::lock(folder.readable()?, FlockArg::LockExclusive)
+        let alone = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
-        folder.tidy(&[])?;
-        let look = self.look(&folder, entries)?;
+        directory.tidy(&[])?;
+        let look = self.look(&directory, entries)?;
         self.settled = None;
-        self.write(&folder, &look)?;
+        self.write(&directory, &look)?;
         drop(alone);
         let LoginPlan { written, adopted, removed, .. } = look.plan;
         Ok(LoginReport { written, adopted, removed, problem: look.problem })
     }
 
-    fn look(&self, folder: &Folder, entries: &Entries) -> io::Result<Look> {
-        let stamp = folder.stamp(&self.name)?;
-        let present = folder.read(&self.name)?;
-        let (listed, mut problem) = match login_list::read(folder, &self.list) {
+    fn look(&self, directory: &OpenDirectory, entries: &Entries) -> io::Result<Look> {
+        let stamp = directory.stamp(&self.name)?;
+        let present = directory.read(&self.name)?;
+        let (listed, mut problem) = match login_list::read(directory, &self.list) {
             Ok(listed) => (listed, None),
             Err(error) => {
-                let list = self.folder.join(&self.list);
+                let list = self.directory.join(&self.list);
                 let problem = format!("{}: {error}; starting a new list", list.display());
                 (Written::new(), Some(problem))
             }
@@ -143,7 +143,7 @@ impl LoginKeeper {
             ));
         }
         let holds_ours = !plan.after.is_empty();
-        if plan.file.is_none() && holds_ours && !folder.is_private(&self.name)? {
+        if plan.file.is_none() && holds_ours && !directory.is_private(&self.name)? {
             plan.file.clone_from(&present);
         }
         Ok(Look { plan, listed, present, stamp, problem })
@@ -151,20 +151,20 @@ impl LoginKeeper {
 
     /// The list is written first with what is to be written, and last without what was before:
     /// whenever this process dies, what it has written is on the list.
-    fn write(&self, folder: &Folder, look: &Look) -> io::Result<()> {
+    fn write(&self, directory: &OpenDirectory, look: &Look) -> io::Result<()> {
         let Look { plan, listed, present, stamp, .. } = look;
         if let Some(file) = &plan.file {
             if plan.before != *listed {
-                login_list::write(folder, &self.list, &plan.before)?;
+                login_list::write(directory, &self.list, &plan.before)?;
             }
             // What somebody wrote meanwhile is not written over.
-            if folder.stamp(&self.name)? != *stamp || folder.read(&self.name)? != *present {
+            if directory.stamp(&self.name)? != *stamp || directory.read(&self.name)? != *present {
                 return Err(io::Error::other("it was changed at this moment; trying again"));
             }
-            folder.put_private(&self.name, file)?;
+            directory.put_private(&self.name, file)?;
         }
         if plan.after != *listed {
-            login_list::write(folder, &self.list, &plan.after)?;
+            login_list::write(directory, &self.list, &plan.after)?;
         }
         Ok(())
     }

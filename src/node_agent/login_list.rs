@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use model::registry_auth::Registry;
+use model::registry_credentials::Registry;
 use serde::{Deserialize, Serialize};
 
-use super::folder::Folder;
 use super::login_plan::Written;
+use super::open_directory::OpenDirectory;
 
 #[derive(Serialize, Deserialize)]
 struct List {
@@ -16,8 +16,8 @@ struct List {
 }
 
 /// Reads the list; there is none at first.
-pub(super) fn read(folder: &Folder, name: &str) -> io::Result<Written> {
-    let Some(bytes) = folder.read(name)? else { return Ok(Written::new()) };
+pub(super) fn read(directory: &OpenDirectory, name: &str) -> io::Result<Written> {
+    let Some(bytes) = directory.read(name)? else { return Ok(Written::new()) };
     let List { registries } = serde_json::from_slice(&bytes)?;
     let entry = |(name, digests)| Some((Registry::parse(name)?, digests));
     let read: Written =
@@ -26,12 +26,12 @@ pub(super) fn read(folder: &Folder, name: &str) -> io::Result<Written> {
 }
 
 /// Replaces the list.
-pub(super) fn write(folder: &Folder, name: &str, written: &Written) -> io::Result<()> {
+pub(super) fn write(directory: &OpenDirectory, name: &str, written: &Written) -> io::Result<()> {
     let registries = written
         .iter()
         .map(|(registry, digests)| (registry.as_str().to_owned(), digests.clone()))
         .collect();
     let mut bytes = serde_json::to_vec_pretty(&List { registries })?;
     bytes.push(b'\n');
-    folder.put_private(name, &bytes)
+    directory.put_private(name, &bytes)
 }

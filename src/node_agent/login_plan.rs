@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::HEXLOWER;
-use model::registry_auth::{Entries, Login, LoginFile, MalformedLogins, Registry};
+use model::registry_credentials::{Entries, Login, LoginFile, MalformedLogins, Registry};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 

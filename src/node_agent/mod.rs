@@ -25,7 +25,6 @@
 //!   whose entry is spoilt. An empty map says that there are no authorities.
 
 mod decide;
-mod folder;
 mod follow;
 mod follow_logins;
 mod health;
@@ -34,6 +33,7 @@ mod list;
 mod login_keeper;
 mod login_list;
 mod login_plan;
+mod open_directory;
 mod reconciler;
 
 pub use decide::{Action, File, Present, decide};

@@ -10,7 +10,7 @@ use model::registry_ca::{Entries, RegistryHost};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::decide::{Action, decide};
-use super::folder::{Folder, Stamp};
+use super::open_directory::{OpenDirectory, Stamp};
 use super::{Layout, list};
 
 /// Keeps one folder in step.
@@ -65,7 +65,7 @@ impl Reconciler {
 
     /// The folder that is kept.
     #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         &self.path
     }
 
@@ -87,29 +87,29 @@ impl Reconciler {
         now: SystemTime,
         report: &mut Report,
     ) -> io::Result<()> {
-        let folder = Folder::open(&self.path)?;
+        let directory = OpenDirectory::open(&self.path)?;
         if now.duration_since(self.read_all).is_ok_and(|age| age >= self.resync) {
             self.settled.clear();
             self.owned = None;
             self.read_all = now;
         }
-        let owned = self.owned(&folder, report)?;
-        let tasks = self.tasks(&folder, entries, &owned, now, report);
+        let owned = self.owned(&directory, report)?;
+        let tasks = self.tasks(&directory, entries, &owned, now, report);
         let is_nothing = |task: &Task| matches!(task.action, Action::Leave | Action::Foreign);
-        if tasks.iter().all(is_nothing) && !folder.is_untidy()? {
+        if tasks.iter().all(is_nothing) && !directory.is_untidy()? {
             return Ok(());
         }
         // Two may be at work for a moment, while a pod takes another one's place.
-        let lock = Flock::lock(folder.readable()?, FlockArg::LockExclusive)
+        let lock = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
         *report = Report::default();
-        folder.tidy(self.layout.names())?;
+        directory.tidy(self.layout.names())?;
         self.owned = None;
-        let owned = self.owned(&folder, report)?;
-        let tasks = self.tasks(&folder, entries, &owned, now, report);
-        let done = self.work(&folder, &tasks, owned, report);
+        let owned = self.owned(&directory, report)?;
+        let tasks = self.tasks(&directory, entries, &owned, now, report);
+        let done = self.work(&directory, &tasks, owned, report);
         self.owned = None;
-        folder.sync()?;
+        directory.sync()?;
         drop(lock);
         done
     }
@@ -117,16 +117,16 @@ impl Reconciler {
     /// The registries whose folders were made here.
     fn owned(
         &mut self,
-        folder: &Folder,
+        directory: &OpenDirectory,
         report: &mut Report,
     ) -> io::Result<BTreeSet<RegistryHost>> {
-        let stamp = folder.stamp(list::NAME)?;
+        let stamp = directory.stamp(list::NAME)?;
         if let Some((known, owned)) = &self.owned
             && *known == stamp
         {
             return Ok(owned.clone());
         }
-        match list::read(folder) {
+        match list::read(directory) {
             Ok(owned) => {
                 self.owned = Some((stamp, owned.clone()));
                 Ok(owned)
@@ -142,7 +142,7 @@ impl Reconciler {
 
     fn tasks(
         &mut self,
-        folder: &Folder,
+        directory: &OpenDirectory,
         entries: &Entries,
         owned: &BTreeSet<RegistryHost>,
         now: SystemTime,
@@ -155,7 +155,7 @@ impl Reconciler {
         let mut tasks = Vec::new();
         for (host, pem) in wanted.chain(unwanted.map(|host| (host, None))) {
             let is_owned = owned.contains(host);
-            match self.task(folder, host, pem, is_owned, now) {
+            match self.task(directory, host, pem, is_owned, now) {
                 Ok(task) => {
                     if task.action == Action::Foreign {
                         report.problems.insert(
@@ -176,7 +176,7 @@ impl Reconciler {
 
     fn task(
         &mut self,
-        folder: &Folder,
+        directory: &OpenDirectory,
         host: &RegistryHost,
         pem: Option<&Bytes>,
         is_owned: bool,
@@ -187,9 +187,9 @@ impl Reconciler {
         let is_wanted = contents.is_some();
         let contents = contents.unwrap_or_else(|| vec![Bytes::new(); names.len()]);
         let name = host.as_str();
-        let mut stamps = vec![folder.stamp(name)?];
+        let mut stamps = vec![directory.stamp(name)?];
         for file in names {
-            stamps.push(folder.stamp(&format!("{name}/{file}"))?);
+            stamps.push(directory.stamp(&format!("{name}/{file}"))?);
         }
         let known = self.settled.get(host).filter(|settled| {
             is_wanted
@@ -202,7 +202,7 @@ impl Reconciler {
         if let Some(action) = action {
             return Ok(Task { host: host.clone(), files, action });
         }
-        let action = decide(is_wanted, is_owned, &folder.present(name, &files)?);
+        let action = decide(is_wanted, is_owned, &directory.present(name, &files)?);
         let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| stamp.is_older(now));
         if matches!(action, Action::Leave | Action::Foreign) && stamps.iter().all(is_old) {
             let contents = files.iter().map(|(_, contents)| contents.clone()).collect();
@@ -217,7 +217,7 @@ impl Reconciler {
     /// what was removed: whenever this process dies, what it has made is on the list.
     fn work(
         &self,
-        folder: &Folder,
+        directory: &OpenDirectory,
         tasks: &[Task],
         owned: BTreeSet<RegistryHost>,
         report: &mut Report,
@@ -227,20 +227,20 @@ impl Reconciler {
         let is_new = |task: &&Task| matches!(task.action, Action::Make | Action::Adopt);
         next.extend(tasks.iter().filter(is_new).map(|task| task.host.clone()));
         if next != listed {
-            list::write(folder, &next)?;
+            list::write(directory, &next)?;
             listed.clone_from(&next);
         }
         for task in tasks {
-            if let Err(error) = self.act(folder, task, &mut next, report) {
+            if let Err(error) = self.act(directory, task, &mut next, report) {
                 self.failed(&task.host, &error, report);
             }
         }
-        if next == listed { Ok(()) } else { list::write(folder, &next) }
+        if next == listed { Ok(()) } else { list::write(directory, &next) }
     }
 
     fn act(
         &self,
-        folder: &Folder,
+        directory: &OpenDirectory,
         task: &Task,
         owned: &mut BTreeSet<RegistryHost>,
         report: &mut Report,
@@ -251,7 +251,7 @@ impl Reconciler {
             Action::Leave | Action::Foreign => {}
             Action::Adopt => report.adopted.push(host.clone()),
             Action::Make => {
-                if folder.make(name, files)? {
+                if directory.make(name, files)? {
                     report.written.push(host.clone());
                 } else {
                     // Somebody was faster; the next look tells what it is.
@@ -259,15 +259,15 @@ impl Reconciler {
                 }
             }
             Action::Exchange => {
-                folder.exchange(name, files)?;
+                directory.exchange(name, files)?;
                 report.written.push(host.clone());
             }
             Action::Repair => {
-                folder.repair(name, files)?;
+                directory.repair(name, files)?;
                 report.written.push(host.clone());
             }
             Action::Remove => {
-                let is_gone = folder.remove(name, self.layout.names())?;
+                let is_gone = directory.remove(name, self.layout.names())?;
                 owned.remove(host);
                 report.removed.push(host.clone());
                 if !is_gone {

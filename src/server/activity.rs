@@ -40,7 +40,7 @@ impl Phase {
 }
 
 /// The activity of a connection, shared by the side that knows it (TLS, HTTP), the side that keeps
-/// the time, and the side that gives places away.
+/// the time, and the side that gives permits away.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<State>);
 

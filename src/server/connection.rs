@@ -163,7 +163,7 @@ fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: 
 /// A connection that is to be closed.
 struct NotKept;
 
-/// Who is behind a balancer, which is who the connection's place is counted for from now on; `None`
+/// Who is behind a balancer, which is who the connection's permit is counted for from now on; `None`
 /// where the balancer names nobody.
 async fn behind<S>(
     stream: &mut S,

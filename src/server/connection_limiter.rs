@@ -1,15 +1,15 @@
-//! Who may be connected, and who goes when there is no place left.
+//! Which connections are served, and which one is closed when there is no room.
 //!
-//! Places are limited in number and in memory, in all and by source. A source, and a network of IPv6
+//! Permits are limited in number and in memory, in all and by source. A source, and a network of IPv6
 //! sources, gets no more than are free then, so that a dozen sources that take all they can leave
-//! another dozen's worth to those that come. When all are taken the source with most memory loses a
+//! another dozen's worth to those that come. When all are taken, the source with most memory loses a
 //! connection that waits for its client: an idle one first, then the one that has waited longest,
 //! longer than any machine lets a server wait. An answer that is being made, or taken as fast as a
-//! machine takes it, is never given up. The port without TLS gets three quarters at most: machines boot
+//! machine takes it, is never cut off. The port without TLS gets three quarters at most: machines boot
 //! by the other one.
 //!
-//! What a balancer connects is counted for the client behind it, as soon as that is known; a balancer is
-//! no source, and has no share.
+//! A connection through a balancer counts for the client behind it, as soon as that client is known; the
+//! balancer itself is no source, and has no share.
 
 mod queue;
 mod shares;
@@ -40,7 +40,7 @@ const LOOKS: usize = 256;
 /// Connections that may go for one that needs memory.
 const VICTIMS: usize = 64;
 
-/// The places of one or more listeners.
+/// Grants permits for the connections of one or more listeners.
 #[derive(Debug, Clone)]
 pub struct ConnectionLimiter {
     limits: ConnectionLimits,
@@ -67,24 +67,24 @@ struct Slot {
     task: Option<AbortHandle>,
 }
 
-/// A place that is taken. Dropping it gives it back.
+/// Permission to serve one connection. Dropping it returns it.
 #[derive(Debug)]
 pub struct Permit {
     limiter: ConnectionLimiter,
     id: ConnectionId,
 }
 
-/// What a place is known by to those who do not hold it.
+/// Number of a permit, for code that does not hold it.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionId(u64);
 
-/// A place, and why somebody else lost it, if somebody did.
+/// A permit, and why another connection was closed for it, if one was.
 pub type Permitted = (Permit, Option<Shed>);
 
 /// What came of counting other bytes for a connection.
 #[derive(Debug)]
 pub struct Weighed {
-    /// Why others lost their places.
+    /// Why other connections were closed.
     pub shed: Vec<Shed>,
     /// Whether more than half of all memory is taken now.
     pub is_scarce: bool,
@@ -97,7 +97,7 @@ impl ConnectionLimiter {
         Self { limits, slots: Arc::default() }
     }
 
-    /// Takes a place for a connection that comes in, if need be from another one.
+    /// Grants a permit to a connection that comes in; closes another one if it must.
     pub fn take(
         &self,
         source: Source,
@@ -147,13 +147,13 @@ impl ConnectionLimiter {
         Group::of(source).find(is_crowded)
     }
 
-    /// Names the task that serves the connection of a place: it is ended when the place is given to
+    /// Names the task that serves the connection of a permit: it is ended when the permit is given to
     /// another one.
     pub fn served_by(&self, id: ConnectionId, task: AbortHandle) {
         let mut slots = lock(&self.slots);
         match slots.all.get_mut(&id.0) {
             Some(slot) => slot.task = Some(task),
-            // It is over already, or its place was given away before it began.
+            // It is over already, or its permit was given away before it began.
             None => task.abort(),
         }
     }
@@ -240,7 +240,7 @@ impl Slots {
         }
     }
 
-    /// Ends the connection that goes first, of those of this group, and of this door if one is named, and
+    /// Ends the connection that goes first, of those of this group, and of this transport if one is named, and
     /// tells how it waited.
     fn make_room(
         &mut self,

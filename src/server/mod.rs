@@ -1,9 +1,9 @@
 //! The listeners and what they answer.
 //!
 //! ```text
-//! accept ── places ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── guard ── machines ── Answers
-//!   listener.rs                                 tls.rs, connection.rs     layers.rs guard.rs machines.rs
-//!                                                    hosts.rs ── renderings.rs ── administrators
+//! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── auth ── machines ── Answers
+//! listener.rs                                                        connection.rs            layers.rs auth.rs machines.rs
+//!                                                                                hosts.rs ── renderings.rs ── administrators
 //! ```
 //!
 //! Who may be connected and for how long is decided left of HTTP, where nothing was parsed yet; what

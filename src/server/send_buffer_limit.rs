@@ -5,7 +5,7 @@
 //! connection's task once more: a fifth of what such a boot costs. So connections may have their first
 //! answer out at once, as machines do that boot, as long as all of these together are not too many
 //! bytes; all others, and every further answer, are bounded. Either way it is counted for the
-//! connection's place, before anything of the answer is sent, and until the connection ends.
+//! connection's permit, before anything of the answer is sent, and until the connection ends.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -12,8 +12,8 @@ use model::overview::History;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use super::signed_issuer::SignedIssuer;
 use super::token_cache::TokenCache;
+use super::token_issuer::TokenIssuer;
 use crate::telemetry::Metrics;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Conditions;
@@ -25,7 +25,7 @@ pub struct AccessSettings {
     /// How much it is restricted where a pool says nothing.
     pub mode: AccessMode,
     /// Whose signed tokens are accepted beside our own.
-    pub issuer: Option<SignedIssuer>,
+    pub issuer: Option<TokenIssuer>,
     /// Where what is known of tokens is kept, if anywhere.
     pub cache: Option<TokenCache>,
     /// Who keeps them, if this process does.

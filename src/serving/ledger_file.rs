@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// A ledger with its file.
 pub(crate) struct LedgerFile {
-    folder: PathBuf,
+    directory: PathBuf,
     ledger: Ledger,
     degraded: Conditions,
     /// The ledger's changes up to which it is on disk. Held while it is written.
@@ -26,11 +26,11 @@ pub(crate) struct LedgerFile {
 }
 
 impl LedgerFile {
-    /// Takes in what an earlier server left in `folder`. What cannot be read is told, and is replaced
+    /// Takes in what an earlier server left in `directory`. What cannot be read is told, and is replaced
     /// by what comes in now.
-    pub(crate) fn open(folder: &Path, ledger: Ledger, degraded: Conditions) -> Self {
+    pub(crate) fn open(directory: &Path, ledger: Ledger, degraded: Conditions) -> Self {
         let written = Mutex::default();
-        let mut file = Self { folder: folder.to_owned(), ledger, degraded, written };
+        let mut file = Self { directory: directory.to_owned(), ledger, degraded, written };
         match read(&file.path()) {
             Ok(machines) => file.ledger.absorb(machines),
             Err(error) => {
@@ -43,7 +43,7 @@ impl LedgerFile {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join(Ledger::FILE)
+        self.directory.join(Ledger::FILE)
     }
 
     /// Writes what is new, again and again, for ever.
@@ -70,7 +70,7 @@ impl LedgerFile {
         }
         let saved = serde_json::to_vec(&self.ledger.machines()).map_err(|error| error.to_string());
         let saved = saved.and_then(|json| {
-            replace::create_directory(&self.folder)
+            replace::create_directory(&self.directory)
                 .and_then(|()| replace::replace_own(&self.path(), &json, PRIVATE))
                 .map_err(|error| error.to_string())
         });
@@ -105,14 +105,14 @@ mod tests {
 
     #[test]
     fn what_was_noted_outlasts_the_process() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let open = || {
             let ledger = Ledger::default();
-            (LedgerFile::open(folder.path(), ledger.clone(), Conditions::default()), ledger)
+            (LedgerFile::open(directory.path(), ledger.clone(), Conditions::default()), ledger)
         };
         let (file, ledger) = open();
         file.save();
-        assert!(!folder.path().join("ledger.json").exists(), "nothing is new");
+        assert!(!directory.path().join("ledger.json").exists(), "nothing is new");
         let noon = datetime!(2026-11-21 12:00 UTC);
         ledger.handshake_failed("192.0.2.1".parse().unwrap(), Failed::Untrusted, noon);
         file.save();
@@ -123,18 +123,18 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_or_written_stops_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ledger.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger.json");
         let many = format!("[{}0]", "0,".repeat(3_000_000));
         for text in ["", "[{\"address\": \"x\"}]", "\u{0}", &many] {
             std::fs::write(&path, text).unwrap();
             let ledger = Ledger::default();
-            LedgerFile::open(folder.path(), ledger.clone(), Conditions::default());
+            LedgerFile::open(directory.path(), ledger.clone(), Conditions::default());
             assert!(ledger.machines().is_empty());
         }
         let degraded = Conditions::default();
         let ledger = Ledger::default();
-        let taken = folder.path().join("taken");
+        let taken = directory.path().join("taken");
         std::fs::write(&taken, "a file where the folder should be").unwrap();
         let file = LedgerFile::open(&taken, ledger.clone(), degraded.clone());
         let noon = datetime!(2026-11-21 12:00 UTC);

@@ -31,14 +31,14 @@ pub struct PairFiles {
 
 impl PairFiles {
     /// The folders that a replaced file appears in.
-    fn folders(&self) -> Vec<PathBuf> {
-        let folder = |path: &Path| match path.parent() {
+    fn directories(&self) -> Vec<PathBuf> {
+        let directory = |path: &Path| match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let mut folders = vec![folder(&self.certificate), folder(&self.key)];
-        folders.dedup();
-        folders
+        let mut directories = vec![directory(&self.certificate), directory(&self.key)];
+        directories.dedup();
+        directories
     }
 }
 
@@ -156,7 +156,7 @@ impl ServingPair {
 
     /// Takes over the pair whenever its files change, for ever.
     pub(crate) async fn follow(self) {
-        let watch = DirectoryWatch::new(self.files.folders());
+        let watch = DirectoryWatch::new(self.files.directories());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
             if being_written(&self.files.certificate) || being_written(&self.files.key) {
                 return Scanned::Unsettled;

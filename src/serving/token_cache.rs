@@ -19,8 +19,8 @@ pub struct TokenCache(PathBuf);
 impl TokenCache {
     /// A file in this folder.
     #[must_use]
-    pub fn new(folder: &Path) -> Self {
-        Self(folder.to_owned())
+    pub fn new(directory: &Path) -> Self {
+        Self(directory.to_owned())
     }
 
     /// What was known last, `None` if nothing was, or it cannot be read.
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_made() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = TokenCache::new(&folder.path().join("not/there"));
+        let directory = tempfile::tempdir().unwrap();
+        let cache = TokenCache::new(&directory.path().join("not/there"));
         assert_eq!(cache.load(), None);
         let known = Records { enforced: ["worker".to_owned()].into(), ..Records::default() };
         cache.save(&known).unwrap();

@@ -34,7 +34,7 @@ pub enum Layout {
         root: PathBuf,
         /// The secret with the registry logins for machines of all enforced pools; `None` where
         /// nobody gets any.
-        registry_auth: Option<SecretName>,
+        registry_credentials: Option<SecretName>,
         /// Whether a manifest with something that has no effect is refused.
         is_strict: bool,
     },
@@ -120,7 +120,9 @@ impl Directory {
     /// it can be used.
     pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
         let (secret, is_strict) = match &layout {
-            Layout::Tree { registry_auth, is_strict, .. } => (registry_auth.clone(), *is_strict),
+            Layout::Tree { registry_credentials, is_strict, .. } => {
+                (registry_credentials.clone(), *is_strict)
+            }
             Layout::Bootstrap { is_strict, .. } => (None, *is_strict),
         };
         let mut directory = Self {
@@ -199,7 +201,7 @@ impl Directory {
             shared,
             tls_profile,
             enforced,
-            registry_auth: self.logins.auth(),
+            registry_credentials: self.logins.auth(),
             problems,
             warnings: self.files.warnings(),
         };

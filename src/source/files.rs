@@ -261,7 +261,7 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
         visited: HashSet::from([(top.dev(), top.ino())]),
         found: Listing::default(),
     };
-    walk.folder(root, 0)?;
+    walk.directory(root, 0)?;
     Ok(walk.found)
 }
 
@@ -274,8 +274,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn folder(&mut self, folder: &Path, depth: usize) -> io::Result<()> {
-        let mut entries = std::fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    fn directory(&mut self, directory: &Path, depth: usize) -> io::Result<()> {
+        let mut entries = std::fs::read_dir(directory)?.collect::<io::Result<Vec<_>>>()?;
         entries.retain(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
         entries.sort_by_key(DirEntry::file_name);
         for entry in entries {
@@ -292,7 +292,7 @@ impl Walk {
             } else if metadata.is_dir() && depth == MAX_DEPTH {
                 self.found.too_deep.push(path);
             } else if metadata.is_dir() && self.visited.insert((metadata.dev(), metadata.ino())) {
-                match self.folder(&path, depth + 1) {
+                match self.directory(&path, depth + 1) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
@@ -351,8 +351,8 @@ mod tests {
 
     #[test]
     fn a_file_whose_modification_time_lies_ahead_is_read_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pool.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pool.json");
         let pool = r#"{"kind": "MachineConfigPool", "metadata": {"name": "worker"}}"#;
         std::fs::write(&path, pool).unwrap();
         let ahead = SystemTime::now() + Duration::from_secs(100 * 24 * 3600);
@@ -395,11 +395,12 @@ mod tests {
     #[test]
     fn a_folder_that_is_too_deep_is_named() {
         let root = tempfile::tempdir().unwrap();
-        let deepest = (0..MAX_DEPTH).fold(root.path().to_owned(), |folder, _| folder.join("f"));
+        let deepest =
+            (0..MAX_DEPTH).fold(root.path().to_owned(), |directory, _| directory.join("f"));
         let too_deep = deepest.join("f");
         std::fs::create_dir_all(&too_deep).unwrap();
-        for folder in [&deepest, &too_deep] {
-            std::fs::write(folder.join("a.yaml"), "").unwrap();
+        for directory in [&deepest, &too_deep] {
+            std::fs::write(directory.join("a.yaml"), "").unwrap();
         }
         let found = list(root.path()).unwrap();
         assert_eq!((found.paths, found.too_deep), (vec![deepest.join("a.yaml")], vec![too_deep]));

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use model::inputs::Problem;
 use model::objects::MachineConfigPool;
 use model::objects::SecretName;
-use model::registry_auth::{self, Logins, RegistryAuth};
+use model::registry_credentials::{self, Logins, RegistryCredentials};
 
 use super::secret_seen::SecretSeen;
 
 /// The secrets as they were last seen.
 #[derive(Debug, Default)]
 pub(super) struct RegistryLogins {
-    auth: RegistryAuth,
+    auth: RegistryCredentials,
     problems: BTreeMap<SecretName, Vec<Problem>>,
 }
 
 impl RegistryLogins {
     /// One for all pools is `secret`, if any is to be read.
     pub(super) fn new(secret: Option<SecretName>) -> Self {
-        let auth = RegistryAuth { secret, ..RegistryAuth::default() };
+        let auth = RegistryCredentials { secret, ..RegistryCredentials::default() };
         Self { auth, problems: BTreeMap::new() }
     }
 
@@ -44,7 +44,7 @@ impl RegistryLogins {
         let place = name.to_string();
         match seen {
             SecretSeen::Present(secret) => {
-                let problems = match registry_auth::read(&secret) {
+                let problems = match registry_credentials::read(&secret) {
                     Ok(entries) => {
                         let logins = entries.or_last_good(&before.unwrap_or_default());
                         self.keep(name.clone(), Some(logins));
@@ -86,7 +86,7 @@ impl RegistryLogins {
     }
 
     /// What inputs have of them.
-    pub(super) fn auth(&self) -> RegistryAuth {
+    pub(super) fn auth(&self) -> RegistryCredentials {
         self.auth.clone()
     }
 

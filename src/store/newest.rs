@@ -55,15 +55,16 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn what_could_not_be_written_is_told_and_written_once_it_can_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("taken/state");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("taken/state");
         let (metrics, degraded) = (Metrics::new(), Conditions::default());
         let (changes, seen) = watch::channel(0);
         let save = |state: &i32| {
             replace::create_directory(path.parent().unwrap_or(Path::new("/")))?;
             replace::replace(&path, state.to_string().as_bytes(), PRIVATE)
         };
-        std::fs::write(folder.path().join("taken"), "a file where the folder should be").unwrap();
+        std::fs::write(directory.path().join("taken"), "a file where the folder should be")
+            .unwrap();
         changes.send_replace(1);
         let follow = async {
             while degraded.lines().is_empty() {
@@ -72,7 +73,7 @@ mod tests {
             let told = degraded.lines();
             assert!(told[0].starts_with("state: "), "{told:?}");
             assert_eq!(metrics.cache_failures.get(), 1);
-            std::fs::remove_file(folder.path().join("taken")).unwrap();
+            std::fs::remove_file(directory.path().join("taken")).unwrap();
             changes.send_replace(2);
             while !std::fs::read(&path).is_ok_and(|state| state == b"2") {
                 tokio::task::yield_now().await;

@@ -17,8 +17,8 @@ impl StateDirectory {
     pub(super) fn serving_user(path: &Path) -> Option<User> {
         let keys = [SERVING, AUTHORITY].map(|name| Status::of_file(&path.join(name)));
         let keys: Vec<_> = keys.into_iter().flatten().collect();
-        let folder = std::fs::metadata(path).ok().map(|found| Status::of(&found));
-        User::serving(&keys, folder)
+        let directory = std::fs::metadata(path).ok().map(|found| Status::of(&found));
+        User::serving(&keys, directory)
     }
 
     /// The files that the server could not read.
@@ -34,8 +34,8 @@ impl StateDirectory {
                 unreadable.push(Unreadable { path, found, user });
             }
         };
-        for folder in [self.path().to_owned(), self.pointers_path()] {
-            look(folder, &|found| user.enters(found, &groups));
+        for directory in [self.path().to_owned(), self.pointers_path()] {
+            look(directory, &|found| user.enters(found, &groups));
         }
         let files = [
             self.lock_path(),

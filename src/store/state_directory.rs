@@ -35,7 +35,7 @@ use crate::files::owners::{Reader, Status};
 use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
 use crate::files::stamp::FileStamp;
 
-pub use crate::files::lock::FolderLock;
+pub use crate::files::lock::DirectoryLock;
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
 const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
@@ -160,9 +160,9 @@ impl StateDirectory {
     }
 
     fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
-        let folder = Self { path: path.to_owned(), reader, patience, pools: None };
-        replace::create_directory_for(&folder.pointers_path(), reader)?;
-        Ok(folder)
+        let directory = Self { path: path.to_owned(), reader, patience, pools: None };
+        replace::create_directory_for(&directory.pointers_path(), reader)?;
+        Ok(directory)
     }
 
     /// The same, judged by the pools that have a config. Without them, pools are known by pointer configs.
@@ -235,7 +235,7 @@ impl StateDirectory {
     /// As [`Self::reconcile`], by a caller that has looked at the folder under its lock.
     pub fn reconcile_under(
         &self,
-        _: &FolderLock,
+        _: &DirectoryLock,
         hosts: &[Host],
         asked: Asked,
         policy: &Policy,
@@ -401,10 +401,10 @@ impl StateDirectory {
     }
 
     pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {
-        let folder = self.pointers_path();
-        let failed = |error| StateError::Read { path: folder.clone(), error };
+        let directory = self.pointers_path();
+        let failed = |error| StateError::Read { path: directory.clone(), error };
         let mut paths = Vec::new();
-        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+        for entry in std::fs::read_dir(&directory).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             if path.extension().is_some_and(|extension| extension == "ign") {
                 paths.push(path);
@@ -527,8 +527,8 @@ impl StateDirectory {
     }
 
     /// Held while the folder is changed.
-    pub fn lock(&self) -> Result<FolderLock, StateError> {
-        Ok(FolderLock::take(&self.path, self.reader, self.patience)?)
+    pub fn lock(&self) -> Result<DirectoryLock, StateError> {
+        Ok(DirectoryLock::take(&self.path, self.reader, self.patience)?)
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use machine_config_server::node_agent::{LoginKeeper, LoginReport};
-use model::registry_auth::{Entries, Registry};
+use model::registry_credentials::{Entries, Registry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

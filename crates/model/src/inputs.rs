@@ -10,8 +10,8 @@ use crate::objects::{
     ControllerConfig, Defect, MachineConfig, MachineConfigPool, MachineOsBuild, MachineOsConfig,
     Object, REGISTRY_NAMESPACE, TlsProfile,
 };
-use crate::registry_auth::RegistryAuth;
 use crate::registry_ca::RegistryHost;
+use crate::registry_credentials::RegistryCredentials;
 
 /// Which of the reference server's two ways of choosing and rendering applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Inputs {
     /// decides that; a source leaves it empty.
     pub enforced: BTreeSet<String>,
     /// The registry logins that machines of those pools get.
-    pub registry_auth: RegistryAuth,
+    pub registry_credentials: RegistryCredentials,
     /// What could not be read, one entry a file or object. The values above are then the last
     /// good ones.
     pub problems: Vec<Problem>,

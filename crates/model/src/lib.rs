@@ -5,7 +5,7 @@
 //! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for what a person reads.
 //! - [`ledger`]: which machine asked for a config, what it got, and what came of it. [`access`]: who may have a config,
 //!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
-//!   machine trusts, [`registry_auth`] which logins to them it has.
+//!   machine trusts, [`registry_credentials`] which logins to them it has.
 //! - [`pointer_check`]: whether a machine would boot from a pointer config. [`user_data`]: how pointer configs come to
 //!   trust others.
 //! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
@@ -24,8 +24,8 @@ pub mod ledger;
 pub mod objects;
 pub mod overview;
 pub mod pointer_check;
-pub mod registry_auth;
 pub mod registry_ca;
+pub mod registry_credentials;
 pub mod render;
 pub mod table;
 pub mod user_data;

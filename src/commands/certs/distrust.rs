@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::{ask_again, print_steps, refuse};
 use crate::commands::kept::{
-    Place, Seen, in_cluster, open, present_hosts, see_cluster, see_folder,
+    Place, Seen, in_cluster, open, present_hosts, see_cluster, see_directory,
 };
 use crate::commands::print_line;
 use crate::controllers::NAMESPACE;
@@ -29,11 +29,11 @@ pub fn distrust(
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     match place {
-        Place::Folder(folder) => {
-            let state = open(folder)?;
+        Place::Directory(directory) => {
+            let state = open(directory)?;
             // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
             let lock = state.lock()?;
-            let foreseen = Foreseen::of(see_folder(folder, None)?, named, policy, now)?;
+            let foreseen = Foreseen::of(see_directory(directory, None)?, named, policy, now)?;
             let mut told = BTreeSet::new();
             foreseen.tell(yes, now, &mut told)?;
             let hosts = present_hosts(&state)?;

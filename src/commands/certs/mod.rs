@@ -22,7 +22,7 @@ use time::format_description::well_known::Rfc3339;
 use super::certs::exposure::Worth;
 use super::certs::report::{Checked, Shown, ShownCertificate, ShownPointer, print};
 use super::kept::{
-    Place, Seen, in_cluster, open, present_hosts, see, see_by, see_cluster, see_folder,
+    Place, Seen, in_cluster, open, present_hosts, see, see_by, see_cluster, see_directory,
 };
 use super::{print_line, tell};
 use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
@@ -167,9 +167,9 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
 /// What strangers can read in the configs of pools that are not enforced, and what has no effect in configs.
 fn worth(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Worth> {
     match (place, manifests) {
-        (Place::Folder(_), None) => Ok(Worth::default()),
-        (Place::Folder(folder), Some(manifests)) => {
-            exposure::of_manifests(manifests, &open(folder)?.records()?.enforced)
+        (Place::Directory(_), None) => Ok(Worth::default()),
+        (Place::Directory(directory), Some(manifests)) => {
+            exposure::of_manifests(manifests, &open(directory)?.records()?.enforced)
         }
         (Place::Cluster { kubeconfig, .. }, _) => {
             let worth = in_cluster(kubeconfig.as_deref(), async |client| {
@@ -206,22 +206,22 @@ pub fn rotate(
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
-    let folder = match place {
-        Place::Folder(folder) => folder,
+    let directory = match place {
+        Place::Directory(directory) => directory,
         Place::Cluster { kubeconfig, user_data_namespace } => {
             return in_cluster(kubeconfig.as_deref(), async |client| {
                 ask_rotation(&client, user_data_namespace, [ca, force], policy, now).await
             });
         }
     };
-    let state = open(folder)?;
+    let state = open(directory)?;
     let hosts = present_hosts(&state)?;
     if hosts.is_empty() && !force {
         // What is there and cannot be used is a better reason than that there is none.
         let observed = state.observe(&hosts, &Asked::default())?;
         let generate = &mut |_| policy.algorithm.generate();
         refuse(&state, pki::dry_run(&observed, policy, now, generate)?.1, force)?;
-        bail!("{}: there is no serving certificate yet: run `serve` first", folder.display());
+        bail!("{}: there is no serving certificate yet: run `serve` first", directory.display());
     }
     let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
     let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
@@ -310,7 +310,7 @@ pub(super) fn refuse(
     accepts_lockouts: bool,
 ) -> anyhow::Result<()> {
     warn(&attention);
-    let seen = see_folder(state.path(), None)?;
+    let seen = see_directory(state.path(), None)?;
     let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
     let is_kept =
         |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));

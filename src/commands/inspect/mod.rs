@@ -278,9 +278,9 @@ fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Inspec
     let pool = settings.pool.as_deref();
     match &settings.place {
         Place::Saved(path) => saved(path),
-        Place::Manifests(folder) => {
-            let pool = pool.ok_or_else(|| anyhow!("{}: of which POOL?", folder.display()))?;
-            by_manifests(folder, pool, settings.spec)
+        Place::Manifests(directory) => {
+            let pool = pool.ok_or_else(|| anyhow!("{}: of which POOL?", directory.display()))?;
+            by_manifests(directory, pool, settings.spec)
         }
         Place::Server(url) => {
             let url = with_pool(url, pool)?;
@@ -402,10 +402,10 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     Ok(Inspection { name, trace: Some(trace), machine, warnings })
 }
 
-fn by_manifests(folder: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Inspection> {
-    let inputs = read_manifests(folder.to_owned(), false)?;
+fn by_manifests(directory: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Inspection> {
+    let inputs = read_manifests(directory.to_owned(), false)?;
     let warnings = inputs.warnings.iter().map(ToString::to_string).collect();
-    let name = format!("{} {pool} {spec}", folder.display());
+    let name = format!("{} {pool} {spec}", directory.display());
     let read = rendered(&inputs, pool, spec).and_then(|body| read_config(&body));
     Ok(match read {
         Ok(config) => {

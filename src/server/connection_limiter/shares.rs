@@ -1,4 +1,4 @@
-//! How much each source has of the places and of their memory, and who has most.
+//! Permits and bytes by source, and the source with most.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -1,4 +1,4 @@
-//! Who has a place, and who loses it.
+//! Which connections get a permit, and which lose it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -261,7 +261,7 @@ async fn whoever_loses_a_place_after_it_was_passed_on_is_ended() {
     let (permit, _) =
         limiter.take(Source::Balancer, Transport::Tls, activity.clone(), now).unwrap();
     permit.pass_to(source(1), now).unwrap();
-    // The task is named by a ticket of before.
+    // The task is named by an earlier number.
     let task = tokio::spawn(std::future::pending::<()>());
     limiter.served_by(permit.id(), task.abort_handle());
     let (_second, shed) = limiter.take(source(2), Transport::Tls, activity, now).unwrap();
@@ -280,7 +280,7 @@ async fn whoever_loses_a_place_is_ended() {
     let (_second, shed) = take(2, at(Phase::Answer, 1)).unwrap();
     assert_eq!(shed, Some(Shed::Idle));
     assert!(task.await.unwrap_err().is_cancelled());
-    // Also where its place is gone before it begins.
+    // Also where its permit is gone before it begins.
     let task = tokio::spawn(std::future::pending::<()>());
     limiter.served_by(id, task.abort_handle());
     assert!(task.await.unwrap_err().is_cancelled());

@@ -23,7 +23,7 @@ pub enum Shed {
     Unread,
     /// Its source has as many as it may, and none that waits for its client.
     SourceFull,
-    /// All places or all memory are taken, and none waits for its client.
+    /// All permits or all memory are taken, and none waits for its client.
     Full,
 }
 

@@ -14,7 +14,7 @@ use model::access::rotation::{Issued, RotationPolicy};
 use model::access::{Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, Shared};
 use model::objects::MachineConfigPool;
-use model::registry_auth::RegistryAuth;
+use model::registry_credentials::RegistryCredentials;
 use pki::{Asked, Host};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -86,8 +86,8 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let state = StateDirectory::of_this_server(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::of_this_server(directory.path()).unwrap();
         let policy = pki::Policy::default();
         let now = OffsetDateTime::now_utc();
         let generate = &mut |_| policy.algorithm.generate();
@@ -95,7 +95,7 @@ impl Site {
         let fails = Arc::default();
         let (policy, gate) = start(&state, &fails);
         let mut site = Self {
-            _folder: folder,
+            _folder: directory,
             state,
             policy,
             gate,
@@ -285,7 +285,7 @@ fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {
         shared: Arc::new(Shared::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
-        registry_auth: RegistryAuth::default(),
+        registry_credentials: RegistryCredentials::default(),
         problems: Vec::new(),
         warnings: Vec::new(),
     }

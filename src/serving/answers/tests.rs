@@ -32,7 +32,7 @@ fn inputs(mode: ServingMode, configuration: &str, ignition: &Value) -> Inputs {
         shared: Arc::new(Shared::default()),
         tls_profile: None,
         enforced: BTreeSet::new(),
-        registry_auth: model::registry_auth::RegistryAuth::default(),
+        registry_credentials: model::registry_credentials::RegistryCredentials::default(),
         problems: Vec::new(),
         warnings: Vec::new(),
     }

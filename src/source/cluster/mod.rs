@@ -65,7 +65,7 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// The secret with the registry logins for machines of all enforced pools; `None` where nobody
     /// gets any, and no secret is read.
-    pub registry_auth: Option<SecretName>,
+    pub registry_credentials: Option<SecretName>,
 }
 
 /// A way to a cluster.
@@ -74,7 +74,7 @@ pub struct Cluster {
     apiserver_url: String,
     token: TokenFiles,
     cache: Option<Cache>,
-    registry_auth: Option<SecretName>,
+    registry_credentials: Option<SecretName>,
 }
 
 impl Cluster {
@@ -86,7 +86,7 @@ impl Cluster {
             apiserver_url: settings.apiserver_url,
             token: TokenFiles::open(settings.token_dir),
             cache: settings.cache_dir.map(Cache::new),
-            registry_auth: settings.registry_auth,
+            registry_credentials: settings.registry_credentials,
         })
     }
 
@@ -118,12 +118,12 @@ impl Cluster {
 
     /// Publishes the inputs, and each change of them, for ever. `publish` may block.
     pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
-        let Self { client, apiserver_url, mut token, cache, registry_auth } = self;
+        let Self { client, apiserver_url, mut token, cache, registry_credentials } = self;
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
         let mut session = Session::new(client, apiserver_url, sender, reporting, publish)
-            .with_registry_auth(registry_auth);
+            .with_registry_credentials(registry_credentials);
         if let Some(cache) = cache {
             session.restore(cache);
         }

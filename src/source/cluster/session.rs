@@ -93,7 +93,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
     }
 
     /// The same, with the secret that holds the registry logins for all enforced pools, if any.
-    pub(super) fn with_registry_auth(self, secret: Option<SecretName>) -> Self {
+    pub(super) fn with_registry_credentials(self, secret: Option<SecretName>) -> Self {
         Self { view: ClusterView::new(secret), ..self }
     }
 

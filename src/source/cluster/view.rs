@@ -55,9 +55,9 @@ struct Entry {
 }
 
 impl ClusterView {
-    /// One that has seen nothing, of a server that is to read the secret `registry_auth`, if any.
-    pub(super) fn new(registry_auth: Option<SecretName>) -> Self {
-        Self { logins: RegistryLogins::new(registry_auth), ..Self::default() }
+    /// One that has seen nothing, of a server that is to read the secret `registry_credentials`, if any.
+    pub(super) fn new(registry_credentials: Option<SecretName>) -> Self {
+        Self { logins: RegistryLogins::new(registry_credentials), ..Self::default() }
     }
 
     /// Takes in what a watch saw.
@@ -183,7 +183,7 @@ impl ClusterView {
                 api_server.tls_profile().cloned()
             }),
             enforced: BTreeSet::new(),
-            registry_auth: self.logins.auth(),
+            registry_credentials: self.logins.auth(),
             problems: self.problems(),
             warnings: self.configs.warnings(),
         };

@@ -89,7 +89,7 @@ impl Site {
             apiserver_url: "https://api-int.example.com:6443".to_owned(),
             token_dir: self.folder.path().to_owned(),
             cache_dir: Some(self.cache()),
-            registry_auth: secret.map(|name| name.parse().expect("a name")),
+            registry_credentials: secret.map(|name| name.parse().expect("a name")),
         }))
         .await
     }

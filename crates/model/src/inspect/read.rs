@@ -333,7 +333,7 @@ fn disks(storage: &Storage) -> Vec<DiskEntry> {
 }
 
 fn registry(path: &str) -> Option<String> {
-    let rest = REGISTRIES.iter().find_map(|folder| path.strip_prefix(folder))?;
+    let rest = REGISTRIES.iter().find_map(|directory| path.strip_prefix(directory))?;
     let (host, file) = rest.split_once('/')?;
     file.strip_suffix(".crt").map(|_| host.to_owned())
 }

@@ -3,19 +3,19 @@
 use ignition::Config;
 use ignition::contents::Contents;
 
-use crate::registry_auth::{self, Logins, Unmergeable, merged_file};
+use crate::registry_credentials::{self, Logins, Unmergeable, merged_file};
 
 /// Adds registry logins to the file that is there, or appends one. A file that says the same already
 /// stays as it is, byte for byte: machine-config-daemon compares it with the machine config's.
 pub(super) fn add_logins(config: &mut Config, logins: &Logins) -> Result<(), Unmergeable> {
-    let present = match config.file_contents(registry_auth::PATH) {
+    let present = match config.file_contents(registry_credentials::PATH) {
         None | Some(Contents::Nothing) => None,
         Some(Contents::Bytes(bytes)) => Some(bytes),
         Some(Contents::Elsewhere(_)) => return Err(Unmergeable::Elsewhere),
         Some(Contents::Unreadable(_)) => return Err(Unmergeable::Unreadable),
     };
     if let Some(file) = merged_file(present.as_deref(), logins)? {
-        config.set_private_file(registry_auth::PATH, &file);
+        config.set_private_file(registry_credentials::PATH, &file);
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::inputs::{ServingMode, Shared};
     use crate::objects::MachineConfig;
-    use crate::registry_auth::Entries;
+    use crate::registry_credentials::Entries;
     use crate::render::{CompressedContents, ENCAPSULATED, PoolInputs, render};
 
     const SECRET: &str = "c2VjcmV0OnBhc3N3b3Jk";
@@ -90,17 +90,20 @@ mod tests {
                     files.iter().map(|file| file["path"].as_str().unwrap()).collect();
                 assert_eq!(
                     paths[paths.len() - 2..],
-                    [registry_auth::PATH, ENCAPSULATED],
+                    [registry_credentials::PATH, ENCAPSULATED],
                     "{version}"
                 );
-                let file = file_at(&files, registry_auth::PATH);
+                let file = file_at(&files, registry_credentials::PATH);
                 assert_eq!(file["mode"], 0o600, "{version}");
                 let expected = json!({"auths": {"quay.io": {"auth": SECRET}}}).to_string();
                 assert_eq!(contents(file), expected, "{version}");
-                let others = files.iter().filter(|file| file["path"] != registry_auth::PATH);
+                let others = files.iter().filter(|file| file["path"] != registry_credentials::PATH);
                 assert!(!others.map(contents).any(|text| text.contains(SECRET)), "{version}");
-                let rest: Vec<_> =
-                    files.iter().filter(|f| f["path"] != registry_auth::PATH).cloned().collect();
+                let rest: Vec<_> = files
+                    .iter()
+                    .filter(|f| f["path"] != registry_credentials::PATH)
+                    .cloned()
+                    .collect();
                 assert_eq!(rest, self::files(&without, version, form), "{version}");
             }
         }
@@ -115,13 +118,13 @@ mod tests {
         ];
         for source in sources {
             let file = json!({
-                "path": registry_auth::PATH, "overwrite": true, "mode": 0o644,
+                "path": registry_credentials::PATH, "overwrite": true, "mode": 0o644,
                 "user": {"name": "root"}, "contents": source,
             });
             let config = own_file(&file);
             for form in Form::ALL {
                 let served = files(&pool(&config, None), SpecVersion::V3_4, form);
-                let served = file_at(&served, registry_auth::PATH);
+                let served = file_at(&served, registry_credentials::PATH);
                 if form == Form::Plain {
                     assert_eq!(*served, file);
                 }
@@ -129,8 +132,11 @@ mod tests {
 
                 let secret = logins(&["quay.io", "new.example"]);
                 let served = files(&pool(&config, Some(secret)), SpecVersion::V3_4, form);
-                assert_eq!(served.iter().filter(|f| f["path"] == registry_auth::PATH).count(), 1);
-                let served = file_at(&served, registry_auth::PATH);
+                assert_eq!(
+                    served.iter().filter(|f| f["path"] == registry_credentials::PATH).count(),
+                    1
+                );
+                let served = file_at(&served, registry_credentials::PATH);
                 let merged: Value = serde_json::from_str(&contents(served)).unwrap();
                 let expected = json!({"auths": {
                     "own.example": {"auth": "b3duOnA="},
@@ -143,12 +149,12 @@ mod tests {
         }
         // As it was read, so it is served: spec 2 has it too.
         let old = json!({"ignition": {"version": "2.2.0"}, "storage": {"files": [{
-            "filesystem": "root", "path": registry_auth::PATH,
+            "filesystem": "root", "path": registry_credentials::PATH,
             "contents": {"source": data_url::encode(own.to_string().as_bytes())}, "mode": 0o600,
         }]}});
         let secret = logins(&["new.example"]);
         let served = files(&pool(&old, Some(secret)), SpecVersion::V2_2, Form::Plain);
-        let served = contents(file_at(&served, registry_auth::PATH));
+        let served = contents(file_at(&served, registry_credentials::PATH));
         assert!(served.contains("own.example") && served.contains("new.example"), "{served}");
         let content =
             files(&pool(&old, Some(logins(&["new.example"]))), SpecVersion::V3_4, Form::Plain);
@@ -162,7 +168,7 @@ mod tests {
     #[test]
     fn a_file_that_says_the_same_already_stays_byte_for_byte() {
         let text = format!("{{ \"auths\" : {{\"quay.io\": {{\"auth\": \"{SECRET}\"}}}}}}\n");
-        let file = json!({"path": registry_auth::PATH, "mode": 0o644, "contents": {
+        let file = json!({"path": registry_credentials::PATH, "mode": 0o644, "contents": {
             "source": data_url::encode(text.as_bytes()),
         }});
         let served = files(
@@ -170,7 +176,7 @@ mod tests {
             SpecVersion::V3_4,
             Form::Plain,
         );
-        assert_eq!(*file_at(&served, registry_auth::PATH), file);
+        assert_eq!(*file_at(&served, registry_credentials::PATH), file);
     }
 
     #[test]
@@ -188,7 +194,7 @@ mod tests {
             ),
         ] {
             let mut file = contents;
-            file["path"] = registry_auth::PATH.into();
+            file["path"] = registry_credentials::PATH.into();
             let pool = pool(&own_file(&file), Some(logins(&["quay.io"])));
             let (form, compressed) = (Form::Plain, CompressedContents::default());
             let error = render(&pool, SpecVersion::V3_4, form, &compressed).unwrap_err();

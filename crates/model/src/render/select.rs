@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::image::layered_image;
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, Shared, served_configuration};
 use crate::objects::MachineConfig;
-use crate::registry_auth::{Logins, Unresolved};
+use crate::registry_credentials::{Logins, Unresolved};
 
 /// The part of the inputs that one pool's answers depend on, and nothing else: as long as it
 /// stays the same, so do the answers.
@@ -105,7 +105,7 @@ pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
         return Err(Unselected::NoKubeconfig);
     }
     let is_enforced = inputs.enforced.contains(pool.name());
-    let logins = if is_enforced { inputs.registry_auth.logins(pool)? } else { None };
+    let logins = if is_enforced { inputs.registry_credentials.logins(pool)? } else { None };
     let image = layered_image(&inputs.layering, pool, configuration);
     Ok(PoolInputs {
         mode: inputs.mode,
@@ -143,7 +143,7 @@ mod tests {
             }),
             tls_profile: None,
             enforced: std::collections::BTreeSet::new(),
-            registry_auth: crate::registry_auth::RegistryAuth::default(),
+            registry_credentials: crate::registry_credentials::RegistryCredentials::default(),
             problems: Vec::new(),
             warnings: Vec::new(),
         }
@@ -162,7 +162,7 @@ mod tests {
         let mut inputs = inputs(ServingMode::Cluster, &pool("worker", 0));
         let logins = |inputs: &Inputs| select(inputs, "worker").map(|selected| selected.logins);
         let name: crate::objects::SecretName = "a/b".parse().unwrap();
-        inputs.registry_auth.secret = Some(name.clone());
+        inputs.registry_credentials.secret = Some(name.clone());
         assert_eq!(logins(&inputs), Ok(None));
         inputs.enforced = ["worker".to_owned()].into();
         let refused = logins(&inputs).unwrap_err();
@@ -172,7 +172,7 @@ mod tests {
         );
         assert!(!refused.is_meant(), "the last good config stays");
         let some = Some(Arc::new(Logins::new()));
-        inputs.registry_auth.known = [(name, some.clone())].into();
+        inputs.registry_credentials.known = [(name, some.clone())].into();
         assert_eq!(logins(&inputs), Ok(some));
     }
 

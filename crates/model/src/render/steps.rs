@@ -11,7 +11,7 @@ use super::compact::{CompressedContents, compact};
 use super::logins::add_logins;
 use crate::inputs::ServingMode;
 use crate::objects::MachineConfig;
-use crate::registry_auth::{self, Unmergeable};
+use crate::registry_credentials::{self, Unmergeable};
 
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
@@ -45,7 +45,7 @@ pub enum RenderError {
     /// The machine config has a file of registry logins that others cannot be added to.
     #[error(
         "machine config {name}: {}: {error}, so that no registry logins can be added",
-        registry_auth::PATH
+        registry_credentials::PATH
     )]
     Logins {
         /// The machine config.

@@ -23,7 +23,7 @@ pub fn read(secret: &Secret) -> Result<Entries, String> {
 
 /// The secrets that machines get registry logins of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RegistryAuth {
+pub struct RegistryCredentials {
     /// The one for all pools. Without it nobody gets any logins, and no pool's annotation counts.
     pub secret: Option<SecretName>,
     /// What is known of the secrets. `None` is a secret that is not there, or that may not be read:
@@ -42,7 +42,7 @@ pub enum Unresolved {
     Unread(SecretName),
 }
 
-impl RegistryAuth {
+impl RegistryCredentials {
     /// The secrets that are needed for `pools`.
     pub fn wanted<'a>(
         &self,
@@ -84,7 +84,7 @@ fn own(pool: &MachineConfigPool) -> Option<Result<SecretName, Unresolved>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry_auth::Registry;
+    use crate::registry_credentials::Registry;
     use serde_json::{Value, json};
 
     fn secret(value: &Value) -> Secret {
@@ -106,9 +106,9 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn auth(known: &[(&str, Option<Arc<Logins>>)]) -> RegistryAuth {
+    fn auth(known: &[(&str, Option<Arc<Logins>>)]) -> RegistryCredentials {
         let known = known.iter().map(|(text, logins)| (name(text), logins.clone()));
-        RegistryAuth { secret: Some(name("a/all")), known: known.collect() }
+        RegistryCredentials { secret: Some(name("a/all")), known: known.collect() }
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(auth.logins(&pool(Some("c/gone"))), Ok(all));
         let pools = [pool(None), pool(Some("b/own")), pool(Some("oops"))];
         assert_eq!(auth.wanted(pools.iter()), [name("a/all"), name("b/own")].into());
-        let nobody = RegistryAuth { secret: None, ..auth };
+        let nobody = RegistryCredentials { secret: None, ..auth };
         assert_eq!(nobody.logins(&pool(Some("b/own"))), Ok(None));
         assert_eq!(nobody.wanted(pools.iter()), BTreeSet::new());
     }
@@ -141,7 +141,7 @@ mod tests {
             "its registry logins are not known: Secret b/own has not been read"
         );
         assert_eq!(auth.logins(&pool(Some("oops"))), Err(Unresolved::Annotation));
-        let auth = RegistryAuth { known: BTreeMap::new(), ..auth };
+        let auth = RegistryCredentials { known: BTreeMap::new(), ..auth };
         assert_eq!(auth.logins(&pool(None)), Err(Unresolved::Unread(name("a/all"))));
     }
 

@@ -12,14 +12,14 @@ use crate::telemetry::conditions::Conditions;
 
 /// An issuer whose keys were read.
 #[derive(Debug, Clone)]
-pub struct SignedIssuer {
+pub struct TokenIssuer {
     path: PathBuf,
     settings: Settings,
     pub(crate) tokens: SignedTokens,
     text: Vec<u8>,
 }
 
-impl SignedIssuer {
+impl TokenIssuer {
     /// Reads the JWK set at `path`.
     ///
     /// # Errors
@@ -33,9 +33,9 @@ impl SignedIssuer {
 
     /// Hands each new state of the keys to `take`, for ever. One that cannot be used leaves the one before.
     pub(crate) async fn follow(mut self, mut take: impl FnMut(SignedTokens), degraded: Conditions) {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.map_or_else(|| PathBuf::from("."), PathBuf::from);
-        let watch = DirectoryWatch::new(vec![folder]);
+        let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let directory = directory.map_or_else(|| PathBuf::from("."), PathBuf::from);
+        let watch = DirectoryWatch::new(vec![directory]);
         watch
             .follow(|_| {
                 let reason = self.look(&mut take).err().map(|error| format!("{error:#}"));

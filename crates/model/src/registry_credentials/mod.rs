@@ -22,7 +22,7 @@ mod secrets;
 
 pub use file::{LoginFile, Unmergeable, merged_file};
 pub use logins::{Entries, Login, Logins, MalformedLogins, Refused, Registry};
-pub use secrets::{POOL_ANNOTATION, RegistryAuth, Unresolved, read};
+pub use secrets::{POOL_ANNOTATION, RegistryCredentials, Unresolved, read};
 
 /// Where kubelet, the container runtime and the first boot's image pull look for logins.
 pub const PATH: &str = "/var/lib/kubelet/config.json";

@@ -33,7 +33,7 @@ const NEW_FOLDER: &str = ".machine-config-server.new";
 
 /// An open folder.
 #[derive(Debug)]
-pub(super) struct Folder(OwnedFd);
+pub(super) struct OpenDirectory(OwnedFd);
 
 /// Changes whenever what it was taken of changes, as far as the file system tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,10 +67,10 @@ impl Stamp {
     }
 }
 
-impl Folder {
+impl OpenDirectory {
     /// Opens a folder, and makes it and those above it where they are missing.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let mut folder = Self(nix::fcntl::open(
+        let mut directory = Self(nix::fcntl::open(
             if path.is_absolute() { "/" } else { "." },
             OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
@@ -83,13 +83,13 @@ impl Folder {
                     return Err(io::Error::other("`..` is not followed"));
                 }
             };
-            folder = match folder.enter(name) {
+            directory = match directory.enter(name) {
                 Err(Errno::ENOENT) => {
-                    match mkdirat(&folder.0, name, FOLDER) {
+                    match mkdirat(&directory.0, name, FOLDER) {
                         Ok(()) | Err(Errno::EEXIST) => {}
                         Err(error) => return Err(error.into()),
                     }
-                    folder.enter(name)?
+                    directory.enter(name)?
                 }
                 Err(Errno::ENOTDIR | Errno::ELOOP) => {
                     return Err(io::Error::other(format!(
@@ -100,7 +100,7 @@ impl Folder {
                 entered => entered?,
             };
         }
-        Ok(folder)
+        Ok(directory)
     }
 
     fn enter(&self, name: &Path) -> nix::Result<Self> {
@@ -170,15 +170,15 @@ impl Folder {
         name: &str,
         files: &[(&str, C)],
     ) -> io::Result<Present> {
-        let folder = match self.enter(Path::new(name)) {
-            Ok(folder) => folder,
+        let directory = match self.enter(Path::new(name)) {
+            Ok(directory) => directory,
             Err(Errno::ENOENT) => return Ok(Present::Nothing),
-            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(Present::NoFolder),
+            Err(Errno::ENOTDIR | Errno::ELOOP) => return Ok(Present::NoDirectory),
             Err(error) => return Err(error.into()),
         };
         let found: io::Result<Vec<File>> =
-            files.iter().map(|(name, wanted)| folder.file(name, wanted.as_ref())).collect();
-        let mut listing = Dir::from_fd(folder.readable()?)?;
+            files.iter().map(|(name, wanted)| directory.file(name, wanted.as_ref())).collect();
+        let mut listing = Dir::from_fd(directory.readable()?)?;
         let mut is_pure = true;
         for entry in listing.iter() {
             let entry = entry?;
@@ -186,15 +186,15 @@ impl Folder {
             let is_known = files.iter().any(|(name, _)| name.as_bytes() == entry);
             is_pure = is_pure && (is_known || entry == b"." || entry == b"..");
         }
-        let mode = fstatat(&folder.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
+        let mode = fstatat(&directory.0, "", AtFlags::AT_EMPTY_PATH)?.st_mode;
         let has_mode = mode & 0o7777 == FOLDER.bits();
-        Ok(Present::Folder { files: found?, is_pure, has_mode })
+        Ok(Present::OpenDirectory { files: found?, is_pure, has_mode })
     }
 
     fn file(&self, name: &str, wanted: &[u8]) -> io::Result<File> {
         let Some(stat) = self.stat(name)? else { return Ok(File::Absent) };
         if is(&stat, SFlag::S_IFDIR) {
-            return Ok(File::Folder);
+            return Ok(File::OpenDirectory);
         }
         let has_size = usize::try_from(stat.st_size).is_ok_and(|size| size == wanted.len());
         if !is(&stat, SFlag::S_IFREG) || !has_size {
@@ -234,13 +234,19 @@ impl Folder {
     }
 
     /// Writes a file here and moves it into another folder of the same file system.
-    fn put_into(&self, folder: &Self, name: &str, contents: &[u8], mode: Mode) -> io::Result<()> {
+    fn put_into(
+        &self,
+        directory: &Self,
+        name: &str,
+        contents: &[u8],
+        mode: Mode,
+    ) -> io::Result<()> {
         self.write_new(NEW_FILE, contents, mode)?;
-        let moved = match renameat(&self.0, NEW_FILE, &folder.0, name) {
+        let moved = match renameat(&self.0, NEW_FILE, &directory.0, name) {
             Err(Errno::EISDIR) => {
                 // An empty folder gives way; nothing is lost with it.
-                unlinkat(&folder.0, name, UnlinkatFlags::RemoveDir)
-                    .and_then(|()| renameat(&self.0, NEW_FILE, &folder.0, name))
+                unlinkat(&directory.0, name, UnlinkatFlags::RemoveDir)
+                    .and_then(|()| renameat(&self.0, NEW_FILE, &directory.0, name))
             }
             moved => moved,
         };
@@ -294,10 +300,10 @@ impl Folder {
     fn put_together<C: AsRef<[u8]>>(&self, files: &[(&str, C)]) -> io::Result<()> {
         self.clear(&names(files))?;
         mkdirat(&self.0, NEW_FOLDER, FOLDER)?;
-        let folder = self.enter(Path::new(NEW_FOLDER))?;
-        fchmod(folder.readable()?, FOLDER)?;
+        let directory = self.enter(Path::new(NEW_FOLDER))?;
+        fchmod(directory.readable()?, FOLDER)?;
         for (name, contents) in files {
-            folder.write_new(name, contents.as_ref(), FILE)?;
+            directory.write_new(name, contents.as_ref(), FILE)?;
         }
         Ok(())
     }
@@ -305,9 +311,9 @@ impl Folder {
     /// Removes what was being put together, as a process that died leaves it.
     fn clear(&self, files: &[&str]) -> io::Result<()> {
         match self.enter(Path::new(NEW_FOLDER)) {
-            Ok(folder) => {
+            Ok(directory) => {
                 for name in files {
-                    folder.unlink(name)?;
+                    directory.unlink(name)?;
                 }
                 Ok(unlinkat(&self.0, NEW_FOLDER, UnlinkatFlags::RemoveDir)?)
             }
@@ -318,14 +324,14 @@ impl Folder {
 
     /// Writes the files of a registry that are not as they should be.
     pub(super) fn repair<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<()> {
-        let folder = self.enter(Path::new(name))?;
-        let readable = folder.readable()?;
+        let directory = self.enter(Path::new(name))?;
+        let readable = directory.readable()?;
         if fstat(&readable)?.st_mode & 0o7777 != FOLDER.bits() {
             fchmod(&readable, FOLDER)?;
         }
         for (name, contents) in files {
-            if folder.file(name, contents.as_ref())? != File::Same {
-                self.put_into(&folder, name, contents.as_ref(), FILE)?;
+            if directory.file(name, contents.as_ref())? != File::Same {
+                self.put_into(&directory, name, contents.as_ref(), FILE)?;
             }
         }
         Ok(())
@@ -334,9 +340,9 @@ impl Folder {
     /// Removes the files of a registry, last written first, and its folder. Tells whether the
     /// folder is gone: it stays when it holds anything else.
     pub(super) fn remove(&self, name: &str, files: &[&str]) -> io::Result<bool> {
-        let folder = self.enter(Path::new(name))?;
+        let directory = self.enter(Path::new(name))?;
         for name in files.iter().rev() {
-            folder.unlink(name)?;
+            directory.unlink(name)?;
         }
         match unlinkat(&self.0, name, UnlinkatFlags::RemoveDir) {
             Ok(()) => Ok(true),
@@ -354,7 +360,7 @@ impl Folder {
     }
 }
 
-impl AsFd for Folder {
+impl AsFd for OpenDirectory {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.0.as_fd()
     }
