@@ -165,7 +165,11 @@ fn manifests() -> tempfile::TempDir {
 
 fn settings(folder: &Path, secret: Option<&str>) -> Settings {
     let registry_auth = secret.map(|name| name.parse().expect("a name"));
-    Settings::Directory(Layout::Tree { root: folder.to_owned(), registry_credentials: registry_auth, is_strict: false })
+    Settings::Directory(Layout::Tree {
+        root: folder.to_owned(),
+        registry_credentials: registry_auth,
+        is_strict: false,
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
