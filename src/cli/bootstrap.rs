@@ -36,14 +36,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         kubeconfig: args.bootstrap_kubeconfig,
         registry_cas: args.bootstrap_certs,
         pair: args.pair.files(),
-        listen: args.serving.listen(),
-        policy: args.serving.tls_policy()?,
-        limits: args.serving.limits(),
-        shutdown_delay: args.serving.shutdown_delay(),
-        networks: args.serving.networks.networks(),
-        balancers: args.serving.networks.balancers(),
+        options: args.serving.options()?,
         is_strict: args.strict,
-        compact: args.serving.compact(),
     })
 }
 

@@ -13,7 +13,7 @@ use pki::Host;
 use super::network_flags::NetworkFlags;
 use crate::commands;
 use crate::commands::administrators::AdministratorsAddress;
-use crate::commands::server::{Listen, PairFiles};
+use crate::commands::server::{Listen, PairFiles, ServingOptions};
 use crate::server::{ConnectionLimits, Limits};
 use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::telemetry::Verbosity;
@@ -122,7 +122,7 @@ pub(super) struct ServingFlags {
     #[command(flatten)]
     limits: LimitFlags,
     #[command(flatten)]
-    pub(super) networks: NetworkFlags,
+    networks: NetworkFlags,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -189,55 +189,48 @@ impl ServingFlags {
         );
     }
 
-    /// Where to listen.
-    pub(super) fn listen(&self) -> Listen {
-        Listen {
-            address: self.listen_address,
-            secure_port: self.secure_port,
-            insecure_port: Some(self.insecure_port).filter(|port| *port != 0),
-            administrators: self.metrics_names.at(self.metrics_address),
-        }
-    }
-
-    pub(super) fn limits(&self) -> Limits {
-        Limits {
-            handshake: self.limits.handshake_timeout,
-            head: self.limits.head_timeout,
-            idle: self.limits.idle_timeout,
-            stall: self.limits.stall_timeout,
-            drain: self.limits.drain_timeout,
-            head_bytes: self.limits.max_head_bytes as usize,
-            age: self.limits.max_connection_age,
-            requests: self.limits.max_requests_per_connection,
-            connections: ConnectionLimits {
-                all: self.limits.max_connections as usize,
-                source: Some(self.limits.max_connections_per_source as usize)
-                    .filter(|most| *most != 0),
-                bytes: u64::from(self.limits.max_connection_memory) << 20,
-            },
-        }
-    }
-
-    pub(super) fn shutdown_delay(&self) -> Duration {
-        self.limits.shutdown_delay
-    }
-
-    pub(super) fn compact(&self) -> bool {
-        self.compact == Switch::On
-    }
-
-    /// The TLS policy of the flags; suites that are passed over are logged.
-    pub(super) fn tls_policy(&self) -> anyhow::Result<TlsPolicy> {
+    /// How configs are served. Suites that are passed over are logged.
+    pub(super) fn options(self) -> anyhow::Result<ServingOptions> {
         let min_version = self.tls_min_version.as_deref().unwrap_or_default();
         let (policy, passed_over) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
             .context("--tls-min-version, --tls-cipher-suites")?;
         warn_passed_over(&passed_over);
-        Ok(policy.with_post_quantum(self.tls_post_quantum == Switch::On))
+        Ok(ServingOptions {
+            listen: Listen {
+                address: self.listen_address,
+                secure_port: self.secure_port,
+                insecure_port: Some(self.insecure_port).filter(|port| *port != 0),
+                administrators: self.metrics_names.at(self.metrics_address),
+            },
+            policy: policy.with_post_quantum(self.tls_post_quantum == Switch::On),
+            // Flags go before a cluster's profile.
+            follows_profile: self.tls_min_version.is_none() && self.tls_cipher_suites.is_empty(),
+            shutdown_delay: self.limits.shutdown_delay,
+            limits: self.limits.limits(),
+            networks: self.networks.networks(),
+            balancers: self.networks.balancers(),
+            is_compact: self.compact == Switch::On,
+        })
     }
+}
 
-    /// Whether flags say which TLS is spoken: they go before a cluster's profile.
-    pub(super) fn say_which_tls(&self) -> bool {
-        self.tls_min_version.is_some() || !self.tls_cipher_suites.is_empty()
+impl LimitFlags {
+    fn limits(&self) -> Limits {
+        Limits {
+            handshake: self.handshake_timeout,
+            head: self.head_timeout,
+            idle: self.idle_timeout,
+            stall: self.stall_timeout,
+            drain: self.drain_timeout,
+            head_bytes: self.max_head_bytes as usize,
+            age: self.max_connection_age,
+            requests: self.max_requests_per_connection,
+            connections: ConnectionLimits {
+                all: self.max_connections as usize,
+                source: Some(self.max_connections_per_source as usize).filter(|most| *most != 0),
+                bytes: u64::from(self.max_connection_memory) << 20,
+            },
+        }
     }
 }
 

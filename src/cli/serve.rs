@@ -11,7 +11,7 @@ use super::certs::CertificateFlags;
 use super::flags::ServingFlags;
 use super::registry_auth::RegistryCredentialsFlags;
 use crate::commands::serve::{self, ServeSettings};
-use crate::serving::access::AccessSettings;
+use crate::commands::server::AccessSettings;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -52,14 +52,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         hosts: args.hosts,
         registry_credentials: args.registry_auth.secret(),
         certificates: args.certificates.policy(),
-        listen: args.serving.listen(),
-        policy: args.serving.tls_policy()?,
-        limits: args.serving.limits(),
-        shutdown_delay: args.serving.shutdown_delay(),
-        networks: args.serving.networks.networks(),
-        balancers: args.serving.networks.balancers(),
+        options: args.serving.options()?,
         is_strict: args.strict,
-        compact: args.serving.compact(),
         access: AccessSettings {
             mode: args.access,
             issuer: args.issuer.issuer()?,

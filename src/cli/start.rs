@@ -9,8 +9,7 @@ use model::objects::SecretName;
 use super::access_flags::{IssuerFlags, OFF, mode};
 use super::flags::{PairFlags, ServingFlags, TLS};
 use super::registry_auth::RegistryCredentialsFlags;
-use crate::commands::server::{self, ServerSettings};
-use crate::serving::access::AccessSettings;
+use crate::commands::server::{self, AccessSettings, ServerSettings};
 use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
@@ -66,24 +65,15 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             cache_dir: args.cache_dir,
             registry_credentials: args.registry_auth.secret(),
         }),
-        listen: args.serving.listen(),
-        policy: args.serving.tls_policy()?,
-        follows_profile: !args.serving.say_which_tls(),
+        options: args.serving.options()?,
         pair: args.pair.files(),
         pair_secret: args.pair_secret,
-        limits: args.serving.limits(),
-        shutdown_delay: args.serving.shutdown_delay(),
-        networks: args.serving.networks.networks(),
-        balancers: args.serving.networks.balancers(),
-        compact: args.serving.compact(),
         access: AccessSettings {
             mode: args.access,
             issuer: args.issuer.issuer()?,
             cache,
             ..AccessSettings::default()
         },
-        on_change: Box::new(|_, _| true),
-        beside: Vec::new(),
         ledger_directory,
         peers: args.peers,
         pointers: None,

@@ -4,14 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use model::access::Networks;
 use model::objects::{ApiServer, Object};
 use model::registry_ca::RegistryHost;
 
-use super::server::{Listen, PairFiles, ServerSettings, run as serve};
+use super::server::{AccessSettings, PairFiles, ServerSettings, ServingOptions, run as serve};
 use crate::files::bounded;
-use crate::server::{Balancers, Limits};
-use crate::serving::access::AccessSettings;
 use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
@@ -26,43 +23,22 @@ pub struct BootstrapSettings {
     pub registry_cas: Vec<(RegistryHost, PathBuf)>,
     /// With which certificate.
     pub pair: PairFiles,
-    /// Where to listen.
-    pub listen: Listen,
-    /// Which TLS is spoken where there is no TLS profile.
-    pub policy: TlsPolicy,
-    /// What clients may do.
-    pub limits: Limits,
-    /// How long it serves on when it is told to stop.
-    pub shutdown_delay: std::time::Duration,
-    /// From where configs may be asked for.
-    pub networks: Networks,
-    /// Who says whom it connects.
-    pub balancers: Balancers,
+    /// How it is served; a TLS profile goes before the TLS policy.
+    pub options: ServingOptions,
     /// Whether manifests with something that has no effect are refused.
     pub is_strict: bool,
-    /// Whether Ignition itself gets compact configs.
-    pub compact: bool,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
-    let BootstrapSettings {
-        base,
-        kubeconfig,
-        registry_cas,
-        pair,
-        listen,
-        policy,
-        limits,
-        shutdown_delay,
-        networks,
-        balancers,
-        is_strict,
-        compact,
-    } = settings;
+    let BootstrapSettings { base, kubeconfig, registry_cas, pair, mut options, is_strict } =
+        settings;
     std::fs::File::open(&kubeconfig)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
     let profile = base.join("api-server").join("apiserver.yaml");
+    if let Some(policy) = tls_policy(&profile, &options.policy) {
+        options.policy = policy;
+    }
     serve(ServerSettings {
         source: source::Settings::Directory(Layout::Bootstrap {
             base,
@@ -70,19 +46,10 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
             registry_cas,
             is_strict,
         }),
-        listen,
-        policy: tls_policy(&profile, &policy).unwrap_or(policy),
-        follows_profile: false,
+        options,
         pair,
         pair_secret: None,
-        limits,
-        shutdown_delay,
-        networks,
-        balancers,
-        compact,
-        on_change: Box::new(|_, _| true),
         access: AccessSettings::default(),
-        beside: Vec::new(),
         ledger_directory: None,
         peers: None,
         pointers: None,

@@ -10,7 +10,7 @@ use ignition::{self, Form, SpecVersion};
 use model::inputs::Inputs;
 use model::inspect::Cause;
 use model::render::{CompressedContents, RenderError, Unselected, render, select};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::source::cluster;
@@ -37,12 +37,11 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
         let (source, _) = Source::open(Settings::Cluster(settings)).await?;
         let status = Status::default();
         let reporting = Reporting { metrics: Arc::new(Metrics::new()), status: status.clone() };
-        let (sender, mut published) = mpsc::unbounded_channel();
-        // Whoever waits has gone with the first that came.
-        let publish = move |inputs: &Inputs| drop(sender.send(inputs.clone()));
-        let _following = AbortOnDropHandle::new(tokio::spawn(source.follow(publish, reporting)));
-        if let Ok(inputs) = tokio::time::timeout(TIMEOUT, published.recv()).await {
-            return inputs.context("the cluster cannot be read");
+        let (sender, mut inputs) = watch::channel(None);
+        let _following = AbortOnDropHandle::new(tokio::spawn(source.follow(sender, reporting)));
+        let read = inputs.wait_for(Option::is_some);
+        if let Ok(read) = tokio::time::timeout(TIMEOUT, read).await {
+            return read.ok().and_then(|it| it.clone()).context("the cluster cannot be read");
         }
         let told = status.degraded.lines().join("; ");
         bail!("the cluster was not read within {} s: {told}", TIMEOUT.as_secs())

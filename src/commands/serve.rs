@@ -8,7 +8,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use model::access::Networks;
 use model::access::rotation::RotationPolicy;
 use model::inputs::Inputs;
 use model::objects::SecretName;
@@ -21,13 +20,10 @@ use tokio::sync::watch;
 use super::certs::{located, log_attention, log_left_out, log_step};
 use super::print_line;
 use super::server::{
-    BackgroundTask, Listen, PairFiles, Ports, ServerSettings, run as serve_source,
+    self, AccessSettings, PairFiles, Ports, Server, ServerSettings, ServingOptions,
 };
 use crate::commands::overview::judged;
-use crate::server::{Balancers, Limits};
-use crate::serving::access::AccessSettings;
-use crate::serving::tls_policy::TlsPolicy;
-use crate::serving::token_keeper::{TokenKeeper, keep};
+use crate::serving::token_keeper::TokenKeeper;
 use crate::source;
 use crate::source::directory::Layout;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
@@ -36,6 +32,8 @@ use crate::telemetry::Reporting;
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
+/// Wait until a pointer config that could not be written is tried again.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often the files are checked in between, so that readiness agrees with the page.
 const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -49,25 +47,13 @@ pub struct ServeSettings {
     pub hosts: Vec<Host>,
     /// How certificates are made.
     pub certificates: Policy,
-    /// Where to listen.
-    pub listen: Listen,
-    /// Which TLS is spoken.
-    pub policy: TlsPolicy,
+    /// How configs are served.
+    pub options: ServingOptions,
     /// The secret among the manifests with registry logins for machines of enforced pools, if any is
     /// to be read.
     pub registry_credentials: Option<SecretName>,
-    /// What clients may do.
-    pub limits: Limits,
-    /// How long it serves on when it is told to stop.
-    pub shutdown_delay: std::time::Duration,
-    /// From where configs may be asked for.
-    pub networks: Networks,
-    /// Who says whom it connects.
-    pub balancers: Balancers,
     /// Whether manifests with something that has no effect are refused.
     pub is_strict: bool,
-    /// Whether Ignition itself gets compact configs.
-    pub compact: bool,
     /// Who gets configs.
     pub access: AccessSettings,
     /// How tokens are made.
@@ -77,7 +63,7 @@ pub struct ServeSettings {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     // A name by which machines reach this server is one of this server.
-    settings.listen.administrators.names.extend_from_slice(&settings.hosts);
+    settings.options.listen.administrators.names.extend_from_slice(&settings.hosts);
     let hosts = hosts(&settings.hosts, &own_hosts());
     // The host that a machine elsewhere reaches this one by comes first.
     let pointer_host = hosts[0].clone();
@@ -97,64 +83,39 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     let requeue_at = renewal.reconcile();
 
     let of_pointers = state.clone();
-    let of_tokens = state.clone();
-    let keeper = TokenKeeper::new(state.clone(), settings.tokens);
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
-    let mut is_announced = false;
-    let mut pointers = Pointers { state, host: pointer_host, failed: BTreeMap::new() };
+    let keeper = TokenKeeper::new(state.clone(), settings.tokens);
     let manifests = settings.manifests.clone();
-    let on_change = move |ports: Ports, inputs: &Inputs| {
-        let (written, is_done) = pointers.write(inputs.pools.keys(), ports.secure);
-        let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
-        known_pools.send_if_modified(|known| {
-            let is_new = known.as_deref() != Some(&pools);
-            *known = Some(Arc::new(pools));
-            is_new
-        });
-        if !std::mem::replace(&mut is_announced, true) {
-            announce(&pointers.state, &pointers.host, ports, &written);
-        }
-        if inputs.pools.is_empty() {
-            tracing::warn!(
-                directory = %manifests.display(),
-                "no MachineConfigPool found: nothing is served until a manifest of one is there"
-            );
-        }
-        is_done
-    };
-    serve_source(ServerSettings {
-        follows_profile: false,
+    let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {
             root: settings.manifests,
             registry_credentials: settings.registry_credentials,
             is_strict: settings.is_strict,
         }),
-        listen: settings.listen,
-        policy: settings.policy,
+        options: settings.options,
         pair,
         pair_secret: None,
-        limits: settings.limits,
-        shutdown_delay: settings.shutdown_delay,
-        networks: settings.networks,
-        balancers: settings.balancers,
-        compact: settings.compact,
-        access: AccessSettings { keeper: Some(Box::new(keeper)), ..settings.access },
-        ledger_directory: Some(settings.state.clone()),
+        access: AccessSettings { keeper: Some(keeper), ..settings.access },
+        ledger_directory: Some(settings.state),
         peers: None,
         pointers: Some(Box::new(move |now| {
             judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
         })),
-        on_change: Box::new(on_change),
-        beside: vec![
-            BackgroundTask {
-                what: "what renews the certificates",
-                task: Box::new(move |reporting, _| Box::pin(renewal.keep(requeue_at, reporting))),
-            },
-            BackgroundTask {
-                what: "what keeps the tokens",
-                task: Box::new(move |_, gate| Box::pin(keep(of_tokens, gate))),
-            },
-        ],
+    };
+    server::block_on(async {
+        let mut server = Server::start(server).await?;
+        let pointers = Pointers {
+            state,
+            host: pointer_host,
+            ports: server.ports,
+            manifests,
+            known_pools,
+            failed: BTreeMap::new(),
+        };
+        let renewal = renewal.keep(requeue_at, server.reporting.clone());
+        server.tasks.spawn("what writes the pointer configs", pointers.keep(server.served.clone()));
+        server.tasks.spawn("what renews the certificates", renewal);
+        server.run().await
     })
 }
 
@@ -168,27 +129,67 @@ fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<Pointer> {
     judged(&seen.chain(), &holders, &faults, now)
 }
 
-/// Has a pointer config for each pool.
+/// Writes a pointer config for each pool.
 struct Pointers {
     state: StateDirectory,
     /// Where machines are sent.
     host: Host,
-    /// Why there is none, by pool.
+    ports: Ports,
+    /// The directory of manifests.
+    manifests: PathBuf,
+    /// Pools that have a config, for those that judge pointer configs by them.
+    known_pools: watch::Sender<Option<Arc<BTreeSet<String>>>>,
+    /// Why a pool has no pointer config.
     failed: BTreeMap<String, String>,
 }
 
 impl Pointers {
-    /// The pools that have one, with their files; and whether it would help to try again later.
+    /// Writes pointer configs after each change of what is served, as long as that changes, and says once
+    /// what a person needs next.
+    async fn keep(mut self, mut served: watch::Receiver<Option<Inputs>>) {
+        let (mut is_announced, mut is_done) = (false, true);
+        loop {
+            tokio::select! {
+                changed = served.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(RETRY), if !is_done => {}
+            }
+            let Some(inputs) = served.borrow_and_update().clone() else { continue };
+            tokio::task::block_in_place(|| {
+                let written;
+                (written, is_done) = self.write(inputs.pools.keys());
+                self.tell_pools(&inputs);
+                if !std::mem::replace(&mut is_announced, true) {
+                    announce(&self.state, &self.host, self.ports, &written);
+                }
+            });
+        }
+    }
+
+    fn tell_pools(&self, inputs: &Inputs) {
+        let pools: BTreeSet<String> = inputs.pools.keys().cloned().collect();
+        self.known_pools.send_if_modified(|known| {
+            let is_new = known.as_deref() != Some(&pools);
+            *known = Some(Arc::new(pools));
+            is_new
+        });
+        if inputs.pools.is_empty() {
+            tracing::warn!(
+                directory = %self.manifests.display(),
+                "no MachineConfigPool found: nothing is served until a manifest of one is there"
+            );
+        }
+    }
+
+    /// The pools that have one, with their files; and whether it would not help to try again later.
     fn write<'a>(
         &mut self,
         pools: impl Iterator<Item = &'a String>,
-        port: u16,
     ) -> (Vec<(String, PathBuf)>, bool) {
         let before = std::mem::take(&mut self.failed);
         let mut written = Vec::new();
         let mut is_done = true;
         for pool in pools {
-            let error = match self.state.write_pointer(pool, &self.host, port) {
+            let error = match self.state.write_pointer(pool, &self.host, self.ports.secure) {
                 Ok(path) => {
                     written.push((pool.clone(), path));
                     continue;

@@ -2,79 +2,82 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
-use model::access::{self, Networks};
+use model::access::{AccessMode, Networks, Policy};
 use model::inputs::Inputs;
 use model::ledger::{Ledger, NodeIndex};
 use model::objects::SecretName;
 use model::overview::History;
+use model::snapshot::{AccessRules, Known};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use time::OffsetDateTime;
+use tokio::sync::watch;
 
 use super::administrators::AdministratorsAddress;
+use super::overview::{self, Sources};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
-use crate::commands::overview::{self, Sources};
 use crate::server::administrators::router;
 use crate::server::auth::Authorizer;
 use crate::server::listener::{any_address, processors};
 use crate::server::machines::{self, Machines};
 use crate::server::readiness::Readiness;
 use crate::server::{Balancers, Limits, Listener, Serving};
-use crate::serving::access::{AccessSettings, Gate};
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::pair_secret::until_mounted;
+use crate::serving::pipeline::{Changes, Pipeline};
 use crate::serving::publish::Publisher;
 use crate::serving::serving_pair::ServingPair;
 use crate::serving::tls_policy::TlsPolicy;
+use crate::serving::token_cache::TokenCache;
 use crate::serving::token_issuer::TokenIssuer;
+use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
-use crate::telemetry::Metrics;
-use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Conditions, Status};
+use crate::telemetry::{Metrics, Reporting};
 
-pub use crate::commands::overview::JudgePointers;
-pub use crate::serving::publish::{OnChange, Ports};
+pub use super::overview::JudgePointers;
 pub use crate::serving::serving_pair::PairFiles;
+
+/// What all servers have flags for.
+pub struct ServingOptions {
+    /// Where to listen.
+    pub listen: Listen,
+    /// Which TLS is spoken.
+    pub policy: TlsPolicy,
+    /// Whether the TLS profile of a cluster goes before it.
+    pub follows_profile: bool,
+    /// Limits of clients.
+    pub limits: Limits,
+    /// Delay between SIGTERM and closing the listeners: a balancer learns later that this server stops.
+    pub shutdown_delay: Duration,
+    /// Networks that may ask for configs.
+    pub networks: Networks,
+    /// Balancers, which name their clients.
+    pub balancers: Balancers,
+    /// Whether Ignition itself gets compact configs.
+    pub is_compact: bool,
+}
 
 /// What is to be served.
 pub struct ServerSettings {
     /// Where the inputs come from.
     pub source: source::Settings,
-    /// Where to listen.
-    pub listen: Listen,
-    /// Which TLS is spoken.
-    pub policy: TlsPolicy,
-    /// Whether the TLS profile of the inputs goes before it.
-    pub follows_profile: bool,
+    /// How they are served.
+    pub options: ServingOptions,
     /// With which certificate.
     pub pair: PairFiles,
     /// The cluster's secret with the same, for as long as these files are not there yet.
     pub pair_secret: Option<SecretName>,
-    /// What clients may do.
-    pub limits: Limits,
-    /// How long it serves on when it is told to stop: whoever sends machines here hears of that later.
-    pub shutdown_delay: Duration,
-    /// From where configs may be asked for.
-    pub networks: Networks,
-    /// Who says whom it connects.
-    pub balancers: Balancers,
-    /// Whether Ignition itself gets compact configs.
-    pub compact: bool,
     /// Who gets configs.
     pub access: AccessSettings,
-    /// Called once everything is served, and after each change of the inputs.
-    pub on_change: OnChange,
-    /// What runs beside the server for ever.
-    pub beside: Vec<BackgroundTask>,
     /// Where the boot ledger is kept, if anywhere.
     pub ledger_directory: Option<PathBuf>,
     /// The other servers of the cluster, a name and the port of their administrators' listener.
@@ -83,16 +86,18 @@ pub struct ServerSettings {
     pub pointers: Option<JudgePointers>,
 }
 
-/// A task that goes on as long as the server does.
-pub struct BackgroundTask {
-    /// What it is, as in "… ended unexpectedly".
-    pub what: &'static str,
-    /// The task, from where it reports to, and who has to know of tokens.
-    pub task: Box<dyn FnOnce(Reporting, Arc<Gate>) -> Task>,
+/// Who gets configs.
+#[derive(Default)]
+pub struct AccessSettings {
+    /// Mode of pools that have no annotation.
+    pub mode: AccessMode,
+    /// Another issuer, whose signed tokens are accepted beside our own.
+    pub issuer: Option<TokenIssuer>,
+    /// Where what is known of tokens is kept, if anywhere.
+    pub cache: Option<TokenCache>,
+    /// What keeps the tokens, if this process does.
+    pub keeper: Option<TokenKeeper>,
 }
-
-/// What goes on for ever.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where to listen; port 0 takes any free one.
 #[derive(Debug, Clone)]
@@ -107,128 +112,202 @@ pub struct Listen {
     pub administrators: AdministratorsAddress,
 }
 
+/// The ports that were bound.
+#[derive(Debug, Clone, Copy)]
+pub struct Ports {
+    /// The one for TLS.
+    pub secure: u16,
+    /// The one without, if there is one.
+    pub insecure: Option<u16>,
+    /// Address of the status page and the metrics, if they are served.
+    pub administrators: Option<SocketAddr>,
+}
+
+/// A server whose ports are bound and whose first inputs are published. It answers once it is run.
+pub(super) struct Server {
+    /// The ports that were bound.
+    pub(super) ports: Ports,
+    /// What is served, each time it changes.
+    pub(super) served: watch::Receiver<Option<Inputs>>,
+    /// Readiness and metrics.
+    pub(super) reporting: Reporting,
+    /// What runs beside the listeners, for ever.
+    pub(super) tasks: Tasks,
+    machines: Serving,
+    listeners: Vec<Listener>,
+    administrators: Serving,
+    metrics_listener: Option<Listener>,
+    ledger_file: Option<Arc<LedgerFile>>,
+    shutdown_delay: Duration,
+}
+
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
+    block_on(async { Server::start(settings).await?.run().await })
+}
+
+/// Runs a server on its runtime.
+pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     raise_file_limit();
     // At most one thread a processor computes handshakes, milliseconds each with an RSA key; as many are left
     // for everything else.
     let workers = 2 * processors();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    let served = runtime.block_on(serve(settings));
+    let served = runtime.block_on(server);
     // What was cut off must not hold up the process' end.
     runtime.shutdown_background();
     served
 }
 
-async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
-    let metrics = Arc::new(Metrics::new());
-    let status = Status::default();
-    let reporting = Reporting { metrics: Arc::clone(&metrics), status: status.clone() };
-    let policy = settings.policy;
-    let history = History::default();
-    let pair = ServingPair::read(
-        settings.pair,
-        settings.pair_secret.is_some(),
-        policy.clone(),
-        reporting.clone(),
-        history.clone(),
-    )?;
-    let metrics_listener = bind_metrics(settings.listen.administrators.address, &status);
-    let (listeners, ports) = bind(&settings.listen, metrics_listener.as_ref(), &pair.tls())?;
+impl Server {
+    /// Binds the ports, reads the inputs and starts what follows them.
+    pub(super) async fn start(settings: ServerSettings) -> anyhow::Result<Self> {
+        let ServerSettings { options, access, .. } = settings;
+        let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+        let Reporting { metrics, status } = reporting.clone();
+        let history = History::default();
+        let pair = ServingPair::read(
+            settings.pair,
+            settings.pair_secret.is_some(),
+            options.policy.clone(),
+            reporting.clone(),
+            history.clone(),
+        )?;
+        let metrics_listener = bind_metrics(options.listen.administrators.address, &status);
+        let (listeners, ports) = bind(&options.listen, metrics_listener.as_ref(), &pair.tls())?;
 
-    let answers = Arc::new(Answers::new(settings.compact, Arc::clone(&metrics)));
-    let mut publisher = Publisher::new(Arc::clone(&answers), Arc::clone(&metrics), history.clone());
-    let inputs = publisher.inputs();
-    let mut tasks = Tasks::default();
-    let after_changes = publisher.after_changes(ports, settings.on_change);
-    tasks.spawn("what follows a change of the inputs", after_changes);
-    let (source, first) = Source::open(settings.source).await?;
-    let mut follow_profile = settings.follows_profile.then(|| pair.follow_profile(policy));
-    let publish = move |inputs: &Inputs| {
-        publisher.publish(inputs);
-        if let Some(follow) = &mut follow_profile {
-            follow(inputs.tls_profile.as_ref());
+        let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));
+        let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
+        let publisher =
+            Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
+        let served = publisher.inputs();
+        let mut tasks = Tasks::default();
+        tasks.spawn("what follows a change of the inputs", publisher.after_changes());
+        let (source, first) = Source::open(settings.source).await?;
+        let (ledger, nodes) = (Ledger::default(), NodeIndex::default());
+        if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
+            tasks.spawn("what follows the nodes", follow);
         }
+        let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
+        let chain = pair.shown_chain();
+        follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
+        let policy = Arc::default();
+        let rules = AccessRules { mode: access.mode, networks: options.networks };
+        let pipeline = Parts { access, rules, policy: Arc::clone(&policy), publisher };
+        follow_source(&mut tasks, pipeline, source, first, &reporting);
+
+        let pages = pages(&answers, &metrics, &status, &ledger).merge(overview::router(Sources {
+            answers: Arc::clone(&answers),
+            status: status.clone(),
+            policy: Arc::clone(&policy),
+            inputs: served.clone(),
+            ledger: ledger.clone(),
+            nodes,
+            history,
+            chain,
+            pointers: settings.pointers,
+            peers: settings.peers,
+            since: OffsetDateTime::now_utc(),
+            name: name(),
+            gathered: Latest::default(),
+        }));
+        let [of_machines, of_administrators] =
+            [metrics.connections.clone(), metrics.administrators.clone()];
+        let auth = Arc::new(Authorizer::new(policy));
+        let machines = Machines { answers, metrics, status, ledger: ledger.clone(), auth };
+        let machines = machines::router(Arc::new(machines));
+        Ok(Self {
+            ports,
+            served,
+            reporting,
+            tasks,
+            machines: Serving::new(machines, options.limits, of_machines)
+                .with_ledger(ledger)
+                .with_balancers(options.balancers),
+            listeners,
+            administrators: options.listen.administrators.serving(pages, of_administrators),
+            metrics_listener,
+            ledger_file,
+            shutdown_delay: options.shutdown_delay,
+        })
+    }
+
+    /// Answers until SIGTERM or SIGINT, and lets connections finish.
+    pub(super) async fn run(mut self) -> anyhow::Result<()> {
+        for listener in self.listeners {
+            self.machines.listen(listener);
+        }
+        if let Some(listener) = self.metrics_listener {
+            self.administrators.listen(listener);
+        }
+        let out_of_service = &self.reporting.status.out_of_service;
+        until_stopped(&mut self.tasks, self.shutdown_delay, out_of_service).await?;
+        tracing::info!("stopping: finishing what is under way");
+        if !self.machines.stop().await {
+            tracing::warn!("cut off connections that were not finished in time");
+        }
+        if let Some(file) = self.ledger_file {
+            file.save();
+        }
+        Ok(())
+    }
+}
+
+/// What a pipeline is made of.
+struct Parts {
+    access: AccessSettings,
+    rules: AccessRules,
+    policy: Arc<ArcSwap<Policy>>,
+    publisher: Publisher,
+}
+
+/// Publishes the first inputs, and follows the source, the tokens and the keys of another issuer.
+fn follow_source(
+    tasks: &mut Tasks,
+    parts: Parts,
+    source: Source,
+    first: Option<Inputs>,
+    reporting: &Reporting,
+) {
+    let Parts { access: AccessSettings { issuer, cache, keeper, .. }, rules, policy, publisher } =
+        parts;
+    let known = Known {
+        inputs: None,
+        records: cache.as_ref().and_then(TokenCache::load),
+        signed: issuer.as_ref().map(TokenIssuer::tokens),
     };
-    let access_policy = Arc::<ArcSwap<access::Policy>>::default();
-    let issuer = settings.access.issuer.clone();
-    let token_cache = settings.access.cache.clone();
-    let gate = Arc::new(Gate::new(
-        settings.access,
-        settings.networks,
-        Arc::clone(&access_policy),
-        &reporting,
-        history.clone(),
-        Box::new(publish),
-    ));
+    let are_known = known.records.is_some();
+    let mut pipeline = Pipeline::new(rules, known, keeper, policy, publisher);
     // Whoever connects first finds the answers there.
     if let Some(inputs) = first {
-        gate.take_inputs(&inputs);
+        pipeline.take_inputs(inputs);
     }
-    let (ledger, nodes) = (Ledger::default(), NodeIndex::default());
-    if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
-        tasks.spawn("what follows the nodes", follow);
+    if let Some(cache) = cache {
+        let keep = cache.keep(pipeline.known_tokens(), reporting.clone());
+        tasks.spawn("what keeps tokens", keep);
     }
-    if let Some(cache) = token_cache {
-        tasks.spawn("what keeps tokens", cache.keep(gate.known_tokens(), reporting.clone()));
-    }
-    follow_proofs(&mut tasks, &source, issuer, &gate, &reporting);
-    let ledger_file = keep_ledger(&mut tasks, settings.ledger_directory, &ledger, &status);
-    let chain = pair.shown_chain();
-    let of_inputs = Arc::clone(&gate);
-    let publish = move |inputs: &Inputs| of_inputs.take_inputs(inputs);
-    follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
-    tasks.spawn("what follows the inputs", source.follow(publish, reporting.clone()));
-    for BackgroundTask { what, task } in settings.beside {
-        tasks.spawn(what, task(reporting.clone(), Arc::clone(&gate)));
-    }
-    let pages = pages(&answers, &metrics, &status, &ledger).merge(overview::router(Sources {
-        answers: Arc::clone(&answers),
-        status: status.clone(),
-        policy: Arc::clone(&access_policy),
-        inputs,
-        ledger: ledger.clone(),
-        nodes,
-        history,
-        chain,
-        pointers: settings.pointers,
-        peers: settings.peers,
-        since: OffsetDateTime::now_utc(),
-        name: name(),
-        gathered: Latest::default(),
-    }));
-    let out_of_service = status.out_of_service.clone();
-    let connections = [metrics.connections.clone(), metrics.administrators.clone()];
-    let [of_machines, of_administrators] = connections;
-    let machines = Machines {
-        answers,
-        metrics,
-        status,
-        ledger: ledger.clone(),
-        auth: Arc::new(Authorizer::new(access_policy)),
+    let (keys, records, inputs) =
+        (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
+    let changes = Changes {
+        inputs: inputs.subscribe(),
+        records: records.subscribe(),
+        keys: keys.subscribe(),
     };
-    let machines = machines::router(Arc::new(machines));
-    let serving = Serving::new(machines, settings.limits, of_machines)
-        .with_ledger(ledger)
-        .with_balancers(settings.balancers);
-    for listener in listeners {
-        serving.listen(listener);
+    if let Some(issuer) = issuer {
+        let follow = issuer.follow(keys, reporting.status.degraded.clone());
+        tasks.spawn("what follows the keys of signed tokens", follow);
     }
-    let administrators = settings.listen.administrators.serving(pages, of_administrators);
-    if let Some(listener) = metrics_listener {
-        administrators.listen(listener);
+    if let Some(follow) = source.follow_tokens(are_known, records, reporting.clone()) {
+        let mut needs_tokens = pipeline.needs_tokens();
+        tasks.spawn("what follows the tokens", async move {
+            // The pipeline runs as long as the server does.
+            let _ = needs_tokens.wait_for(|needs| *needs).await;
+            follow.await;
+        });
     }
-
-    until_stopped(&mut tasks, settings.shutdown_delay, &out_of_service).await?;
-    tracing::info!("stopping: finishing what is under way");
-    if !serving.stop().await {
-        tracing::warn!("cut off connections that were not finished in time");
-    }
-    if let Some(file) = ledger_file {
-        file.save();
-    }
-    Ok(())
+    tasks.spawn("what follows the inputs", source.follow(inputs, reporting.clone()));
+    tasks.spawn("the pipeline", pipeline.run(changes));
 }
 
 /// Keeps the boot ledger in a folder, if it is kept.
@@ -285,33 +364,6 @@ async fn until_stopped(
         () = signals.received() => Ok(()),
         error = tasks.ended() => Err(error),
     }
-}
-
-/// Keeps `gate` in step with another issuer's keys, and with the tokens of a cluster once they matter.
-fn follow_proofs(
-    tasks: &mut Tasks,
-    source: &Source,
-    issuer: Option<TokenIssuer>,
-    gate: &Arc<Gate>,
-    reporting: &Reporting,
-) {
-    if let Some(issuer) = issuer {
-        let of_keys = Arc::clone(gate);
-        let take = move |keys| of_keys.take_signed(keys);
-        let follow = issuer.follow(take, reporting.status.degraded.clone());
-        tasks.spawn("what follows the keys of signed tokens", follow);
-    }
-    let of_tokens = Arc::clone(gate);
-    let take = move |records| tokio::task::block_in_place(|| of_tokens.take_records(records));
-    let Some(follow) = source.follow_tokens(gate.knows_tokens(), take, reporting.clone()) else {
-        return;
-    };
-    let mut needs_tokens = gate.needs_tokens();
-    tasks.spawn("what follows the tokens", async move {
-        // The gate lives as long as the server does.
-        let _ = needs_tokens.wait_for(|needs| *needs).await;
-        follow.await;
-    });
 }
 
 /// What tells this process from the other servers: a pod's name may come back, its number as well.

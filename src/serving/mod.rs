@@ -1,15 +1,15 @@
 //! From inputs, token records and keys to what is served.
 
-pub mod access;
 pub mod answers;
 pub(crate) mod latest;
 pub(crate) mod ledger_file;
 pub(crate) mod pair_secret;
 pub(crate) mod peers;
+pub(crate) mod pipeline;
 pub(crate) mod publish;
 pub(crate) mod serving_pair;
 pub mod tls;
 pub mod tls_policy;
 pub mod token_cache;
 pub mod token_issuer;
-pub(crate) mod token_keeper;
+pub mod token_keeper;

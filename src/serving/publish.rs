@@ -1,10 +1,8 @@
 //! From a source's inputs to answers: what is done for each change, wherever it comes from.
 
 use std::collections::BTreeMap;
-use std::future;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use model::inputs::{Inputs, Problem};
 use model::overview::History;
@@ -12,30 +10,15 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 
 use super::answers::{Answers, PoolState};
-use crate::telemetry::Metrics;
-
-/// Told of the inputs that are served now, and on which ports. It may block. Tells whether all is done;
-/// else it is called again after a while.
-pub type OnChange = Box<dyn FnMut(Ports, &Inputs) -> bool + Send>;
-
-/// How soon it is tried again what was not done.
-const RETRY: Duration = Duration::from_secs(5);
-
-/// The ports that were bound.
-#[derive(Debug, Clone, Copy)]
-pub struct Ports {
-    /// The one for TLS.
-    pub secure: u16,
-    /// The one without, if there is one.
-    pub insecure: Option<u16>,
-    /// Address of the status page and the metrics, if they are served.
-    pub administrators: Option<SocketAddr>,
-}
+use super::serving_pair::ProfileFollower;
+use crate::telemetry::Reporting;
 
 /// Makes inputs what is served.
 pub(crate) struct Publisher {
     answers: Arc<Answers>,
-    metrics: Arc<Metrics>,
+    reporting: Reporting,
+    /// The TLS profile of the inputs, where servers follow it.
+    profile: Option<ProfileFollower>,
     known: Vec<Problem>,
     warned: Vec<Problem>,
     published: watch::Sender<Option<Inputs>>,
@@ -43,9 +26,22 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(answers: Arc<Answers>, metrics: Arc<Metrics>, history: History) -> Self {
-        let published = watch::Sender::new(None);
-        Self { answers, metrics, known: Vec::new(), warned: Vec::new(), published, history }
+    pub(crate) fn new(
+        answers: Arc<Answers>,
+        reporting: Reporting,
+        profile: Option<ProfileFollower>,
+        history: History,
+    ) -> Self {
+        let (known, warned, published) = Default::default();
+        Self { answers, reporting, profile, known, warned, published, history }
+    }
+
+    pub(super) fn reporting(&self) -> &Reporting {
+        &self.reporting
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
     }
 
     /// What is served from time to time.
@@ -53,34 +49,17 @@ impl Publisher {
         self.published.subscribe()
     }
 
-    /// What can wait until a change is served: `on_change` is called, and it is checked which pools
-    /// render. Runs as long as the publisher is there.
-    pub(crate) fn after_changes(
-        &self,
-        ports: Ports,
-        mut on_change: OnChange,
-    ) -> impl Future<Output = ()> + Send + 'static {
+    /// Does what can wait until a change is served: finds out which pools render, and notes what changed.
+    /// Runs as long as the publisher is there.
+    pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut published = self.published.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
         let mut known = BTreeMap::new();
-        let mut is_done = true;
         async move {
-            loop {
-                let again = async {
-                    if is_done {
-                        future::pending::<()>().await;
-                    } else {
-                        tokio::time::sleep(RETRY).await;
-                    }
-                };
-                tokio::select! {
-                    changed = published.changed() => if changed.is_err() { return },
-                    () = again => {}
-                }
+            while published.changed().await.is_ok() {
                 // Of several changes, the last is the one that counts.
                 let Some(inputs) = published.borrow_and_update().clone() else { continue };
                 tokio::task::block_in_place(|| {
-                    is_done = on_change(ports, &inputs);
                     answers.check();
                     tracing::info!(
                         pools = inputs.pools.len(),
@@ -107,6 +86,9 @@ impl Publisher {
         if self.answers.publish(inputs, SystemTime::now()) {
             self.published.send_replace(Some(inputs.clone()));
         }
+        if let Some(profile) = &mut self.profile {
+            profile.take(inputs.tls_profile.as_ref());
+        }
     }
 
     /// Logs each once, and again if it comes back.
@@ -120,7 +102,7 @@ impl Publisher {
 
     fn note_problems(&mut self, problems: &[Problem]) {
         for problem in problems.iter().filter(|problem| !self.known.contains(problem)) {
-            self.metrics.input_failures.inc();
+            self.reporting.metrics.input_failures.inc();
             let Problem { place, reason, is_partial, .. } = problem;
             if *is_partial {
                 tracing::error!(place, reason, "not used; all else in it is");
@@ -134,7 +116,7 @@ impl Publisher {
             let what = format!("{}: in order again", problem.place);
             self.history.note(what, OffsetDateTime::now_utc());
         }
-        self.metrics.input_problems.set(problems.len().try_into().unwrap_or(i64::MAX));
+        self.reporting.metrics.input_problems.set(problems.len().try_into().unwrap_or(i64::MAX));
         self.known = problems.to_vec();
     }
 }

@@ -16,6 +16,7 @@ use super::tls::{Pair, PairError};
 use super::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Conditions;
 
 /// What conditions call it.
 const THING: &str = "serving pair";
@@ -118,40 +119,10 @@ impl ServingPair {
         })
     }
 
-    /// What takes over a cluster's TLS profile whenever it is another one; where there is none,
-    /// `flags` hold. A profile that cannot be used leaves what was spoken before.
-    pub(crate) fn follow_profile(
-        &self,
-        flags: TlsPolicy,
-    ) -> impl FnMut(Option<&TlsProfile>) + Send + 'static {
-        let shown = Arc::clone(&self.shown);
+    /// A follower of the inputs' TLS profile; where there is none, `flags` hold.
+    pub(crate) fn profile_follower(&self, flags: TlsPolicy) -> ProfileFollower {
         let degraded = self.reporting.status.degraded.clone();
-        let mut known: Option<TlsProfile> = None;
-        move |profile| {
-            if known.as_ref() == profile {
-                return;
-            }
-            known = profile.cloned();
-            let policy = match profile.map(TlsPolicy::from_profile) {
-                None => Ok((flags.clone(), Vec::new())),
-                Some(Ok((policy, passed_over))) => Ok((policy.with_groups_of(&flags), passed_over)),
-                Some(Err(error)) => Err(error.to_string()),
-            };
-            let taken_over = policy.and_then(|(policy, passed_over)| {
-                warn_passed_over(&passed_over);
-                shown.speak(policy).map_err(|error| error.to_string())
-            });
-            match &taken_over {
-                Ok(()) => tracing::info!(
-                    profile = profile.map_or("none", |profile| profile.kind.as_str()),
-                    "TLS profile taken over"
-                ),
-                Err(error) => {
-                    tracing::error!(error, "the TLS profile cannot be used; what was before stays");
-                }
-            }
-            degraded.set("TLS profile", taken_over.err());
-        }
+        ProfileFollower { active: Arc::clone(&self.shown), degraded, flags, known: None }
     }
 
     /// Takes over the pair whenever its files change, for ever.
@@ -185,6 +156,45 @@ impl ServingPair {
         self.shown.take(|policy| Pair::read(certificate, key, policy))?;
         self.shown.is_of_files.send_replace(true);
         Ok(())
+    }
+}
+
+/// Keeps the TLS policy in step with a cluster's TLS profile.
+pub(crate) struct ProfileFollower {
+    active: Arc<ActivePair>,
+    degraded: Conditions,
+    flags: TlsPolicy,
+    known: Option<TlsProfile>,
+}
+
+impl ProfileFollower {
+    /// Takes over a profile that is another one. One that cannot be used leaves what was spoken before.
+    pub(super) fn take(&mut self, profile: Option<&TlsProfile>) {
+        if self.known.as_ref() == profile {
+            return;
+        }
+        self.known = profile.cloned();
+        let policy = match profile.map(TlsPolicy::from_profile) {
+            None => Ok((self.flags.clone(), Vec::new())),
+            Some(Ok((policy, passed_over))) => {
+                Ok((policy.with_groups_of(&self.flags), passed_over))
+            }
+            Some(Err(error)) => Err(error.to_string()),
+        };
+        let taken_over = policy.and_then(|(policy, passed_over)| {
+            warn_passed_over(&passed_over);
+            self.active.speak(policy).map_err(|error| error.to_string())
+        });
+        match &taken_over {
+            Ok(()) => tracing::info!(
+                profile = profile.map_or("none", |profile| profile.kind.as_str()),
+                "TLS profile taken over"
+            ),
+            Err(error) => {
+                tracing::error!(error, "the TLS profile cannot be used; what was before stays");
+            }
+        }
+        self.degraded.set("TLS profile", taken_over.err());
     }
 }
 

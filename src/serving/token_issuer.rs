@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use model::access::SignedTokens;
 use model::access::signed::Settings;
+use tokio::sync::watch;
 
 use crate::files::bounded;
 use crate::files::watch::{DirectoryWatch, Scanned};
@@ -15,7 +16,7 @@ use crate::telemetry::conditions::Conditions;
 pub struct TokenIssuer {
     path: PathBuf,
     settings: Settings,
-    pub(crate) tokens: SignedTokens,
+    tokens: SignedTokens,
     text: Vec<u8>,
 }
 
@@ -31,14 +32,23 @@ impl TokenIssuer {
         Ok(issuer)
     }
 
-    /// Hands each new state of the keys to `take`, for ever. One that cannot be used leaves the one before.
-    pub(crate) async fn follow(mut self, mut take: impl FnMut(SignedTokens), degraded: Conditions) {
+    /// The keys that were read last.
+    pub(crate) fn tokens(&self) -> SignedTokens {
+        self.tokens.clone()
+    }
+
+    /// Sends each new state of the keys, for ever. One that cannot be used leaves the one before.
+    pub(crate) async fn follow(
+        mut self,
+        keys: watch::Sender<Option<SignedTokens>>,
+        degraded: Conditions,
+    ) {
         let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let directory = directory.map_or_else(|| PathBuf::from("."), PathBuf::from);
         let watch = DirectoryWatch::new(vec![directory]);
         watch
             .follow(|_| {
-                let reason = self.look(&mut take).err().map(|error| format!("{error:#}"));
+                let reason = self.look(&keys).err().map(|error| format!("{error:#}"));
                 if degraded.set("keys of signed tokens", reason.clone())
                     && let Some(reason) = reason
                 {
@@ -49,13 +59,13 @@ impl TokenIssuer {
             .await;
     }
 
-    fn look(&mut self, take: &mut impl FnMut(SignedTokens)) -> anyhow::Result<()> {
+    fn look(&mut self, keys: &watch::Sender<Option<SignedTokens>>) -> anyhow::Result<()> {
         let (text, tokens) = read(&self.path, &self.settings)?;
         if text != self.text {
             (self.text, self.tokens) = (text, tokens.clone());
             tracing::info!(path = %self.path.display(), "keys of signed tokens read");
             self.tell_passed_over();
-            take(tokens);
+            keys.send_replace(Some(tokens));
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use model::inputs::{BOOTSTRAP_POOLS, Inputs, Layering, Problem, ServingMode, Sha
 use model::objects::SecretName;
 use model::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret};
 use model::registry_ca::{self, RegistryHost};
+use tokio::sync::watch;
 
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
 use super::logins::RegistryLogins;
@@ -141,8 +142,8 @@ impl Directory {
         }
     }
 
-    /// Publishes each change, for ever.
-    pub async fn follow(mut self, mut publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
+    /// Sends each change, for ever.
+    pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let not_ready = &reporting.status.not_ready;
         let watch = DirectoryWatch::new(self.layout.watched());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
@@ -157,7 +158,7 @@ impl Directory {
             };
             not_ready.set("inputs", None);
             if scan.is_changed {
-                publish(&scan.inputs);
+                inputs.send_replace(Some(scan.inputs));
             }
             scan.scanned
         };

@@ -1,7 +1,7 @@
 //! Where inputs come from: a directory of manifests, or a cluster.
 //!
-//! A source reads, and publishes one immutable [`Inputs`] for each change. It is the only part
-//! that does I/O for what is served; all that follows is a function of the value it published.
+//! A source reads, and sends one immutable [`Inputs`] for each change. It is the only part
+//! that does I/O for what is served; all that follows is a function of the value it sent.
 
 pub mod cluster;
 pub mod directory;
@@ -14,6 +14,7 @@ use model::access::Records;
 use model::inputs::Inputs;
 use model::ledger::NodeIndex;
 use model::objects::SecretName;
+use tokio::sync::watch;
 
 use self::cluster::{Cluster, NamedSecret};
 use self::directory::{Directory, Layout, OpenError};
@@ -88,27 +89,27 @@ impl Source {
         }
     }
 
-    /// Hands to `take` what a cluster's servers are told of tokens, for ever; who keeps files keeps
-    /// tokens too. With `are_known` a list that is not there is one that was lost.
+    /// Sends what a cluster's servers are told of tokens, for ever; where files are served, tokens are
+    /// files too. With `are_known` a list that is not there is one that was lost.
     #[must_use]
-    pub fn follow_tokens<T: FnMut(Records) + Send>(
+    pub fn follow_tokens(
         &self,
         are_known: bool,
-        take: T,
+        records: watch::Sender<Option<Records>>,
         reporting: Reporting,
-    ) -> Option<impl Future<Output = ()> + Send + use<T>> {
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
         match self {
             Self::Directory(_) => None,
-            Self::Cluster(cluster) => Some(cluster.follow_tokens(are_known, take, reporting)),
+            Self::Cluster(cluster) => Some(cluster.follow_tokens(are_known, records, reporting)),
         }
     }
 
-    /// Publishes the inputs of a cluster, and each change of either, for ever. `publish` may
-    /// block. Spawn it on a runtime with several threads.
-    pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
+    /// Sends the inputs of a cluster, and each change of either, for ever. Spawn it on a runtime with
+    /// several threads.
+    pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         match self {
-            Self::Directory(directory) => directory.follow(publish, reporting).await,
-            Self::Cluster(cluster) => cluster.follow(publish, reporting).await,
+            Self::Directory(directory) => directory.follow(inputs, reporting).await,
+            Self::Cluster(cluster) => cluster.follow(inputs, reporting).await,
         }
     }
 }

@@ -71,10 +71,7 @@ impl Followed {
         let reporting = Reporting { metrics: std::sync::Arc::default(), status: status.clone() };
         let (source, first) = Source::open(settings).await.expect("a source");
         sender.send_replace(first);
-        let publish = move |inputs: &Inputs| {
-            sender.send_replace(Some(inputs.clone()));
-        };
-        let following = tokio::spawn(source.follow(publish, reporting));
+        let following = tokio::spawn(source.follow(sender, reporting));
         Self { published, status, _following: AbortOnDropHandle::new(following) }
     }
 

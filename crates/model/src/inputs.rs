@@ -44,8 +44,8 @@ pub struct Inputs {
     pub shared: Arc<Shared>,
     /// The TLS profile that the cluster's administrators chose, where servers follow it.
     pub tls_profile: Option<TlsProfile>,
-    /// The pools whose configs nobody gets without a proof that he may have them. What serves them
-    /// decides that; a source leaves it empty.
+    /// Pools that are enforced: their configs have contents for machines with a proof only. Filled by
+    /// [`Snapshot`](crate::snapshot::Snapshot), empty in what a source reads.
     pub enforced: BTreeSet<String>,
     /// The registry logins that machines of those pools get.
     pub registry_credentials: RegistryCredentials,

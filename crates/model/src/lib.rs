@@ -10,6 +10,7 @@
 //!   trust others.
 //! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
 //!   an Ignition spec version and a form to JSON.
+//! - [`snapshot`]: inputs, tokens and keys together: what is served, and to whom.
 //! - [`inspect`]: what a machine becomes by a config, what differs between two, and why one does not come up, as text.
 //!   [`overview`]: all that an administrator wants to see at a glance, as a page and as JSON.
 #![forbid(unsafe_code)]
@@ -27,5 +28,6 @@ pub mod pointer_check;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;
+pub mod snapshot;
 pub mod table;
 pub mod user_data;

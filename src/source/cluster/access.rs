@@ -5,19 +5,20 @@
 use kube::Client;
 use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
+use tokio::sync::watch;
 
 use super::named_secret::NamedSecret;
 use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 
-/// Hands every state of it to `take`, for ever; what keeps it from that is told and counted.
+/// Sends every state of it, for ever; what keeps it from that is told and counted.
 ///
 /// What cannot be read leaves the state before, and so does a secret that is not found. Where there is no
 /// state before, nothing is known, which opens nothing. `are_known` says whether there is one.
 pub(super) async fn follow(
     client: Client,
     mut are_known: bool,
-    mut take: impl FnMut(Records),
+    sender: watch::Sender<Option<Records>>,
     reporting: Reporting,
 ) {
     let name =
@@ -29,7 +30,7 @@ pub(super) async fn follow(
             SecretSeen::Present(secret) => match read(&secret) {
                 Ok(records) => {
                     are_known = true;
-                    take(records);
+                    sender.send_replace(Some(records));
                     None
                 }
                 Err(reason) => Some(reason),

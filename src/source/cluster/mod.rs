@@ -34,7 +34,7 @@ use model::access::Records;
 use model::inputs::Inputs;
 use model::ledger::NodeIndex;
 use model::objects::SecretName;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -105,24 +105,24 @@ impl Cluster {
         NamedSecret::new(self.client.clone(), name)
     }
 
-    /// Hands to `take` what the controller tells servers of tokens, for ever. With `are_known` a secret
-    /// that is not there is one that was lost.
-    pub fn follow_tokens<T: FnMut(Records) + Send>(
+    /// Sends what the controller tells servers of tokens, for ever. With `are_known` a secret that is not
+    /// there is one that was lost.
+    pub fn follow_tokens(
         &self,
         are_known: bool,
-        take: T,
+        records: watch::Sender<Option<Records>>,
         reporting: Reporting,
-    ) -> impl Future<Output = ()> + Send + use<T> {
-        access::follow(self.client.clone(), are_known, take, reporting)
+    ) -> impl Future<Output = ()> + Send + use<> {
+        access::follow(self.client.clone(), are_known, records, reporting)
     }
 
-    /// Publishes the inputs, and each change of them, for ever. `publish` may block.
-    pub async fn follow(self, publish: impl FnMut(&Inputs) + Send, reporting: Reporting) {
+    /// Sends the inputs, and each change of them, for ever.
+    pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let Self { client, apiserver_url, mut token, cache, registry_credentials } = self;
         let (sender, mut reports) = mpsc::channel(256);
         let asking = connectivity::ask(client.clone(), sender.clone());
         let _asking = AbortOnDropHandle::new(tokio::spawn(asking));
-        let mut session = Session::new(client, apiserver_url, sender, reporting, publish)
+        let mut session = Session::new(client, apiserver_url, sender, reporting, inputs)
             .with_registry_credentials(registry_credentials);
         if let Some(cache) = cache {
             session.restore(cache);

@@ -39,7 +39,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const SECRETS: &str = "secrets";
 
 /// A cluster that is followed.
-pub(super) struct Session<P> {
+pub(super) struct Session {
     client: Client,
     apiserver_url: String,
     sender: mpsc::Sender<Report>,
@@ -56,12 +56,12 @@ pub(super) struct Session<P> {
     absent: BTreeSet<Kind>,
     cache: Option<watch::Sender<Snapshot>>,
     reporting: Reporting,
-    publish: P,
+    inputs: watch::Sender<Option<Inputs>>,
     /// Whether something has been seen that may change the inputs.
     is_changed: bool,
 }
 
-impl<P: FnMut(&Inputs) + Send> Session<P> {
+impl Session {
     /// A session that has seen nothing. What its tasks see they send to `sender`, for [`take`].
     ///
     /// [`take`]: Self::take
@@ -70,7 +70,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
         apiserver_url: String,
         sender: mpsc::Sender<Report>,
         reporting: Reporting,
-        publish: P,
+        inputs: watch::Sender<Option<Inputs>>,
     ) -> Self {
         Self {
             client,
@@ -87,7 +87,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             absent: BTreeSet::new(),
             cache: None,
             reporting,
-            publish,
+            inputs,
             is_changed: true,
         }
     }
@@ -254,7 +254,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
         }
     }
 
-    /// Publishes the inputs if they may have changed, and keeps them in the cache.
+    /// Sends the inputs if they may have changed, and keeps them in the cache.
     pub(super) fn publish(&mut self) {
         if !std::mem::take(&mut self.is_changed) {
             return;
@@ -266,7 +266,7 @@ impl<P: FnMut(&Inputs) + Send> Session<P> {
             return;
         };
         self.reporting.status.degraded.set("cluster", None);
-        tokio::task::block_in_place(|| (self.publish)(&inputs));
+        self.inputs.send_replace(Some(inputs));
         if let Some(cache) = &self.cache
             && self.view.missing().is_empty()
         {
@@ -342,28 +342,29 @@ mod tests {
         let client = Client::try_from(config).unwrap();
         let (sender, _reports) = mpsc::channel(1);
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
-        let mut published = 0;
-        let mut session =
-            Session::new(client, String::new(), sender, reporting, |_: &Inputs| published += 1);
-        session.publish();
+        let (inputs, mut published) = watch::channel(None);
+        let mut session = Session::new(client, String::new(), sender, reporting, inputs);
+        let mut is_published = |session: &mut Session| {
+            session.publish();
+            published.has_changed().unwrap() && published.borrow_and_update().is_some()
+        };
+        assert!(!is_published(&mut session), "nothing was read yet");
         for kind in Kind::ALL {
             session.take(Report::Change(kind, Change::ListBegins));
             session.take(Report::Change(kind, Change::ListEnds));
         }
-        session.publish();
+        assert!(is_published(&mut session), "all was read");
         for _ in 0..3 {
             session.take(Report::Connectivity(Ok(())));
-            session.publish();
+            assert!(!is_published(&mut session), "the API server answers");
         }
         for _ in 0..3 {
             let reason = "404 page not found".to_owned();
             let failure = Failure { reason, is_absent: true, is_forbidden: false };
             session.take(Report::Failed(Kind::Route, failure));
-            session.publish();
+            assert!(!is_published(&mut session), "a kind is still absent");
         }
         session.take(Report::Change(Kind::Service, Change::Deleted("registry".to_owned())));
-        session.publish();
-        drop(session);
-        assert_eq!(published, 2, "once all was read, and after the change");
+        assert!(is_published(&mut session), "a service is gone");
     }
 }

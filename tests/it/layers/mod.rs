@@ -69,7 +69,7 @@ const MODEL: Rules = Rules {
         &["ledger", "access", "registry_auth", "registry_ca"],
         &["pointer_check"],
         &["inputs", "overview", "user_data"],
-        &["render"],
+        &["render", "snapshot"],
         &["inspect"],
     ],
     pure: &[],

@@ -23,6 +23,7 @@ pub mod rotation;
 pub mod signed;
 mod token;
 mod verdict;
+mod wanted;
 
 pub use mode::{ACCESS_ANNOTATION, AccessMode, Waiting};
 pub use modes::Modes;
@@ -32,3 +33,4 @@ pub use records::{KnownTokens, Record, Records};
 pub use signed::{JwksError, SignedTokens};
 pub use token::{Token, TokenHash};
 pub use verdict::{Policy, Request, Verdict, decide};
+pub use wanted::WantedModes;

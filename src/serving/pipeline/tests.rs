@@ -1,17 +1,16 @@
-//! Orders of what may happen to `serve`, with its own keeper and gate, on a real folder: lists are deleted
+//! Orders of what may happen to `serve`, with its own keeper and pipeline, on a real directory: lists are deleted
 //! and restored, it restarts, nothing can be written, pools come and go and ask for more, less or for
 //! nothing that is understood, and pointer configs that can carry no token come and go. In none of them is
 //! a stranger served by a pool that is to be enforced, but on the evidence of such a pointer config; nor,
 //! whatever is restarted, by one that has refused strangers for good and was asked for no less since.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::access::rotation::{Issued, RotationPolicy};
-use model::access::{Credential, Refusal, Request, decide};
+use model::access::{ACCESS_ANNOTATION, Credential, Refusal, Request, decide};
 use model::inputs::{self, Layering, Shared};
 use model::objects::MachineConfigPool;
 use model::registry_credentials::RegistryCredentials;
@@ -20,7 +19,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
-use crate::serving::token_keeper::TokenKeeper;
+use crate::files::lock::LOCK;
+use crate::serving::answers::Answers;
 use crate::store::state_directory::StateDirectory;
 use crate::telemetry::conditions::Status;
 
@@ -42,34 +42,14 @@ const EVENTS: [fn(&mut Site); 14] = [
     Site::toggle_infra,
     |site| site.toggle_old(WORKER),
     |site| site.toggle_old(INFRA),
-    |site| _ = site.fails.fetch_xor(true, Ordering::Relaxed),
+    Site::toggle_lock,
 ];
-
-/// A keeper that cannot write from time to time.
-struct Keeper {
-    real: TokenKeeper,
-    fails: Arc<AtomicBool>,
-}
-
-impl KeepTokens for Keeper {
-    fn keep(
-        &mut self,
-        wanted: &BTreeMap<String, AccessMode>,
-        accept: &mut dyn FnMut(&Records),
-    ) -> Kept {
-        if self.fails.load(Ordering::Relaxed) {
-            return self.real.unwritten(wanted, OffsetDateTime::now_utc(), "full".to_owned());
-        }
-        self.real.keep(wanted, accept)
-    }
-}
 
 struct Site {
     _folder: TempDir,
     state: StateDirectory,
     policy: Arc<ArcSwap<Policy>>,
-    gate: Gate,
-    fails: Arc<AtomicBool>,
+    pipeline: Pipeline,
     /// The pools, and their annotations.
     pools: BTreeMap<&'static str, &'static str>,
     backup: Option<Vec<u8>>,
@@ -92,14 +72,12 @@ impl Site {
         let now = OffsetDateTime::now_utc();
         let generate = &mut |_| policy.algorithm.generate();
         state.reconcile(&[host()], Asked::default(), &policy, now, generate).unwrap();
-        let fails = Arc::default();
-        let (policy, gate) = start(&state, &fails);
+        let (policy, pipeline) = start(&state);
         let mut site = Self {
             _folder: directory,
             state,
             policy,
-            gate,
-            fails,
+            pipeline,
             pools: [(WORKER, "enforce")].into(),
             backup: None,
             is_restored: false,
@@ -110,6 +88,22 @@ impl Site {
         };
         site.look();
         site
+    }
+
+    /// Whether nothing can be written.
+    fn fails(&self) -> bool {
+        self.path(LOCK).is_dir()
+    }
+
+    /// Nothing can be written while the lock cannot be had.
+    fn toggle_lock(&mut self) {
+        let lock = self.path(LOCK);
+        if self.fails() {
+            fs::remove_dir(&lock).unwrap();
+        } else {
+            let _ = fs::remove_file(&lock);
+            fs::create_dir(&lock).unwrap();
+        }
     }
 
     fn path(&self, file: &str) -> PathBuf {
@@ -125,21 +119,22 @@ impl Site {
         let old = [WORKER, INFRA].into_iter().filter(|pool| self.old(pool).exists());
         let evident: BTreeSet<_> = old.collect();
         self.evident.extend(&evident);
-        self.gate.take_inputs(&inputs(&self.pools));
+        self.pipeline.take_inputs(inputs(&self.pools));
         let pools = &self.pools;
         self.closed.retain(|pool| pools.get(pool) != Some(&"audit"));
         self.check();
         for pool in self.pools.keys() {
-            self.state.write_pointer(pool, &host(), 22623).unwrap();
+            let written = self.state.write_pointer(pool, &host(), 22623);
+            assert!(written.is_ok() || self.fails(), "{written:?}");
         }
-        self.gate.keep_tokens();
-        self.is_restored &= self.fails.load(Ordering::Relaxed);
+        self.pipeline.keep_tokens();
+        self.is_restored &= self.fails();
         self.evident = evident;
         self.check();
     }
 
     fn restart(&mut self) {
-        (self.policy, self.gate) = start(&self.state, &self.fails);
+        (self.policy, self.pipeline) = start(&self.state);
         self.look();
     }
 
@@ -211,12 +206,12 @@ impl Site {
                     let may_be = annotation != "enforce"
                         || self.evident.contains(pool)
                         // Nothing could be written since it was.
-                        || self.open.contains(pool) && self.fails.load(Ordering::Relaxed);
+                        || self.open.contains(pool) && self.fails();
                     assert!(may_be, "{pool} is open without reason: {done:?}");
                     open.insert(pool);
                 }
                 // What could not be written is not known to the next one.
-                Some(Refusal::Missing) if self.fails.load(Ordering::Relaxed) => {}
+                Some(Refusal::Missing) if self.fails() => {}
                 Some(Refusal::Missing) => _ = self.closed.insert(pool),
                 Some(refusal) => assert_eq!(refusal, Refusal::NotRead, "{pool}: {done:?}"),
             }
@@ -226,7 +221,9 @@ impl Site {
 
     /// Left alone, machines are served by what their pointer configs carry, and what can be is enforced.
     fn settles(mut self) {
-        self.fails.store(false, Ordering::Relaxed);
+        if self.fails() {
+            self.toggle_lock();
+        }
         self.restart();
         self.look();
         for (pool, annotation) in &self.pools {
@@ -249,25 +246,16 @@ fn host() -> Host {
     "localhost".parse().unwrap()
 }
 
-fn start(state: &StateDirectory, fails: &Arc<AtomicBool>) -> (Arc<ArcSwap<Policy>>, Gate) {
-    let real = TokenKeeper::new(state.clone(), RotationPolicy::default());
-    let keeper = Box::new(Keeper { real, fails: Arc::clone(fails) });
-    let settings = AccessSettings {
-        mode: AccessMode::Audit,
-        keeper: Some(keeper),
-        ..AccessSettings::default()
-    };
+fn start(state: &StateDirectory) -> (Arc<ArcSwap<Policy>>, Pipeline) {
     let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
+    let answers = Arc::new(Answers::new(true, Arc::clone(&reporting.metrics)));
+    let publisher = Publisher::new(answers, reporting, None, History::default());
     let policy = Arc::<ArcSwap<Policy>>::default();
-    let gate = Gate::new(
-        settings,
-        Networks::default(),
-        Arc::clone(&policy),
-        &reporting,
-        History::default(),
-        Box::new(|_| {}),
-    );
-    (policy, gate)
+    let rules = AccessRules { mode: AccessMode::Audit, ..AccessRules::default() };
+    let keeper = TokenKeeper::new(state.clone(), RotationPolicy::default());
+    let pipeline =
+        Pipeline::new(rules, Known::default(), Some(keeper), Arc::clone(&policy), publisher);
+    (policy, pipeline)
 }
 
 fn inputs(pools: &BTreeMap<&str, &str>) -> Inputs {

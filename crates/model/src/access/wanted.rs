@@ -1,0 +1,85 @@
+//! Access modes that pools and flags ask for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::mode::{ACCESS_ANNOTATION, AccessMode};
+use super::modes::Modes;
+use super::records::Records;
+use crate::objects::MachineConfigPool;
+
+/// Mode by pool, as the annotations and the flag ask for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WantedModes {
+    default: AccessMode,
+    modes: BTreeMap<String, AccessMode>,
+    /// Pools with an annotation that is not understood, and of which nothing is known from before.
+    unclear: BTreeSet<String>,
+}
+
+impl WantedModes {
+    /// Reads the pools' annotations, which go before `default`; one line for each that is not understood.
+    ///
+    /// Such an annotation changes nothing: the pool keeps its mode from `before`, or from `records` of an
+    /// earlier process. Without either it opens no pool and refuses nobody for good.
+    #[must_use]
+    pub fn read(
+        pools: &BTreeMap<String, Arc<MachineConfigPool>>,
+        default: AccessMode,
+        before: &Self,
+        records: Option<&Records>,
+    ) -> (Self, Vec<String>) {
+        let was_enforced = |pool: &str| {
+            let closed = records.map(|it| [&it.enforced, &it.contested, &it.unsure]);
+            closed.into_iter().flatten().any(|closed| closed.contains(pool))
+        };
+        let mut faults = Vec::new();
+        let mut wanted = Self { default, ..Self::default() };
+        for (name, pool) in pools {
+            let mode = match pool.annotation(ACCESS_ANNOTATION).map(str::parse::<AccessMode>) {
+                None => default,
+                Some(Ok(mode)) => mode,
+                Some(Err(error)) => {
+                    faults.push(format!("pool {name}: {ACCESS_ANNOTATION}: {error}"));
+                    match before.modes.get(name).filter(|_| !before.unclear.contains(name)) {
+                        Some(before) => *before,
+                        None if was_enforced(name) => AccessMode::Enforce,
+                        None => {
+                            wanted.unclear.insert(name.clone());
+                            default
+                        }
+                    }
+                }
+            };
+            wanted.modes.insert(name.clone(), mode);
+        }
+        (wanted, faults)
+    }
+
+    /// Modes of the pools whose annotation is understood. The others are left as they are.
+    #[must_use]
+    pub fn understood(&self) -> BTreeMap<String, AccessMode> {
+        let mut modes = self.modes.clone();
+        modes.retain(|pool, _| !self.unclear.contains(pool));
+        modes
+    }
+
+    /// Whether tokens matter: not while all pools are open.
+    #[must_use]
+    pub fn need_tokens(&self) -> bool {
+        let mut modes = self.modes.values().chain([&self.default]);
+        modes.any(|mode| *mode != AccessMode::Off) || !self.unclear.is_empty()
+    }
+
+    /// Pools that are not open, with the mode that is asked for.
+    pub fn restricted(&self) -> impl Iterator<Item = (&str, AccessMode)> {
+        let restricted = self.modes.iter().filter(|(_, mode)| **mode != AccessMode::Off);
+        restricted.map(|(pool, mode)| (&**pool, *mode))
+    }
+
+    /// Modes in force, given what is known of tokens.
+    #[must_use]
+    pub fn in_force(&self, records: Option<&Records>) -> Modes {
+        Modes::new(self.default, &self.modes, &self.unclear, records)
+    }
+}
