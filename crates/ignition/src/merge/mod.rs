@@ -88,7 +88,7 @@ pub fn merge<'a>(parts: &[&'a Part], at_least: SpecVersion) -> Merged<'a> {
 }
 
 impl Merged<'_> {
-    /// The merged config. Whether it is valid is only known when it is lowered.
+    /// The merged config, which may not be valid.
     pub fn config(&self) -> Result<Config, Error> {
         Ok(Config { declared: self.spec, body: serde_json::from_value(self.root.to_value())? })
     }
@@ -99,10 +99,16 @@ impl Merged<'_> {
         origins::origins(&self.root, &self.parts)
     }
 
-    /// The configs that what is at a place comes from. Where that is a single one, what is around the place as well,
-    /// until it is of several: one config alone is valid.
+    /// The configs that what is at a place comes from.
     ///
     /// A place is written as errors have it, `storage.files[3].path`.
+    #[must_use]
+    pub fn said_by(&self, place: &str) -> BTreeSet<usize> {
+        place::said_by(&self.root, place)
+    }
+
+    /// The configs that an error at a place has to do with. One config alone is valid, so these are those that what is
+    /// at the place comes from, or else what is around it, until they are several.
     #[must_use]
     pub fn concerned(&self, place: &str) -> BTreeSet<usize> {
         place::concerned(&self.root, place)

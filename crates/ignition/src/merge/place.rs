@@ -4,22 +4,30 @@ use std::collections::BTreeSet;
 
 use super::node::Node;
 
+pub(super) fn said_by(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
+    way(root, place).last().map(configs).unwrap_or_default()
+}
+
 pub(super) fn concerned(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
-    let mut nodes = vec![root.clone()];
-    for step in place.split(['.', '[']).filter(|step| !step.is_empty()) {
-        let Some(next) = nodes.last().and_then(|node| child(node, step)) else { break };
-        nodes.push(next);
-    }
     // From within, until several are found; where everything is of one, that one.
-    let around = nodes.iter().rev().map(configs);
     let mut found = BTreeSet::new();
-    for configs in around {
-        found = configs;
+    for node in way(root, place).iter().rev() {
+        found = configs(node);
         if found.len() > 1 {
             break;
         }
     }
     found
+}
+
+/// What is around a place, from the root to what is there, as far as anything is.
+fn way<'a>(root: &Node<'a>, place: &str) -> Vec<Node<'a>> {
+    let mut nodes = vec![root.clone()];
+    for step in place.split(['.', '[']).filter(|step| !step.is_empty()) {
+        let Some(next) = nodes.last().and_then(|node| child(node, step)) else { break };
+        nodes.push(next);
+    }
+    nodes
 }
 
 /// The member of that name, or the item at `N]`.

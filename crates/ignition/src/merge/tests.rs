@@ -12,9 +12,12 @@ fn part(config: &Value) -> Part {
 }
 
 fn lowered(merged: &Merged<'_>) -> Result<Value, Error> {
-    let config = merged.config()?;
+    let mut config = merged.config()?;
+    config.check()?;
+    let written = serde_json::from_str(&config.write()?)?;
     let spec = config.declared();
-    Ok(json!(config.lower(spec)?))
+    assert_eq!(json!(config.lower(spec)?), written, "it is in that spec");
+    Ok(written)
 }
 
 /// The section of configs that have only that section, merged.
@@ -253,6 +256,8 @@ fn two_valid_configs_may_make_an_invalid_one_and_both_are_concerned() {
     let place = error.place().unwrap();
     assert!(place.starts_with("storage.disks[0].partitions["), "{place}");
     assert_eq!(merged.concerned(place), [0, 2].into());
+    assert_eq!(merged.said_by("systemd.units[0].name"), [1].into());
+    assert_eq!(merged.said_by("systemd.units[0].contents"), [1].into());
     assert_eq!(merged.concerned("systemd.units[0].name"), [0, 1, 2].into());
     assert_eq!(merged.concerned("nothing[3]"), [0, 1, 2].into());
 }
