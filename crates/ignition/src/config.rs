@@ -82,6 +82,17 @@ impl Config {
         &self.body
     }
 
+    /// Whether the config is valid as it is, with its edits.
+    pub fn check(&self) -> Result<(), Error> {
+        rules::check(&self.body, self.declared.max(SpecVersion::V3_0).number())
+    }
+
+    /// The config as JSON in the spec that it was written in, 3.0 for spec 2, valid or not.
+    pub fn write(&mut self) -> Result<String, Error> {
+        self.body.ignition.version = self.declared.max(SpecVersion::V3_0).into();
+        Ok(serde_json::to_string(&self.body)?)
+    }
+
     /// Says the config in the spec `to`, as it is with its edits.
     ///
     /// Fails if it is no longer valid (two files with one path, say) or says what `to` has no words for.

@@ -69,6 +69,20 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The place in the config, such as `storage.files[3].path`, where it is known.
+    #[must_use]
+    pub fn place(&self) -> Option<&str> {
+        match self {
+            Self::WrongType { path, .. }
+            | Self::Invalid { path, .. }
+            | Self::NotLiftable { path, .. }
+            | Self::Unsupported { path, .. } => Some(path),
+            Self::Json(_) | Self::UnknownVersion { .. } | Self::TooDeep => None,
+        }
+    }
+}
+
 /// A place in a config: a chain of steps that lives on the stack and becomes text only in an error.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {

@@ -11,10 +11,12 @@
 //!                                     └─ 2.2: downgrade, to_spec2, rules::spec2 ┴──> Lowered ──> JSON
 //! ```
 //!
+//! - Configs are merged as Ignition merges them ([`merge()`]), held as [`Part`]s.
 //! - A config is held in the newest spec ([`Config`]), whatever it was written in. Each newer spec 3 only adds, so
 //!   lifting is reading; lowering drops what says nothing, and refuses the rest by name.
 //! - What a config says that its spec does not know is reported by [`ignored()`].
-//! - Which spec brought which field is told once, in `fields`, and which rule holds in which spec once, in `rules`.
+//! - Which spec brought which field is told once, in `fields`, with how each list is merged, and which rule holds in
+//!   which spec once, in `rules`.
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served besides.
 //!
@@ -37,6 +39,7 @@ mod go_json;
 mod ignored;
 mod lift;
 mod lower;
+mod merge;
 mod normalise;
 mod pointer;
 mod rules;
@@ -53,5 +56,6 @@ pub use error::Error;
 pub use form::Form;
 pub use go_json::names_field;
 pub use ignored::{Ignored, IgnoredReason, ignored};
+pub use merge::{Member, Merged, Origin, Part, merge};
 pub use pointer::{authority_source, pointer};
 pub use version::SpecVersion;

@@ -44,6 +44,13 @@ pub(super) fn settle_special_modes(
     Ok(())
 }
 
+/// Whether a file or directory has special permission bits.
+pub(super) fn has_special_modes(body: &Body) -> bool {
+    let files = body.storage.files.iter().map(|file| file.mode);
+    let directories = body.storage.directories.iter().map(|directory| directory.mode);
+    files.chain(directories).flatten().any(|mode| mode & SPECIAL_BITS != 0)
+}
+
 /// Clears the advertisements of Tang servers, as the reference server does on the way from and to any spec but 3.5
 /// and later ones. Spec 3.4 knows them; a machine without one asks the server for it.
 pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {

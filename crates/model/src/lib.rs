@@ -6,6 +6,7 @@
 //! - [`ledger`]: which machine asked for a config, what it got, and what came of it. [`access`]: who may have a config,
 //!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
 //!   machine trusts, [`registry_credentials`] which logins to them it has.
+//! - [`merged_pool`]: a pool's configuration out of the MachineConfigs that it selects.
 //! - [`pointer_check`]: whether a machine would boot from a pointer config. [`user_data`]: how pointer configs come to
 //!   trust others.
 //! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
@@ -22,6 +23,7 @@ pub mod escape;
 pub mod inputs;
 pub mod inspect;
 pub mod ledger;
+pub mod merged_pool;
 pub mod objects;
 pub mod overview;
 pub mod pointer_check;

@@ -66,7 +66,7 @@ const MODEL: Rules = Rules {
     floors: &[
         &["escape", "objects"],
         &["table"],
-        &["ledger", "access", "registry_auth", "registry_ca"],
+        &["ledger", "access", "merged_pool", "registry_auth", "registry_ca"],
         &["pointer_check"],
         &["inputs", "overview", "user_data"],
         &["render", "snapshot"],

@@ -13,27 +13,43 @@ pub(in super::super) static CONFIG: Shape = Shape::Object(&[
         "ignition",
         &[
             text("version"),
-            object("config", &[objects("merge", &REFERENCE), object("replace", REFERENCE_FIELDS)]),
+            object(
+                "config",
+                &[
+                    objects("merge", &REFERENCE).by(&["source"]),
+                    object("replace", REFERENCE_FIELDS),
+                ],
+            ),
             object("proxy", &[text("httpProxy"), text("httpsProxy"), texts("noProxy")]).since(V3_1),
-            object("security", &[object("tls", &[objects("certificateAuthorities", &REFERENCE)])]),
+            object(
+                "security",
+                &[object("tls", &[objects("certificateAuthorities", &REFERENCE).by(&["source"])])],
+            ),
             object("timeouts", &[integer("httpResponseHeaders"), integer("httpTotal")]),
         ],
     ),
-    object("kernelArguments", &[texts("shouldExist"), texts("shouldNotExist")]).since(V3_3),
-    object("passwd", &[objects("groups", &GROUP), objects("users", &USER)]),
+    object(
+        "kernelArguments",
+        &[texts("shouldExist").sharing_keys(), texts("shouldNotExist").sharing_keys()],
+    )
+    .since(V3_3),
+    object(
+        "passwd",
+        &[objects("groups", &GROUP).by(&["name"]), objects("users", &USER).by(&["name"])],
+    ),
     object(
         "storage",
         &[
-            objects("directories", &DIRECTORY),
-            objects("disks", &DISK),
-            objects("files", &FILE),
-            objects("filesystems", &FILESYSTEM),
-            objects("links", &LINK),
-            objects("luks", &LUKS).since(V3_2),
-            objects("raid", &RAID),
+            objects("directories", &DIRECTORY).by(&["path"]).sharing_keys(),
+            objects("disks", &DISK).by(&["device"]),
+            objects("files", &FILE).by(&["path"]).sharing_keys(),
+            objects("filesystems", &FILESYSTEM).by(&["device"]),
+            objects("links", &LINK).by(&["path"]).sharing_keys(),
+            objects("luks", &LUKS).by(&["name"]).since(V3_2),
+            objects("raid", &RAID).by(&["name"]),
         ],
     ),
-    object("systemd", &[objects("units", &UNIT)]),
+    object("systemd", &[objects("units", &UNIT).by(&["name"])]),
 ]);
 
 const VERIFICATION: &[Field] = &[text("hash")];
@@ -42,7 +58,7 @@ static HEADER: Shape = Shape::Object(&[text("name"), text("value")]);
 /// A config or a certificate authority; before 3.1 neither could be compressed.
 const REFERENCE_FIELDS: &[Field] = &[
     text("compression").since(V3_1),
-    objects("httpHeaders", &HEADER).since(V3_1),
+    objects("httpHeaders", &HEADER).by(&["name"]).removing_without("value").since(V3_1),
     text("source"),
     object("verification", VERIFICATION),
 ];
@@ -51,7 +67,7 @@ static REFERENCE: Shape = Shape::Object(REFERENCE_FIELDS);
 /// The contents of a file.
 const CONTENTS_FIELDS: &[Field] = &[
     text("compression"),
-    objects("httpHeaders", &HEADER).since(V3_1),
+    objects("httpHeaders", &HEADER).by(&["name"]).removing_without("value").since(V3_1),
     text("source"),
     object("verification", VERIFICATION),
 ];
@@ -97,7 +113,7 @@ static FILE: Shape = Shape::Object(&[
     object("group", OWNER),
     flag("overwrite"),
     object("user", OWNER),
-    objects("append", &CONTENTS),
+    objects("append", &CONTENTS).appended(),
     object("contents", CONTENTS_FIELDS),
     integer("mode"),
 ]);
@@ -111,8 +127,11 @@ static LINK: Shape = Shape::Object(&[
     text("target"),
 ]);
 
-static DISK: Shape =
-    Shape::Object(&[text("device"), objects("partitions", &PARTITION), flag("wipeTable")]);
+static DISK: Shape = Shape::Object(&[
+    text("device"),
+    objects("partitions", &PARTITION).by(&["number", "label"]),
+    flag("wipeTable"),
+]);
 
 static PARTITION: Shape = Shape::Object(&[
     text("guid"),
@@ -130,8 +149,8 @@ static FILESYSTEM: Shape = Shape::Object(&[
     text("device"),
     text("format"),
     text("label"),
-    texts("mountOptions").since(V3_1),
-    texts("options"),
+    texts("mountOptions").appended().since(V3_1),
+    texts("options").appended(),
     text("path"),
     text("uuid"),
     flag("wipeFilesystem"),
@@ -141,7 +160,7 @@ static RAID: Shape = Shape::Object(&[
     text("name"),
     texts("devices"),
     text("level"),
-    texts("options"),
+    texts("options").appended(),
     integer("spares"),
 ]);
 
@@ -152,7 +171,7 @@ static LUKS: Shape = Shape::Object(&[
         "clevis",
         &[
             object("custom", &[text("config"), flag("needsNetwork"), text("pin")]),
-            objects("tang", &TANG),
+            objects("tang", &TANG).by(&["url"]),
             integer("threshold"),
             flag("tpm2"),
         ],
@@ -162,7 +181,7 @@ static LUKS: Shape = Shape::Object(&[
     object("keyFile", CONTENTS_FIELDS),
     text("label"),
     texts("openOptions").since(V3_4),
-    texts("options"),
+    texts("options").appended(),
     text("uuid"),
     flag("wipeVolume"),
 ]);
@@ -173,7 +192,7 @@ static TANG: Shape =
 static UNIT: Shape = Shape::Object(&[
     text("name"),
     text("contents"),
-    objects("dropins", &DROPIN),
+    objects("dropins", &DROPIN).by(&["name"]),
     flag("enabled"),
     flag("mask"),
 ]);

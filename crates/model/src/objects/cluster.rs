@@ -22,6 +22,14 @@ struct ControllerConfigSpec {
     kube_api_server_serving_ca: Vec<u8>,
     #[serde(default, rename = "cloudProviderCAData", deserialize_with = "base64_bytes")]
     cloud_provider_ca: Vec<u8>,
+    #[serde(default, rename = "baseOSContainerImage", deserialize_with = "null_as_default")]
+    base_os_image: String,
+    #[serde(
+        default,
+        rename = "baseOSExtensionsContainerImage",
+        deserialize_with = "null_as_default"
+    )]
+    base_os_extensions_image: String,
 }
 
 impl ControllerConfig {
@@ -35,6 +43,18 @@ impl ControllerConfig {
     #[must_use]
     pub fn cloud_provider_ca(&self) -> &[u8] {
         &self.spec.cloud_provider_ca
+    }
+
+    /// The operating system's image where no MachineConfig names one, a pull spec; empty where there is none.
+    #[must_use]
+    pub fn base_os_image(&self) -> &str {
+        &self.spec.base_os_image
+    }
+
+    /// The image that extensions are installed from where no MachineConfig names one.
+    #[must_use]
+    pub fn base_os_extensions_image(&self) -> &str {
+        &self.spec.base_os_extensions_image
     }
 }
 

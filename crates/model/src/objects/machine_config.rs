@@ -1,12 +1,16 @@
 //! `MachineConfig`: an Ignition config with what Ignition itself cannot do (kernel arguments, the
 //! operating system's image, extensions).
 
+use std::collections::BTreeMap;
+
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::metadata::null_as_default;
+
+const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 
 /// A machine config, as the API server gives it out.
 ///
@@ -60,6 +64,31 @@ pub struct MachineConfigSpec {
 }
 
 impl MachineConfig {
+    /// A MachineConfig of this name.
+    #[must_use]
+    pub fn new(name: &str, annotations: BTreeMap<String, String>, spec: MachineConfigSpec) -> Self {
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), name.into());
+        if !annotations.is_empty() {
+            let annotations = annotations.into_iter().map(|(key, value)| (key, value.into()));
+            metadata.insert("annotations".to_owned(), Value::Object(annotations.collect()));
+        }
+        let (api_version, kind) = (API_VERSION.to_owned(), "MachineConfig".to_owned());
+        Self { api_version, kind, metadata, spec }
+    }
+
+    /// Whether both have the same name, labels, annotations and so on.
+    #[must_use]
+    pub fn same_metadata(&self, other: &Self) -> bool {
+        self.metadata == other.metadata
+    }
+
+    /// The MachineConfig's labels, `None` where it has no list of them.
+    #[must_use]
+    pub fn labels(&self) -> Option<&Map<String, Value>> {
+        self.metadata.get("labels")?.as_object()
+    }
+
     /// The machine config's name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::label_selector::LabelSelector;
 use super::metadata::null_as_default;
 
 /// A pool of machines that share one rendered config.
@@ -27,6 +28,8 @@ struct PoolMetadata {
 struct Spec {
     #[serde(default, deserialize_with = "null_as_default")]
     configuration: Configuration,
+    #[serde(default, rename = "machineConfigSelector", deserialize_with = "null_as_default")]
+    machine_config_selector: LabelSelector,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -66,6 +69,22 @@ impl MachineConfigPool {
     #[must_use]
     pub fn status_configuration(&self) -> &str {
         &self.status.configuration.name
+    }
+
+    /// Which MachineConfigs the pool's configuration is merged from.
+    #[must_use]
+    pub fn machine_config_selector(&self) -> &LabelSelector {
+        &self.spec.machine_config_selector
+    }
+
+    /// The same pool with `configuration` as the one that it is moving to, and that its machines once ran.
+    #[must_use]
+    pub fn with_configuration(&self, configuration: &str) -> Self {
+        let mut pool = self.clone();
+        for held in [&mut pool.spec.configuration, &mut pool.status.configuration] {
+            configuration.clone_into(&mut held.name);
+        }
+        pool
     }
 
     /// How many machines already run [`Self::spec_configuration`].

@@ -7,6 +7,7 @@
 mod api_server;
 mod cluster;
 mod defect;
+mod label_selector;
 mod layering;
 mod machine_config;
 mod machine_config_pool;
@@ -17,6 +18,7 @@ mod unread;
 pub use self::defect::Defect;
 pub use api_server::{ApiServer, TlsProfile};
 pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
+pub use label_selector::{InvalidSelector, LabelSelector};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::MachineConfigPool;

@@ -26,7 +26,10 @@ const KINDS: [Kind; 12] = [
         fields: &[
             "metadata.annotations",
             "spec.configuration.name",
-            "spec.machineConfigSelector",
+            "spec.machineConfigSelector.matchExpressions.key",
+            "spec.machineConfigSelector.matchExpressions.operator",
+            "spec.machineConfigSelector.matchExpressions.values",
+            "spec.machineConfigSelector.matchLabels",
             "spec.maxUnavailable",
             "spec.nodeSelector",
             "spec.paused",
@@ -39,14 +42,19 @@ const KINDS: [Kind; 12] = [
         group: MACHINE_CONFIGURATION,
         versions: &["v1"],
         top: SPEC,
-        fields: &["metadata.annotations"],
+        fields: &["metadata.annotations", "metadata.labels"],
     },
     Kind {
         name: "ControllerConfig",
         group: MACHINE_CONFIGURATION,
         versions: &["v1"],
         top: SPEC,
-        fields: &["spec.cloudProviderCAData", "spec.kubeAPIServerServingCAData"],
+        fields: &[
+            "spec.baseOSContainerImage",
+            "spec.baseOSExtensionsContainerImage",
+            "spec.cloudProviderCAData",
+            "spec.kubeAPIServerServingCAData",
+        ],
     },
     Kind {
         name: "MachineOSConfig",

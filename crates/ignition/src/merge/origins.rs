@@ -1,0 +1,181 @@
+//! Which config everything in a merged one comes from, and what of the others it covers.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+
+use super::super::fields::{self, Field, Merge, Shape};
+use super::node::{Key, Node, names};
+
+/// Where an item of a list comes from (a file, a unit, a drop-in, a key of a user), or a value that is in no list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The list, such as `storage.files` or `systemd.units.dropins`, or the value, such as `ignition.timeouts.httpTotal`.
+    pub place: String,
+    /// What the item is known by in the list, after what the items around it are known by: of a drop-in the names of
+    /// its unit and its own. Empty for a value that is in no list.
+    pub keys: Vec<String>,
+    /// What is said of it, and by which config.
+    pub members: Vec<Member>,
+    /// The configs that say something else of it, which others say after them.
+    pub covered: BTreeSet<usize>,
+}
+
+/// A part of what is said of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Such as `contents.source`; empty for an item that is a text, and for a value that is in no list.
+    pub name: String,
+    /// The config's place in what was merged.
+    pub config: usize,
+}
+
+impl Origin {
+    /// The configs that something of it comes from.
+    #[must_use]
+    pub fn configs(&self) -> BTreeSet<usize> {
+        self.members.iter().map(|member| member.config).collect()
+    }
+}
+
+/// An item, and by what it is found in another config: in lists that share their keys, it may be of another kind there.
+struct Found {
+    id: (String, Vec<String>),
+    /// The member that it is known by. Whoever says something of the item says that as well.
+    key: Option<&'static str>,
+    origin: Origin,
+}
+
+pub(super) fn origins(root: &Node<'_>, parts: &[&Value]) -> Vec<Origin> {
+    let found = found_in(root);
+    let places: HashMap<_, _> =
+        found.iter().enumerate().map(|(i, found)| (found.id.clone(), i)).collect();
+    let mut origins: Vec<_> = found.into_iter().map(|found| found.origin).collect();
+    for (config, part) in parts.iter().enumerate() {
+        for Found { id, key, origin } in found_in(&Node::Whole(part, config)) {
+            let Some(merged) = places.get(&id).and_then(|place| origins.get_mut(*place)) else {
+                continue;
+            };
+            let stays = |member: &Member| {
+                key == Some(member.name.as_str()) || merged.members.contains(member)
+            };
+            if merged.place != origin.place || !origin.members.iter().all(stays) {
+                merged.covered.insert(config);
+            }
+        }
+    }
+    origins
+}
+
+fn found_in(root: &Node<'_>) -> Vec<Found> {
+    let mut walk = Walk { found: Vec::new() };
+    let nowhere = Spot { list: "", id: "", keys: &[], item: None, path: "" };
+    walk.look(root, &fields::spec3::CONFIG, &nowhere);
+    walk.found
+}
+
+struct Walk {
+    found: Vec<Found>,
+}
+
+/// Where the walk is.
+#[derive(Clone, Copy)]
+struct Spot<'a> {
+    /// The list that the innermost item is in, empty outside of any.
+    list: &'a str,
+    /// The same, with one name for all lists that share their keys.
+    id: &'a str,
+    keys: &'a [String],
+    /// The innermost item, by its place among what was found.
+    item: Option<usize>,
+    /// The members from there on.
+    path: &'a str,
+}
+
+impl Walk {
+    fn look(&mut self, node: &Node<'_>, shape: &Shape, spot: &Spot<'_>) {
+        let Shape::Object(fields) = shape else {
+            if let Node::Whole(value, config) = node
+                && value.as_str() != Some("")
+            {
+                self.add(*config, spot);
+            }
+            return;
+        };
+        node.each_member(|name, member| {
+            let Some(field) = fields.iter().find(|field| field.name == name) else { return };
+            let path = joined(spot.path, name);
+            let spot = Spot { path: &path, ..*spot };
+            match &field.shape {
+                Shape::List(item) => self.look_at_items(member, (field, item), &spot),
+                shape => self.look(member, shape, &spot),
+            }
+        });
+    }
+
+    fn look_at_items(
+        &mut self,
+        list: &Node<'_>,
+        (field, shape): (&Field, &Shape),
+        spot: &Spot<'_>,
+    ) {
+        if field.merge == Merge::Append {
+            list.each_item(|item| self.look(item, shape, spot));
+            return;
+        }
+        let place = joined(spot.list, spot.path);
+        let id = match spot.path.rsplit_once('.') {
+            Some((parent, _)) if field.shares_keys => joined(spot.id, parent),
+            _ if field.shares_keys => spot.id.to_owned(),
+            _ => joined(spot.id, spot.path),
+        };
+        list.each_item(|item| {
+            let (key, name) = item.key(names(field));
+            let mut keys = spot.keys.to_vec();
+            keys.push(match key {
+                Key::None => String::new(),
+                Key::Number(number) => number.to_string(),
+                Key::Text(text) => text.to_owned(),
+            });
+            let at = self.found.len();
+            let origin = Origin {
+                place: place.clone(),
+                keys: keys.clone(),
+                members: Vec::new(),
+                covered: BTreeSet::new(),
+            };
+            self.found.push(Found { id: (id.clone(), keys.clone()), key: name, origin });
+            let spot = Spot { list: &place, id: &id, keys: &keys, item: Some(at), path: "" };
+            self.look(item, shape, &spot);
+            let members = &mut self.found[at].origin.members;
+            if members.len() > 1 {
+                members.retain(|member| name != Some(member.name.as_str()));
+            }
+        });
+    }
+
+    /// A value of a config: part of the innermost item, or in no list.
+    fn add(&mut self, config: usize, spot: &Spot<'_>) {
+        let Some(item) = spot.item else {
+            let place = spot.path.to_owned();
+            let members = vec![Member { name: String::new(), config }];
+            let origin = Origin {
+                place: place.clone(),
+                keys: Vec::new(),
+                members,
+                covered: BTreeSet::new(),
+            };
+            self.found.push(Found { id: (place, Vec::new()), key: None, origin });
+            return;
+        };
+        let member = Member { name: spot.path.to_owned(), config };
+        let members = &mut self.found[item].origin.members;
+        if !members.contains(&member) {
+            members.push(member);
+        }
+    }
+}
+
+fn joined(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}

@@ -1,0 +1,61 @@
+//! Which configs what is at a place comes from, for errors.
+
+use std::collections::BTreeSet;
+
+use super::node::Node;
+
+pub(super) fn said_by(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
+    way(root, place).last().map(configs).unwrap_or_default()
+}
+
+pub(super) fn concerned(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
+    // From within, until several are found; where everything is of one, that one.
+    let mut found = BTreeSet::new();
+    for node in way(root, place).iter().rev() {
+        found = configs(node);
+        if found.len() > 1 {
+            break;
+        }
+    }
+    found
+}
+
+/// What is around a place, from the root to what is there, as far as anything is.
+fn way<'a>(root: &Node<'a>, place: &str) -> Vec<Node<'a>> {
+    let mut nodes = vec![root.clone()];
+    for step in place.split(['.', '[']).filter(|step| !step.is_empty()) {
+        let Some(next) = nodes.last().and_then(|node| child(node, step)) else { break };
+        nodes.push(next);
+    }
+    nodes
+}
+
+/// The member of that name, or the item at `N]`.
+fn child<'a>(node: &Node<'a>, step: &str) -> Option<Node<'a>> {
+    let mut found = None;
+    if let Some(number) = step.strip_suffix(']') {
+        let mut left: usize = number.parse().ok()?;
+        node.each_item(|item| {
+            if left == 0 {
+                found.get_or_insert_with(|| item.clone());
+            }
+            left = left.saturating_sub(1);
+        });
+    } else {
+        node.each_member(|name, member| {
+            if name == step {
+                found = Some(member.clone());
+            }
+        });
+    }
+    found
+}
+
+/// The configs that anything in it is of.
+fn configs(node: &Node<'_>) -> BTreeSet<usize> {
+    match node {
+        Node::Whole(_, config) => [*config].into(),
+        Node::Object(members) => members.iter().flat_map(|(_, node)| configs(node)).collect(),
+        Node::List(items) => items.iter().flat_map(configs).collect(),
+    }
+}

@@ -1,0 +1,61 @@
+//! The Ignition config of a pool.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ignition::spec3::File;
+use ignition::{Config, Merged, Part, SpecVersion};
+use serde_json::value::RawValue;
+
+use super::parsed::ParsedMachineConfig;
+use super::unmergeable::{Conflict, Unmergeable};
+
+/// The spec that the render controller writes. What needs a newer one is in that.
+const SPEC: SpecVersion = SpecVersion::V3_5;
+
+/// The Ignition config of MachineConfigs in their order, and what keeps machines from booting from it, with the names of
+/// those that it is about.
+pub(super) fn ignition_config(
+    sources: &[&ParsedMachineConfig],
+) -> Result<(Box<RawValue>, Option<(Vec<String>, Conflict)>), Unmergeable> {
+    let (sources, parts) = parts(sources)?;
+    let merged = merged(&parts);
+    let mut config = merged.config()?;
+    let conflict = conflict(&merged, &config).map(|(concerned, conflict)| {
+        let named = concerned.into_iter().filter_map(|index| sources.get(index));
+        (named.map(|source| source.name().to_owned()).collect(), conflict)
+    });
+    config.finish_files();
+    Ok((RawValue::from_string(config.write()?)?, conflict))
+}
+
+/// The sources that have an Ignition config, with that.
+pub(super) fn parts<'a>(
+    sources: &[&'a ParsedMachineConfig],
+) -> Result<(Vec<&'a ParsedMachineConfig>, Vec<&'a Part>), Unmergeable> {
+    let mut found = (Vec::new(), Vec::new());
+    for source in sources {
+        if let Some(part) = source.part()? {
+            found.0.push(*source);
+            found.1.push(part);
+        }
+    }
+    Ok(found)
+}
+
+/// Ignition configs as they are merged for a pool.
+pub(super) fn merged<'a>(parts: &[&'a Part]) -> Merged<'a> {
+    ignition::merge(parts, SPEC)
+}
+
+fn conflict(merged: &Merged<'_>, config: &Config) -> Option<(BTreeSet<usize>, Conflict)> {
+    if let Err(error) = config.check() {
+        let concerned = merged.concerned(error.place().unwrap_or_default());
+        return Some((concerned, Conflict::Invalid(Arc::new(error))));
+    }
+    let files = &config.body().storage.files;
+    let has_nothing = |file: &File| file.overwrite.is_none() && file.contents.source.is_none();
+    let index = files.iter().position(has_nothing)?;
+    let concerned = merged.said_by(&format!("storage.files[{index}]"));
+    Some((concerned, Conflict::NoContents { path: files[index].path.clone() }))
+}

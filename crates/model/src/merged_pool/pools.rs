@@ -1,0 +1,116 @@
+//! The merged configurations of many pools, kept up to date.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::merge::merge;
+use super::parsed::ParsedMachineConfig;
+use super::select::select;
+use super::unmergeable::Unmergeable;
+use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
+
+/// The merged configurations of pools, as of the last update, with what makes the next one quick: a pool is merged again
+/// only if it selects something that changed.
+#[derive(Debug, Default)]
+pub struct MergedPools {
+    parsed: BTreeMap<String, ParsedMachineConfig>,
+    pools: BTreeMap<String, MergedPool>,
+}
+
+#[derive(Debug)]
+struct MergedPool {
+    made_of: MadeOf,
+    outcome: Outcome,
+}
+
+type Outcome = Result<Arc<MachineConfig>, Unmergeable>;
+
+/// What a pool's configuration depends on.
+#[derive(Debug)]
+struct MadeOf {
+    selected: Vec<Arc<MachineConfig>>,
+    images: [String; 2],
+}
+
+impl MadeOf {
+    fn same(&self, other: &Self) -> bool {
+        let pairs = || self.selected.iter().zip(&other.selected);
+        self.images == other.images
+            && self.selected.len() == other.selected.len()
+            && pairs().all(|(ours, theirs)| Arc::ptr_eq(ours, theirs))
+    }
+}
+
+impl MergedPools {
+    /// Merges those of `pools` that select other MachineConfigs than at the last update, or changed ones, and forgets
+    /// pools that are not among them.
+    ///
+    /// A MachineConfig that did not change is the same `Arc`. `machine_configs` are those that administrators and
+    /// controllers make, without the results.
+    pub fn update<'a>(
+        &mut self,
+        pools: impl IntoIterator<Item = &'a MachineConfigPool>,
+        machine_configs: &BTreeMap<String, Arc<MachineConfig>>,
+        controller_config: Option<&ControllerConfig>,
+    ) {
+        let mut before = std::mem::take(&mut self.pools);
+        for pool in pools {
+            let last = before.remove(pool.name());
+            let merged = self.merged(pool, machine_configs, controller_config, last);
+            self.pools.insert(pool.name().to_owned(), merged);
+        }
+        let selected = self.pools.values().flat_map(|pool| &pool.made_of.selected);
+        let used: BTreeSet<&str> = selected.map(|config| config.name()).collect();
+        self.parsed.retain(|name, _| used.contains(name.as_str()));
+    }
+
+    /// A pool's configuration, or why there is none; `None` for a pool that was not among those of the last update. It
+    /// is the same `Arc` as before where it came out the same.
+    #[must_use]
+    pub fn get(&self, pool: &str) -> Option<Result<&Arc<MachineConfig>, &Unmergeable>> {
+        self.pools.get(pool).map(|pool| pool.outcome.as_ref())
+    }
+
+    fn merged(
+        &mut self,
+        pool: &MachineConfigPool,
+        machine_configs: &BTreeMap<String, Arc<MachineConfig>>,
+        controller_config: Option<&ControllerConfig>,
+        last: Option<MergedPool>,
+    ) -> MergedPool {
+        let images = controller_config.map_or_else(Default::default, |config| {
+            [config.base_os_image(), config.base_os_extensions_image()].map(str::to_owned)
+        });
+        let selected = match select(pool, machine_configs.values()) {
+            Ok(selected) => selected.into_iter().cloned().collect(),
+            Err(error) => {
+                let made_of = MadeOf { selected: Vec::new(), images };
+                return MergedPool { made_of, outcome: Err(error) };
+            }
+        };
+        let made_of = MadeOf { selected, images };
+        let last = match last {
+            Some(last) if last.made_of.same(&made_of) => return last,
+            last => last.and_then(|last| last.outcome.ok()),
+        };
+        self.parse(&made_of.selected);
+        let parsed = made_of.selected.iter().filter_map(|config| self.parsed.get(config.name()));
+        let outcome = merge(pool.name(), &parsed.collect::<Vec<_>>(), controller_config);
+        // The name is by the contents.
+        let outcome = outcome.map(|merged| match last {
+            Some(last) if last.same_metadata(&merged) => last,
+            _ => Arc::new(merged),
+        });
+        MergedPool { made_of, outcome }
+    }
+
+    /// Parses those that are not, or that changed since.
+    fn parse(&mut self, machine_configs: &[Arc<MachineConfig>]) {
+        for config in machine_configs {
+            let parsed = self.parsed.get(config.name());
+            if parsed.is_none_or(|parsed| !Arc::ptr_eq(parsed.machine_config(), config)) {
+                self.parsed.insert(config.name().to_owned(), ParsedMachineConfig::new(config));
+            }
+        }
+    }
+}

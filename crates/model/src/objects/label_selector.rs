@@ -1,0 +1,197 @@
+//! `LabelSelector`: which objects are meant, by their labels.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::is_object_name;
+use super::metadata::null_as_default;
+
+/// Requirements that an object's labels have to meet, all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    #[serde(default, deserialize_with = "null_as_default")]
+    match_labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    match_expressions: Vec<Requirement>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Requirement {
+    #[serde(default, deserialize_with = "null_as_default")]
+    key: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    operator: String,
+    #[serde(default, deserialize_with = "null_as_default")]
+    values: Vec<String>,
+}
+
+/// Why a selector selects nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSelector {
+    /// Neither labels nor expressions.
+    #[error("it has no requirement")]
+    Empty,
+    /// Another operator than the four that there are.
+    #[error("operator {0:?} is not In, NotIn, Exists or DoesNotExist")]
+    Operator(String),
+    /// In and NotIn without values, Exists and DoesNotExist with some.
+    #[error("operator {operator} of {key:?} {}", if *has_values { "takes no values" } else { "needs values" })]
+    Values {
+        /// The label's name.
+        key: String,
+        /// What is required of it.
+        operator: String,
+        /// Whether there are values.
+        has_values: bool,
+    },
+    /// No label can have this name.
+    #[error("{0:?} is no name of a label")]
+    Key(String),
+    /// No label can have this value.
+    #[error("{0:?} is no value of a label")]
+    Value(String),
+}
+
+impl LabelSelector {
+    /// Whether the selector says something that labels can meet. An empty one selects nothing here: a pool of all
+    /// MachineConfigs is a mistake.
+    pub fn check(&self) -> Result<(), InvalidSelector> {
+        if self.match_labels.is_empty() && self.match_expressions.is_empty() {
+            return Err(InvalidSelector::Empty);
+        }
+        for (key, value) in &self.match_labels {
+            check_label(key, [value])?;
+        }
+        for Requirement { key, operator, values } in &self.match_expressions {
+            let takes_values = match operator.as_str() {
+                "In" | "NotIn" => true,
+                "Exists" | "DoesNotExist" => false,
+                _ => return Err(InvalidSelector::Operator(operator.clone())),
+            };
+            let has_values = !values.is_empty();
+            if takes_values != has_values {
+                let (key, operator) = (key.clone(), operator.clone());
+                return Err(InvalidSelector::Values { key, operator, has_values });
+            }
+            check_label(key, values)?;
+        }
+        Ok(())
+    }
+
+    /// Whether an object with these labels is selected, by a selector that [`Self::check`] takes.
+    #[must_use]
+    pub fn matches(&self, labels: &Map<String, Value>) -> bool {
+        let label = |key: &String| labels.get(key).and_then(Value::as_str);
+        let has_labels = self.match_labels.iter().all(|(key, value)| label(key) == Some(value));
+        has_labels
+            && self.match_expressions.iter().all(|Requirement { key, operator, values }| {
+                let label = label(key);
+                let is_among = label.is_some_and(|label| values.iter().any(|value| value == label));
+                match operator.as_str() {
+                    "In" => is_among,
+                    "NotIn" => !is_among,
+                    "Exists" => label.is_some(),
+                    "DoesNotExist" => label.is_none(),
+                    _ => false,
+                }
+            })
+    }
+}
+
+fn check_label<'a>(
+    key: &str,
+    values: impl IntoIterator<Item = &'a String>,
+) -> Result<(), InvalidSelector> {
+    let (prefix, name) = key.split_once('/').unwrap_or(("a", key));
+    if !is_object_name(prefix) || name.is_empty() || !is_label_value(name) {
+        return Err(InvalidSelector::Key(key.to_owned()));
+    }
+    match values.into_iter().find(|value| !is_label_value(value)) {
+        Some(value) => Err(InvalidSelector::Value(value.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Kubernetes' page "Labels and Selectors": at most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both
+/// ends.
+fn is_label_value(text: &str) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    text.len() <= 63
+        && ends.into_iter().flatten().all(|end| end.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn selector(value: &Value) -> LabelSelector {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[test]
+    fn all_requirements_have_to_be_met() {
+        let labels = json!({"role": "infra", "tier": ""});
+        let expression = |operator: &str, key: &str, values: Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (requirements, is_met) in [
+            (json!({"matchLabels": {"role": "infra"}}), true),
+            (json!({"matchLabels": {"role": "infra", "tier": ""}, "matchExpressions": null}), true),
+            (json!({"matchLabels": {"role": "infra", "other": "x"}}), false),
+            (json!({"matchLabels": {"role": "worker"}}), false),
+            (expression("In", "role", json!(["worker", "infra"])), true),
+            (expression("In", "role", json!(["worker"])), false),
+            (expression("In", "other", json!(["worker"])), false),
+            (expression("NotIn", "role", json!(["worker"])), true),
+            (expression("NotIn", "role", json!(["infra", "worker"])), false),
+            (expression("NotIn", "other", json!(["infra"])), true),
+            (expression("Exists", "tier", json!([])), true),
+            (expression("Exists", "other", Value::Null), false),
+            (expression("DoesNotExist", "other", json!([])), true),
+            (expression("DoesNotExist", "tier", json!([])), false),
+            (
+                json!({"matchLabels": {"role": "infra"}, "matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]}),
+                false,
+            ),
+        ] {
+            let selector = selector(&requirements);
+            assert_eq!(selector.check(), Ok(()), "{requirements}");
+            assert_eq!(selector.matches(labels.as_object().unwrap()), is_met, "{requirements}");
+        }
+    }
+
+    #[test]
+    fn what_no_labels_can_meet_is_refused() {
+        for (requirements, message) in [
+            (json!({}), "it has no requirement"),
+            (json!({"matchLabels": {}, "matchExpressions": []}), "it has no requirement"),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "in", "values": ["x"]}]}),
+                "operator \"in\" is not In, NotIn, Exists or DoesNotExist",
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
+                "operator In of \"a\" needs values",
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}),
+                "operator Exists of \"a\" takes no values",
+            ),
+            (json!({"matchLabels": {"": "a"}}), "\"\" is no name of a label"),
+            (json!({"matchLabels": {"a/b/c": "a"}}), "\"a/b/c\" is no name of a label"),
+            (json!({"matchLabels": {"A/b": "a"}}), "\"A/b\" is no name of a label"),
+            (json!({"matchLabels": {"a/b": "-"}}), "\"-\" is no value of a label"),
+            (
+                json!({"matchLabels": {"a": "x".repeat(64)}}),
+                &*format!("\"{}\" is no value of a label", "x".repeat(64)),
+            ),
+        ] {
+            let refused = selector(&requirements).check().unwrap_err();
+            assert_eq!(refused.to_string(), message, "{requirements}");
+        }
+    }
+}
