@@ -77,6 +77,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         ledger_directory,
         peers: args.peers,
         pointers: None,
+        local: None,
     })
 }
 

@@ -53,6 +53,7 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         ledger_directory: None,
         peers: None,
         pointers: None,
+        local: None,
     })
 }
 

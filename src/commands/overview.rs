@@ -13,7 +13,6 @@ use bytes::Bytes;
 use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use http::{HeaderName, StatusCode};
 use model::access;
-use model::inputs::Inputs;
 use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
     Certificate, History, MachineLine, Overview, Pointer, Pool, RegistryInUse, STYLE, Server, page,
@@ -30,6 +29,7 @@ use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::peers;
 use crate::serving::peers::Part;
+use crate::serving::publish::Served;
 use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
@@ -41,7 +41,7 @@ pub(super) struct Sources {
     pub(super) answers: Arc<Answers>,
     pub(super) status: Status,
     pub(super) policy: Arc<ArcSwap<access::Policy>>,
-    pub(super) inputs: watch::Receiver<Option<Inputs>>,
+    pub(super) served: watch::Receiver<Option<Arc<Served>>>,
     pub(super) ledger: Ledger,
     pub(super) nodes: NodeIndex,
     pub(super) history: History,
@@ -190,10 +190,11 @@ impl Sources {
         degraded.extend(self.answers.exposed());
         degraded.extend(self.answers.warnings());
         let judge = |judge: &JudgePointers| tokio::task::block_in_place(|| judge(now));
-        let registries = self.inputs.borrow().as_ref().map_or_else(Vec::new, |inputs| {
-            inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
+        let served = self.served.borrow().clone();
+        let registries = served.as_ref().map_or_else(Vec::new, |served| {
+            served.inputs.shared.registry_cas.keys().map(|host| host.as_str().to_owned()).collect()
         });
-        let without_ca = self.inputs.borrow().as_ref().map(registries_without_ca);
+        let without_ca = served.map(|served| registries_without_ca(&served.inputs));
         let registries_without_ca = without_ca
             .into_iter()
             .flatten()

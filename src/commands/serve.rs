@@ -1,7 +1,7 @@
 //! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -20,20 +20,18 @@ use tokio::sync::watch;
 use super::certs::{located, log_attention, log_left_out, log_step};
 use super::print_line;
 use super::server::{
-    self, AccessSettings, PairFiles, Ports, Server, ServerSettings, ServingOptions,
+    self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
 };
 use crate::commands::overview::judged;
-use crate::serving::token_keeper::TokenKeeper;
+use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
-use crate::store::state_directory::{Stamps, StateDirectory, StateError};
+use crate::store::state_directory::{Stamps, StateDirectory};
 use crate::telemetry::Reporting;
 
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
-/// Wait until a pointer config that could not be written is tried again.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(5);
 /// How often the files are checked in between, so that readiness agrees with the page.
 const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -84,7 +82,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 
     let of_pointers = state.clone();
     let pair = PairFiles { certificate: state.serving_path(), key: state.serving_path() };
-    let keeper = TokenKeeper::new(state.clone(), settings.tokens);
+    let local = Local { state: state.clone(), host: pointer_host.clone(), tokens: settings.tokens };
     let manifests = settings.manifests.clone();
     let server = ServerSettings {
         source: source::Settings::Directory(Layout::Tree {
@@ -95,25 +93,21 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         options: settings.options,
         pair,
         pair_secret: None,
-        access: AccessSettings { keeper: Some(keeper), ..settings.access },
+        access: settings.access,
         ledger_directory: Some(settings.state),
         peers: None,
         pointers: Some(Box::new(move |now| {
             judge_pointers(&of_pointers.clone().with_pools(pools.borrow().clone()), now)
         })),
+        local: Some(local),
     };
     server::block_on(async {
         let mut server = Server::start(server).await?;
-        let pointers = Pointers {
-            state,
-            host: pointer_host,
-            ports: server.ports,
-            manifests,
-            known_pools,
-            failed: BTreeMap::new(),
-        };
+        let announcer =
+            Announcer { state, host: pointer_host, ports: server.ports, manifests, known_pools };
         let renewal = renewal.keep(requeue_at, server.reporting.clone());
-        server.tasks.spawn("what writes the pointer configs", pointers.keep(server.served.clone()));
+        let announce = announcer.follow(server.served.clone());
+        server.tasks.spawn("what follows the pools", announce);
         server.tasks.spawn("what renews the certificates", renewal);
         server.run().await
     })
@@ -129,39 +123,30 @@ fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<Pointer> {
     judged(&seen.chain(), &holders, &faults, now)
 }
 
-/// Writes a pointer config for each pool.
-struct Pointers {
+/// Follows which pools are served, and says once what a person needs next.
+struct Announcer {
     state: StateDirectory,
-    /// Where machines are sent.
     host: Host,
     ports: Ports,
     /// The directory of manifests.
     manifests: PathBuf,
     /// Pools that have a config, for those that judge pointer configs by them.
     known_pools: watch::Sender<Option<Arc<BTreeSet<String>>>>,
-    /// Why a pool has no pointer config.
-    failed: BTreeMap<String, String>,
 }
 
-impl Pointers {
-    /// Writes pointer configs after each change of what is served, as long as that changes, and says once
-    /// what a person needs next.
-    async fn keep(mut self, mut served: watch::Receiver<Option<Inputs>>) {
-        let (mut is_announced, mut is_done) = (false, true);
+impl Announcer {
+    async fn follow(self, mut served: watch::Receiver<Option<Arc<Served>>>) {
+        let mut is_announced = false;
         loop {
-            tokio::select! {
-                changed = served.changed() => if changed.is_err() { return },
-                () = tokio::time::sleep(RETRY), if !is_done => {}
-            }
-            let Some(inputs) = served.borrow_and_update().clone() else { continue };
-            tokio::task::block_in_place(|| {
-                let written;
-                (written, is_done) = self.write(inputs.pools.keys());
-                self.tell_pools(&inputs);
+            if let Some(served) = served.borrow_and_update().as_ref() {
+                self.tell_pools(&served.inputs);
                 if !std::mem::replace(&mut is_announced, true) {
-                    announce(&self.state, &self.host, self.ports, &written);
+                    announce(&self.state, &self.host, self.ports, &served.pointer_configs);
                 }
-            });
+            }
+            if served.changed().await.is_err() {
+                return;
+            }
         }
     }
 
@@ -178,36 +163,6 @@ impl Pointers {
                 "no MachineConfigPool found: nothing is served until a manifest of one is there"
             );
         }
-    }
-
-    /// The pools that have one, with their files; and whether it would not help to try again later.
-    fn write<'a>(
-        &mut self,
-        pools: impl Iterator<Item = &'a String>,
-    ) -> (Vec<(String, PathBuf)>, bool) {
-        let before = std::mem::take(&mut self.failed);
-        let mut written = Vec::new();
-        let mut is_done = true;
-        for pool in pools {
-            let error = match self.state.write_pointer(pool, &self.host, self.ports.secure) {
-                Ok(path) => {
-                    written.push((pool.clone(), path));
-                    continue;
-                }
-                Err(error) => error,
-            };
-            let text = error.to_string();
-            if before.get(pool) != Some(&text) {
-                tracing::error!(pool, error = text, "cannot write the pointer config");
-            }
-            self.failed.insert(pool.clone(), text);
-            is_done &= matches!(error, StateError::Occupied { .. });
-            if let StateError::Lock(_) = error {
-                // Each of the others would wait as long.
-                break;
-            }
-        }
-        (written, is_done)
     }
 }
 

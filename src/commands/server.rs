@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use axum::Router;
+use model::access::rotation::RotationPolicy;
 use model::access::{AccessMode, Networks, Policy};
 use model::inputs::Inputs;
 use model::ledger::{Ledger, NodeIndex};
@@ -15,6 +16,7 @@ use model::objects::SecretName;
 use model::overview::History;
 use model::snapshot::{AccessRules, Known};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pki::Host;
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
@@ -32,14 +34,16 @@ use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::ledger_file::LedgerFile;
 use crate::serving::pair_secret::until_mounted;
-use crate::serving::pipeline::{Changes, Pipeline};
-use crate::serving::publish::Publisher;
+use crate::serving::pipeline::{Changes, LocalState, Pipeline};
+use crate::serving::pointer_writer::PointerWriter;
+use crate::serving::publish::{Publisher, Served};
 use crate::serving::serving_pair::ServingPair;
 use crate::serving::tls_policy::TlsPolicy;
 use crate::serving::token_cache::TokenCache;
 use crate::serving::token_issuer::TokenIssuer;
 use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
+use crate::store::state_directory::StateDirectory;
 use crate::telemetry::conditions::{Conditions, Status};
 use crate::telemetry::{Metrics, Reporting};
 
@@ -84,6 +88,18 @@ pub struct ServerSettings {
     pub peers: Option<String>,
     /// Judges the pointer configs that this server knows.
     pub pointers: Option<JudgePointers>,
+    /// What this process keeps beside answering.
+    pub local: Option<Local>,
+}
+
+/// What a server keeps in a state directory.
+pub struct Local {
+    /// The directory.
+    pub state: StateDirectory,
+    /// The host that its pointer configs send machines to.
+    pub host: Host,
+    /// How its tokens are made.
+    pub tokens: RotationPolicy,
 }
 
 /// Who gets configs.
@@ -95,8 +111,6 @@ pub struct AccessSettings {
     pub issuer: Option<TokenIssuer>,
     /// Where what is known of tokens is kept, if anywhere.
     pub cache: Option<TokenCache>,
-    /// What keeps the tokens, if this process does.
-    pub keeper: Option<TokenKeeper>,
 }
 
 /// Where to listen; port 0 takes any free one.
@@ -128,7 +142,7 @@ pub(super) struct Server {
     /// The ports that were bound.
     pub(super) ports: Ports,
     /// What is served, each time it changes.
-    pub(super) served: watch::Receiver<Option<Inputs>>,
+    pub(super) served: watch::Receiver<Option<Arc<Served>>>,
     /// Readiness and metrics.
     pub(super) reporting: Reporting,
     /// What runs beside the listeners, for ever.
@@ -181,7 +195,7 @@ impl Server {
         let profile = options.follows_profile.then(|| pair.profile_follower(options.policy));
         let publisher =
             Publisher::new(Arc::clone(&answers), reporting.clone(), profile, history.clone());
-        let served = publisher.inputs();
+        let served = publisher.served();
         let mut tasks = Tasks::default();
         tasks.spawn("what follows a change of the inputs", publisher.after_changes());
         let (source, first) = Source::open(settings.source).await?;
@@ -194,14 +208,15 @@ impl Server {
         follow_pair(&mut tasks, pair, settings.pair_secret, &source, &reporting);
         let policy = Arc::default();
         let rules = AccessRules { mode: access.mode, networks: options.networks };
-        let pipeline = Parts { access, rules, policy: Arc::clone(&policy), publisher };
+        let local = settings.local.map(|local| local.state(ports)).unwrap_or_default();
+        let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
         let pages = pages(&answers, &metrics, &status, &ledger).merge(overview::router(Sources {
             answers: Arc::clone(&answers),
             status: status.clone(),
             policy: Arc::clone(&policy),
-            inputs: served.clone(),
+            served: served.clone(),
             ledger: ledger.clone(),
             nodes,
             history,
@@ -254,10 +269,21 @@ impl Server {
     }
 }
 
+impl Local {
+    fn state(self, ports: Ports) -> LocalState {
+        let Self { state, host, tokens } = self;
+        LocalState {
+            keeper: Some(TokenKeeper::new(state.clone(), tokens)),
+            pointers: Some(PointerWriter::new(state, host, ports.secure)),
+        }
+    }
+}
+
 /// What a pipeline is made of.
 struct Parts {
     access: AccessSettings,
     rules: AccessRules,
+    local: LocalState,
     policy: Arc<ArcSwap<Policy>>,
     publisher: Publisher,
 }
@@ -270,7 +296,7 @@ fn follow_source(
     first: Option<Inputs>,
     reporting: &Reporting,
 ) {
-    let Parts { access: AccessSettings { issuer, cache, keeper, .. }, rules, policy, publisher } =
+    let Parts { access: AccessSettings { issuer, cache, .. }, rules, local, policy, publisher } =
         parts;
     let known = Known {
         inputs: None,
@@ -278,7 +304,7 @@ fn follow_source(
         signed: issuer.as_ref().map(TokenIssuer::tokens),
     };
     let are_known = known.records.is_some();
-    let mut pipeline = Pipeline::new(rules, known, keeper, policy, publisher);
+    let mut pipeline = Pipeline::new(rules, known, local, policy, publisher);
     // Whoever connects first finds the answers there.
     if let Some(inputs) = first {
         pipeline.take_inputs(inputs);

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  source ─────────── inputs ──┐
-//!  cluster's secret ─ records ─┼─> Pipeline ─> Snapshot ─> tighten ─> publish ─> policy
-//!  issuer's file ──── keys ────┤      (I/O)     (pure)
-//!  state directory ─ TokenKeeper                 
+//!  cluster's secret ─ records ─┼─> Snapshot ─> tightened policy ─> answers ─> policy ─> pointer configs
+//!  issuer's file ──── keys ────┤   (pure)
+//!  state directory ── tokens ──┘
 //! ```
 //!
 //! Each part comes by a channel that holds its newest state; one task takes them in.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -19,7 +20,8 @@ use model::snapshot::{AccessRules, Known, Snapshot};
 use time::OffsetDateTime;
 use tokio::sync::watch;
 
-use super::publish::Publisher;
+use super::pointer_writer::PointerWriter;
+use super::publish::{Publisher, Served};
 use super::token_keeper::{Kept, TokenKeeper};
 use crate::telemetry::Reporting;
 
@@ -28,14 +30,22 @@ pub(crate) struct Pipeline {
     rules: AccessRules,
     known: Known,
     wanted: WantedModes,
-    /// Keeps the tokens, where this process does that.
-    keeper: Option<TokenKeeper>,
+    local: LocalState,
     publisher: Publisher,
     policy: Arc<ArcSwap<Policy>>,
     needs_tokens: watch::Sender<bool>,
     known_tokens: watch::Sender<Option<Records>>,
     reporting: Reporting,
     history: History,
+}
+
+/// What this process keeps in a state directory, where it does that.
+#[derive(Default)]
+pub(crate) struct LocalState {
+    /// Keeps the tokens.
+    pub(crate) keeper: Option<TokenKeeper>,
+    /// Writes pointer configs.
+    pub(crate) pointers: Option<PointerWriter>,
 }
 
 /// Where changes come from: the newest state of each part, `None` before it was read.
@@ -51,7 +61,7 @@ impl Pipeline {
     pub(crate) fn new(
         rules: AccessRules,
         known: Known,
-        keeper: Option<TokenKeeper>,
+        local: LocalState,
         policy: Arc<ArcSwap<Policy>>,
         publisher: Publisher,
     ) -> Self {
@@ -60,7 +70,7 @@ impl Pipeline {
             rules,
             known,
             wanted: WantedModes::default(),
-            keeper,
+            local,
             publisher,
             policy,
             needs_tokens: watch::Sender::new(false),
@@ -88,8 +98,11 @@ impl Pipeline {
                     let keys = keys.borrow_and_update().clone();
                     tokio::task::block_in_place(|| keys.map(|it| self.take_keys(it)));
                 }
-                () = TokenKeeper::due(self.keeper.as_mut()) => {
+                () = TokenKeeper::due(self.local.keeper.as_mut()) => {
                     tokio::task::block_in_place(|| self.keep_tokens());
+                }
+                () = PointerWriter::due(self.local.pointers.as_ref()) => {
+                    tokio::task::block_in_place(|| self.write_pointers());
                 }
             }
         }
@@ -145,14 +158,14 @@ impl Pipeline {
     /// Has the tokens kept in order, if this process does that; what is known of them then. A new token is
     /// accepted before a pointer config carries it; the modes stay as they are until all is in order.
     fn keep(&mut self) -> Option<Records> {
-        let Self { keeper, wanted, known, policy, rules, .. } = self;
+        let Self { local, wanted, known, policy, rules, .. } = self;
         let accept = &mut |records: &Records| {
             let modes = policy.load().modes.clone();
             let signed = known.signed.clone();
             let known = Known { records: Some(records.clone()), signed, inputs: None };
             policy.store(Arc::new(known.policy(modes, rules)));
         };
-        let Kept { records, attention } = keeper.as_mut()?.keep(&wanted.understood(), accept);
+        let Kept { records, attention } = local.keeper.as_mut()?.keep(&wanted.understood(), accept);
         self.degrade("tokens", &attention);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.reporting.metrics.tokens_attention.set(count);
@@ -166,11 +179,21 @@ impl Pipeline {
         self.report(&before, &snapshot.policy.modes);
         self.policy.store(Arc::new(snapshot.tightened(&before)));
         let served = self.known.inputs.as_ref().map(|served| &served.enforced);
-        if are_inputs_new || served != Some(&snapshot.inputs.enforced) {
-            self.publisher.publish(&snapshot.inputs);
-            self.known.inputs = Some(snapshot.inputs);
-        }
+        let is_new = are_inputs_new || served != Some(&snapshot.inputs.enforced);
+        let is_changed = is_new && self.publisher.publish(&snapshot.inputs);
         self.policy.store(Arc::new(snapshot.policy));
+        self.known.inputs = Some(snapshot.inputs.clone());
+        if is_changed {
+            let pointer_configs = self.write_pointers();
+            self.publisher.tell(Served { inputs: snapshot.inputs, pointer_configs });
+        }
+    }
+
+    /// Has a pointer config for each pool that is served, where this process writes them.
+    fn write_pointers(&mut self) -> Vec<(String, PathBuf)> {
+        let Some(inputs) = &self.known.inputs else { return Vec::new() };
+        let pointers = self.local.pointers.as_mut();
+        pointers.map(|pointers| pointers.write(inputs.pools.keys())).unwrap_or_default()
     }
 
     /// Reads which modes pools ask for. Where that is new, the tokens are looked at by it.

@@ -1,6 +1,7 @@
 //! From a source's inputs to answers: what is done for each change, wherever it comes from.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -13,6 +14,14 @@ use super::answers::{Answers, PoolState};
 use super::serving_pair::ProfileFollower;
 use crate::telemetry::Reporting;
 
+/// What is served, and how machines get there.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) inputs: Inputs,
+    /// Pools that have a pointer config of this server, with its file.
+    pub(crate) pointer_configs: Vec<(String, PathBuf)>,
+}
+
 /// Makes inputs what is served.
 pub(crate) struct Publisher {
     answers: Arc<Answers>,
@@ -21,7 +30,7 @@ pub(crate) struct Publisher {
     profile: Option<ProfileFollower>,
     known: Vec<Problem>,
     warned: Vec<Problem>,
-    published: watch::Sender<Option<Inputs>>,
+    served: watch::Sender<Option<Arc<Served>>>,
     history: History,
 }
 
@@ -32,8 +41,8 @@ impl Publisher {
         profile: Option<ProfileFollower>,
         history: History,
     ) -> Self {
-        let (known, warned, published) = Default::default();
-        Self { answers, reporting, profile, known, warned, published, history }
+        let (known, warned, served) = Default::default();
+        Self { answers, reporting, profile, known, warned, served, history }
     }
 
     pub(super) fn reporting(&self) -> &Reporting {
@@ -45,20 +54,21 @@ impl Publisher {
     }
 
     /// What is served from time to time.
-    pub(crate) fn inputs(&self) -> watch::Receiver<Option<Inputs>> {
-        self.published.subscribe()
+    pub(crate) fn served(&self) -> watch::Receiver<Option<Arc<Served>>> {
+        self.served.subscribe()
     }
 
     /// Does what can wait until a change is served: finds out which pools render, and notes what changed.
     /// Runs as long as the publisher is there.
     pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut published = self.published.subscribe();
+        let mut served = self.served.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
         let mut known = BTreeMap::new();
         async move {
-            while published.changed().await.is_ok() {
+            while served.changed().await.is_ok() {
                 // Of several changes, the last is the one that counts.
-                let Some(inputs) = published.borrow_and_update().clone() else { continue };
+                let Some(now_served) = served.borrow_and_update().clone() else { continue };
+                let inputs = &now_served.inputs;
                 tokio::task::block_in_place(|| {
                     answers.check();
                     tracing::info!(
@@ -79,16 +89,19 @@ impl Publisher {
         }
     }
 
-    /// Serves `inputs` from now on. Blocks while it renders.
-    pub(crate) fn publish(&mut self, inputs: &Inputs) {
+    /// Answers from `inputs` from now on, and says whether that changes anything. Blocks while it renders.
+    pub(super) fn publish(&mut self, inputs: &Inputs) -> bool {
         self.note_problems(&inputs.problems);
         self.note_warnings(&inputs.warnings);
-        if self.answers.publish(inputs, SystemTime::now()) {
-            self.published.send_replace(Some(inputs.clone()));
-        }
         if let Some(profile) = &mut self.profile {
             profile.take(inputs.tls_profile.as_ref());
         }
+        self.answers.publish(inputs, SystemTime::now())
+    }
+
+    /// Tells what is served now.
+    pub(super) fn tell(&self, served: Served) {
+        self.served.send_replace(Some(Arc::new(served)));
     }
 
     /// Logs each once, and again if it comes back.

@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Keeps the tokens and who carries them in order. The process may end at any moment: whatever is done is
 /// whole at every step.
-pub struct TokenKeeper {
+pub(crate) struct TokenKeeper {
     state: StateDirectory,
     policy: RotationPolicy,
     /// Watches the directory, once somebody waits for a change of it.

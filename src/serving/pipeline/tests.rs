@@ -253,8 +253,8 @@ fn start(state: &StateDirectory) -> (Arc<ArcSwap<Policy>>, Pipeline) {
     let policy = Arc::<ArcSwap<Policy>>::default();
     let rules = AccessRules { mode: AccessMode::Audit, ..AccessRules::default() };
     let keeper = TokenKeeper::new(state.clone(), RotationPolicy::default());
-    let pipeline =
-        Pipeline::new(rules, Known::default(), Some(keeper), Arc::clone(&policy), publisher);
+    let local = LocalState { keeper: Some(keeper), pointers: None };
+    let pipeline = Pipeline::new(rules, Known::default(), local, Arc::clone(&policy), publisher);
     (policy, pipeline)
 }
 

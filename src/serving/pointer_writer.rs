@@ -1,0 +1,74 @@
+//! Pointer configs in the state directory: one for each pool that is served.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pki::Host;
+use tokio::time::Instant;
+
+use crate::store::state_directory::{StateDirectory, StateError};
+
+/// Wait until a pointer config that could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Writes pointer configs that are missing.
+pub(crate) struct PointerWriter {
+    state: StateDirectory,
+    /// Where machines are sent.
+    host: Host,
+    port: u16,
+    /// Why a pool has no pointer config.
+    failed: BTreeMap<String, String>,
+    /// When to try again, where that may help.
+    retry_at: Option<Instant>,
+}
+
+impl PointerWriter {
+    /// Pointer configs in `state` that send machines to `host`, at its port for TLS.
+    pub(crate) fn new(state: StateDirectory, host: Host, port: u16) -> Self {
+        Self { state, host, port, failed: BTreeMap::new(), retry_at: None }
+    }
+
+    /// Writes a pointer config for each of these pools that has none; those that have one, with their
+    /// files. It may block.
+    pub(super) fn write<'a>(
+        &mut self,
+        pools: impl Iterator<Item = &'a String>,
+    ) -> Vec<(String, PathBuf)> {
+        let before = std::mem::take(&mut self.failed);
+        let mut written = Vec::new();
+        self.retry_at = None;
+        for pool in pools {
+            let error = match self.state.write_pointer(pool, &self.host, self.port) {
+                Ok(path) => {
+                    written.push((pool.clone(), path));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let text = error.to_string();
+            if before.get(pool) != Some(&text) {
+                tracing::error!(pool, error = text, "cannot write the pointer config");
+            }
+            self.failed.insert(pool.clone(), text);
+            if !matches!(error, StateError::Occupied { .. }) {
+                self.retry_at = Some(Instant::now() + RETRY);
+            }
+            if let StateError::Lock(_) = error {
+                // Each of the others would wait as long.
+                break;
+            }
+        }
+        written
+    }
+
+    /// Waits until pointer configs that could not be written are to be tried again; for ever where there
+    /// are none. It may be dropped at any time.
+    pub(super) async fn due(writer: Option<&Self>) {
+        match writer.and_then(|writer| writer.retry_at) {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+}
