@@ -84,6 +84,13 @@ Examples:
   machine-config-server render worker --kubeconfig FILE \\
     --apiserver-url https://api-int.example.com:6443 --bootstrap-token-dir token";
 
+pub(super) const VALIDATE: &str = "\
+Examples:
+  # In the CI of a repository that holds the manifests
+  machine-config-server validate manifests --strict
+  # What a change would do to the machines of each pool
+  machine-config-server inspect manifests --diff manifests.new";
+
 pub(super) const NODE_CA: &str = "\
 Examples:
   # For CRI-O, podman and docker, in a pod

@@ -45,7 +45,8 @@ pub(super) struct Args {
     /// Print one file as the machine will have it, byte for byte, secret or not
     #[arg(long, value_name = "PATH", conflicts_with_all = ["diff", "json"])]
     file: Option<String>,
-    /// What another has otherwise: a URL, a directory, a saved config, a spec, or a pool
+    /// What another has otherwise: a URL, a directory, a saved config, a spec, or a pool; of two directories,
+    /// each pool where none is named
     #[arg(long, value_name = "OTHER")]
     diff: Option<String>,
     /// End with 1 where something has no effect: an unknown field, or one that is newer than the config's

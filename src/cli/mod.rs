@@ -19,6 +19,7 @@ mod serve;
 mod start;
 mod tokens;
 mod usage;
+mod validate;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -84,6 +85,11 @@ enum Command {
     /// Print the config of a pool's machines, or their pointer config, without a server.
     #[command(after_help = examples::RENDER)]
     Render(render::Args),
+    /// Judge a directory of manifests before it is served.
+    ///
+    /// Exits with 1 where a pool would get nothing, or a file cannot be used.
+    #[command(after_help = examples::VALIDATE)]
+    Validate(validate::Args),
     /// Keep a node's registry CAs in step with the cluster's.
     #[command(after_help = examples::NODE_CA)]
     NodeCa(node_ca::Args),
@@ -131,6 +137,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 fail(&format!("{error:#}"));
                 ExitCode::from(NOTHING_TO_INSPECT)
             });
+        }
+        Some(Command::Validate(args)) => {
+            return validate::run(args).unwrap_or_else(|error| fail(&format!("{error:#}")));
         }
         Some(Command::Machines(args)) => machines::run(args),
         Some(Command::Render(args)) => render::run(args),

@@ -26,6 +26,13 @@ pub(super) struct Args {
     /// the config's spec
     #[arg(long, conflicts_with = "pointer")]
     strict: bool,
+    /// Print the MachineConfig that the config is made of, as JSON: where the pool names none, the one that the
+    /// MachineConfigs that it selects come to
+    #[arg(long, conflicts_with_all = ["pointer", "spec", "strict"])]
+    machine_config: bool,
+    /// Print which MachineConfig each file, unit and argument in it comes from, and which others it covers
+    #[arg(long, requires = "machine_config", conflicts_with_all = ["kubeconfig", "in_cluster"])]
+    explain: bool,
     /// Print the pointer config, by which a machine fetches its config, instead of that itself
     #[arg(long, conflicts_with = "dir")]
     pointer: bool,
@@ -79,6 +86,10 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             }),
             None => bail!("missing DIR, --kubeconfig or --in-cluster; see --help"),
         };
+        if args.machine_config {
+            let what = Rendered::MachineConfig { from, is_explained: args.explain };
+            return render::run(&args.pool, what);
+        }
         Rendered::Config {
             from,
             spec: args.spec.unwrap_or(SpecVersion::NEWEST),

@@ -24,6 +24,7 @@ mod signals;
 mod tasks;
 mod terminal;
 pub mod tokens;
+pub mod validate;
 
 use std::io::Write as _;
 

@@ -7,6 +7,10 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use ignition::{SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{Carried, Pointer};
+use model::inputs::Inputs;
+use model::merged_pool::{self, Member, Origin, ParsedMachineConfig};
+use model::render::select;
+use model::table::table;
 use model::user_data::{self, carried, with_bearer};
 use pki::Certificate;
 use time::OffsetDateTime;
@@ -14,7 +18,7 @@ use time::OffsetDateTime;
 use super::kept::{self, Place};
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::tokens;
+use super::{terminal, tokens};
 use crate::source::cluster;
 
 /// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
@@ -31,6 +35,13 @@ pub enum Rendered {
         spec: SpecVersion,
         /// Whether inputs with something that has no effect are refused.
         is_strict: bool,
+    },
+    /// The MachineConfig that the config is made of.
+    MachineConfig {
+        /// From which manifests or cluster.
+        from: From,
+        /// Whether to print where everything in it comes from, in its place.
+        is_explained: bool,
     },
     /// The file that sends a machine to a server for it.
     Pointer {
@@ -52,6 +63,15 @@ pub enum From {
     Cluster(cluster::Settings),
 }
 
+impl From {
+    fn read(self, is_strict: bool) -> anyhow::Result<Inputs> {
+        match self {
+            Self::Manifests(directory) => read_manifests(directory, is_strict),
+            Self::Cluster(settings) => read_cluster(settings),
+        }
+    }
+}
+
 /// Prints it to standard output.
 ///
 /// # Errors
@@ -59,10 +79,7 @@ pub enum From {
 pub fn run(pool: &str, what: Rendered) -> anyhow::Result<()> {
     let mut text = match what {
         Rendered::Config { from, spec, is_strict } => {
-            let inputs = match from {
-                From::Manifests(directory) => read_manifests(directory, is_strict)?,
-                From::Cluster(settings) => read_cluster(settings)?,
-            };
+            let inputs = from.read(is_strict)?;
             if let (true, Some(first)) = (is_strict, inputs.warnings.first()) {
                 bail!("{first}; --strict refuses it");
             }
@@ -73,6 +90,15 @@ pub fn run(pool: &str, what: Rendered) -> anyhow::Result<()> {
             }
             text
         }
+        Rendered::MachineConfig { from, is_explained: true } => {
+            explained(&from.read(false)?, pool)?
+        }
+        Rendered::MachineConfig { from, is_explained: false } => {
+            let inputs = from.read(false)?;
+            let served =
+                select(&inputs, pool).map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+            serde_json::to_vec_pretty(&*served.machine_config)?
+        }
         Rendered::Pointer { authorities, server, spec } => {
             make_pointer(pool, &authorities, server, spec.unwrap_or(POINTER_SPEC))?.into_bytes()
         }
@@ -81,6 +107,41 @@ pub fn run(pool: &str, what: Rendered) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     // Half a config on a stick is worse than none: what cannot be written is told.
     stdout.write_all(&text).and_then(|()| stdout.flush()).context("standard output")
+}
+
+/// A table of everything in a pool's MachineConfig: which MachineConfig it comes from, and which others say
+/// something else of it.
+fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
+    let read = inputs.pools.get(pool).ok_or_else(|| anyhow!("there is no pool {pool}"))?;
+    let selected = merged_pool::select(read, inputs.machine_configs.values())
+        .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+    let parsed: Vec<_> = selected.into_iter().map(ParsedMachineConfig::new).collect();
+    let origins = merged_pool::origins(&parsed.iter().collect::<Vec<_>>())
+        .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+    let rows: Vec<_> = origins.iter().map(origin_row).collect();
+    Ok(table(&["WHAT", "WHICH", "FROM", "COVERS"], &rows, terminal::look()).join("\n").into_bytes())
+}
+
+fn origin_row(origin: &Origin) -> Vec<String> {
+    let mut from: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Member { name, machine_config } in &origin.members {
+        match from.iter_mut().find(|(config, _)| config == machine_config) {
+            Some((_, names)) => names.push(name),
+            None => from.push((machine_config, vec![name])),
+        }
+    }
+    // Which part comes from whom matters only where several have one.
+    let is_shared = from.len() > 1;
+    let from = from.into_iter().map(|(config, names)| match names.join(", ") {
+        names if is_shared && !names.is_empty() => format!("{config} ({names})"),
+        _ => config.to_owned(),
+    });
+    vec![
+        origin.place.clone(),
+        origin.keys.join(" "),
+        from.collect::<Vec<_>>().join(", "),
+        origin.covered.join(", "),
+    ]
 }
 
 fn make_pointer(

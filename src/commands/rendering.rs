@@ -28,6 +28,12 @@ pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<I
     Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict })?.1)
 }
 
+/// Reads a tree of manifests as far as it can be used; the inputs tell the rest.
+pub(super) fn read_usable(root: PathBuf) -> anyhow::Result<Inputs> {
+    let layout = Layout::Tree { root, registry_credentials: None, is_strict: false };
+    Ok(Directory::read(layout)?.1)
+}
+
 /// Reads a cluster, all of it or nothing.
 pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs> {
     // Publishing may block its thread.

@@ -19,6 +19,8 @@ use tokio::sync::watch;
 
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
 use super::logins::RegistryLogins;
+use super::merged_pools::LocalPools;
+use super::plain_configs::{self, PlainConfigs};
 use super::secret_seen::SecretSeen;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
@@ -113,6 +115,8 @@ pub struct Directory {
     files: Files,
     shared: Arc<Shared>,
     logins: RegistryLogins,
+    local_pools: LocalPools,
+    plain_configs: PlainConfigs,
     problems: Vec<Problem>,
 }
 
@@ -120,6 +124,16 @@ impl Directory {
     /// Reads a directory for the first time. One bad entry of an object is no error: all else in
     /// it can be used.
     pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
+        let (directory, inputs) = Self::read(layout)?;
+        let mut whole = inputs.problems.iter().filter(|problem| !problem.is_partial);
+        match whole.next().cloned() {
+            None => Ok((directory, inputs)),
+            Some(first) => Err(OpenError::Problems { first, more: whole.count() }),
+        }
+    }
+
+    /// The same, where what cannot be used is only told in the inputs.
+    pub fn read(layout: Layout) -> Result<(Self, Inputs), ScanError> {
         let (secret, is_strict) = match &layout {
             Layout::Tree { registry_credentials, is_strict, .. } => {
                 (registry_credentials.clone(), *is_strict)
@@ -131,15 +145,13 @@ impl Directory {
             files: Files::new(is_strict),
             shared: Arc::default(),
             logins: RegistryLogins::new(secret),
+            local_pools: LocalPools::default(),
+            plain_configs: PlainConfigs::default(),
             problems: Vec::new(),
         };
         // What is there is taken as it is; later scans wait for a file to be quiet.
         let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
-        let mut whole = inputs.problems.iter().filter(|problem| !problem.is_partial);
-        match whole.next().cloned() {
-            None => Ok((directory, inputs)),
-            Some(first) => Err(OpenError::Problems { first, more: whole.count() }),
-        }
+        Ok((directory, inputs))
     }
 
     /// Sends each change, for ever.
@@ -221,13 +233,15 @@ impl Directory {
     ) -> Result<Parts, ScanError> {
         let Listing { paths, leads_out, too_deep } = super::files::list(root)
             .map_err(|error| ScanError::Directory { path: root.to_owned(), error })?;
+        let (plain, paths): (Vec<_>, Vec<_>) =
+            paths.into_iter().partition(|path| plain_configs::is_plain(root, path));
         self.files.read_all(&paths, being_written);
 
         let mut gathered = Gathered::default();
         for path in &paths {
             gathered.add(path, self.files.objects(path));
         }
-        let Gathered { pools, machine_configs, others, mut problems, .. } = gathered;
+        let Gathered { mut pools, mut machine_configs, others, mut problems, .. } = gathered;
         let mut shared = Shared::default();
         let mut layering = Layering::default();
         let mut config_maps = Vec::new();
@@ -259,6 +273,18 @@ impl Directory {
         }
         problems.extend(self.logins.problems());
         problems.extend(self.files.problems());
+        problems.extend(self.plain_configs.resolve(
+            root,
+            &plain,
+            (&mut self.files, being_written),
+            (&mut pools, &mut machine_configs),
+        ));
+        let controller_config = shared.controller_config.as_ref();
+        problems.extend(self.local_pools.resolve(
+            &mut pools,
+            &mut machine_configs,
+            controller_config,
+        ));
         let unread = format!("not read: it lies more than {MAX_DEPTH} folders deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));

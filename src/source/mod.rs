@@ -8,6 +8,8 @@ pub mod directory;
 mod files;
 mod logins;
 pub mod manifest;
+mod merged_pools;
+mod plain_configs;
 mod secret_seen;
 
 use model::access::Records;

@@ -3,6 +3,7 @@
 mod fetch;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use http::Uri;
 use ignition::secrets::redacted;
 use ignition::{Config, SpecVersion};
 use model::escape::escaped;
+use model::inputs::Inputs;
 use model::inspect::{
     Cause, Machine, Outcome, Step, Trace, as_json, changes, changes_as_text, machine,
     machine_as_text, warnings_as_text, way_as_text,
@@ -110,6 +112,12 @@ pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Ex
 }
 
 fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    if let (Show::Difference(other), Place::Manifests(before), None) =
+        (&settings.show, &settings.place, &settings.pool)
+        && let Some(Place::Manifests(after)) = Place::read(other)
+    {
+        return differences(before, &after, settings.spec)?.show(settings.json);
+    }
     let got = get(settings, now)?;
     match &settings.show {
         Show::Machine => {
@@ -120,7 +128,7 @@ fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<
         Show::File(path) => show_file(&got, path),
         Show::Difference(other) => {
             let other = get(&otherwise(settings, other)?, now)?;
-            show_difference(&got, &other, settings.json)
+            Difference::between(&got, &other).show(settings.json)
         }
     }
 }
@@ -165,31 +173,59 @@ fn show_file(got: &Inspection, path: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn show_difference(
-    got: &Inspection,
-    other: &Inspection,
-    is_json: bool,
-) -> anyhow::Result<ExitCode> {
-    let look = terminal::look();
-    let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
-        let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
-        let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
-        if is_json {
-            print_json(&json!({"ways": ways}))?;
-        } else {
-            let lines: Vec<_> = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
-            terminal::print(&lines);
-        }
-        return Ok(ExitCode::FAILURE);
-    };
-    let changes = changes(before, after, Instant::now() + TIMEOUT);
-    if is_json {
+/// What differs between two machines, in both forms.
+struct Difference {
+    is_any: bool,
+    json: serde_json::Value,
+    lines: Vec<String>,
+}
+
+impl Difference {
+    /// The difference, which is one too where either would not come up.
+    fn between(got: &Inspection, other: &Inspection) -> Self {
+        let look = terminal::look();
+        let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
+            let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
+            let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
+            let lines = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
+            return Self { is_any: true, json: json!({"ways": ways}), lines };
+        };
+        let changes = changes(before, after, Instant::now() + TIMEOUT);
+        let is_any = !changes.is_empty();
         let names = json!([got.name, other.name]);
-        print_json(&json!({"between": names, "differs": !changes.is_empty(), "changes": changes}))?;
-    } else {
-        terminal::print(&changes_as_text(&changes, [&got.name, &other.name], look));
+        let json = json!({"between": names, "differs": is_any, "changes": changes});
+        let lines = changes_as_text(&changes, [&got.name, &other.name], look);
+        Self { is_any, json, lines }
     }
-    Ok(if changes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+
+    fn show(&self, is_json: bool) -> anyhow::Result<ExitCode> {
+        if is_json {
+            print_json(&self.json)?;
+        } else {
+            terminal::print(&self.lines);
+        }
+        Ok(if self.is_any { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// What differs for each pool of two directories. A pool that only one has differs.
+fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result<Difference> {
+    let read = |directory: &Path| read_manifests(directory.to_owned(), false);
+    let inputs = [read(before)?, read(after)?];
+    let pools: BTreeSet<_> = inputs.iter().flat_map(|it| it.pools.keys()).collect();
+    let mut all = Difference { is_any: false, json: json!({}), lines: Vec::new() };
+    for pool in pools {
+        let got = by_inputs(&inputs[0], before, pool, spec);
+        let other = by_inputs(&inputs[1], after, pool, spec);
+        let Difference { is_any, json, lines } = Difference::between(&got, &other);
+        all.is_any |= is_any;
+        all.json[pool] = json;
+        if !all.lines.is_empty() {
+            all.lines.push(String::new());
+        }
+        all.lines.extend(lines);
+    }
+    Ok(all)
 }
 
 /// What moves a cursor, and JSON need not escape, is escaped as JSON does.
@@ -404,15 +440,19 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
 
 fn by_manifests(directory: &Path, pool: &str, spec: SpecVersion) -> anyhow::Result<Inspection> {
     let inputs = read_manifests(directory.to_owned(), false)?;
+    Ok(by_inputs(&inputs, directory, pool, spec))
+}
+
+fn by_inputs(inputs: &Inputs, directory: &Path, pool: &str, spec: SpecVersion) -> Inspection {
     let warnings = inputs.warnings.iter().map(ToString::to_string).collect();
     let name = format!("{} {pool} {spec}", directory.display());
-    let read = rendered(&inputs, pool, spec).and_then(|body| read_config(&body));
-    Ok(match read {
+    let read = rendered(inputs, pool, spec).and_then(|body| read_config(&body));
+    match read {
         Ok(config) => {
             Inspection { name, trace: None, machine: Some(machine(&config, None)), warnings }
         }
         Err(cause) => Inspection { warnings, ..Inspection::refused(&name, cause) },
-    })
+    }
 }
 
 /// A config that was kept: as it was served, or as a machine config.

@@ -9,9 +9,8 @@ use sha2::{Digest as _, Sha256};
 use super::ignition_config::ignition_config;
 use super::parsed::{DEFAULT_KERNEL, KERNEL_DEVEL, ParsedMachineConfig};
 use super::unmergeable::Unmergeable;
-use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec};
+use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LABEL};
 
-const ROLE: &str = "machineconfiguration.openshift.io/role";
 const WORKER: &str = "worker";
 /// The annotation of MachineConfigs that OpenShift's controllers make. The images in those are the cluster's own.
 const GENERATED_BY: &str = "machineconfiguration.openshift.io/generated-by-controller-version";
@@ -70,7 +69,7 @@ pub(super) fn ordered<'a>(
     for source in sources {
         let labels = source.machine_config().labels();
         let labels = labels.ok_or_else(|| Unmergeable::NoLabels(source.name().to_owned()))?;
-        let is_worker = labels.get(ROLE).and_then(Value::as_str) == Some(WORKER);
+        let is_worker = labels.get(ROLE_LABEL).and_then(Value::as_str) == Some(WORKER);
         keyed.push(((!is_worker, source.name()), *source));
     }
     keyed.sort_by_key(|(key, _)| *key);

@@ -56,6 +56,13 @@ pub enum InvalidSelector {
 }
 
 impl LabelSelector {
+    /// Objects that have this label.
+    #[must_use]
+    pub fn of_label(key: &str, value: &str) -> Self {
+        let match_labels = [(key.to_owned(), value.to_owned())].into();
+        Self { match_labels, match_expressions: Vec::new() }
+    }
+
     /// Whether the selector says something that labels can meet. An empty one selects nothing here: a pool of all
     /// MachineConfigs is a mistake.
     pub fn check(&self) -> Result<(), InvalidSelector> {

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 use super::label_selector::LabelSelector;
 use super::metadata::null_as_default;
 
+/// Label of a MachineConfig with the role of the machines that it is for.
+pub const ROLE_LABEL: &str = "machineconfiguration.openshift.io/role";
+
 /// A pool of machines that share one rendered config.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct MachineConfigPool {
@@ -16,7 +19,7 @@ pub struct MachineConfigPool {
     status: Status,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 struct PoolMetadata {
     #[serde(default, deserialize_with = "null_as_default")]
     name: String,
@@ -69,6 +72,17 @@ impl MachineConfigPool {
     #[must_use]
     pub fn status_configuration(&self) -> &str {
         &self.status.configuration.name
+    }
+
+    /// A pool that selects the MachineConfigs with its name as their role.
+    #[must_use]
+    pub fn of_role(name: &str) -> Self {
+        let selector = LabelSelector::of_label(ROLE_LABEL, name);
+        Self {
+            metadata: PoolMetadata { name: name.to_owned(), ..PoolMetadata::default() },
+            spec: Spec { machine_config_selector: selector, ..Spec::default() },
+            status: Status::default(),
+        }
     }
 
     /// Which MachineConfigs the pool's configuration is merged from.

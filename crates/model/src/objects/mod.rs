@@ -21,7 +21,7 @@ pub use cluster::{ConfigMap, ControllerConfig, ImageConfig, Kubeconfig, Secret};
 pub use label_selector::{InvalidSelector, LabelSelector};
 pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, Service};
 pub use machine_config::{MachineConfig, MachineConfigSpec};
-pub use machine_config_pool::MachineConfigPool;
+pub use machine_config_pool::{MachineConfigPool, ROLE_LABEL};
 pub use metadata::Metadata;
 pub use secret_name::{InvalidName, SecretName};
 pub use unread::{is_misspelt, unread_fields, unread_kind, unread_version};
@@ -154,7 +154,8 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
 
 /// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
 /// Names become parts of paths and URLs here.
-pub(crate) fn is_object_name(name: &str) -> bool {
+#[must_use]
+pub fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {
         !label.is_empty()
             && !label.starts_with('-')

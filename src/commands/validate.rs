@@ -1,0 +1,117 @@
+//! `validate`: whether a directory of manifests can be served, pool by pool.
+
+use std::path::PathBuf;
+
+use ignition::SpecVersion;
+use model::inputs::{Inputs, Problem};
+use model::render::select;
+use serde::Serialize;
+
+use super::print_line;
+use super::rendering::{read_usable, rendered};
+
+/// What is judged, and how.
+#[derive(Debug)]
+pub struct ValidateSettings {
+    /// The directory of manifests.
+    pub directory: PathBuf,
+    /// Whether something that has no effect is a failure.
+    pub is_strict: bool,
+    /// Whether to print JSON.
+    pub json: bool,
+}
+
+/// A directory, judged.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    is_valid: bool,
+    pools: Vec<PoolReport>,
+    /// Files and objects that cannot be used, or not all of them.
+    problems: Vec<Line>,
+    /// What has no effect.
+    warnings: Vec<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct PoolReport {
+    name: String,
+    /// The MachineConfig that is served.
+    configuration: Option<String>,
+    /// Why machines get nothing.
+    problem: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    place: String,
+    reason: String,
+}
+
+/// Prints the judgement; whether the directory can be served as it is.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
+    let ValidateSettings { directory, is_strict, json } = settings;
+    let report = Report::of(&read_usable(directory)?, is_strict);
+    if json {
+        print_line(&serde_json::to_string(&report)?);
+    } else {
+        report.lines().iter().for_each(|line| print_line(line));
+    }
+    Ok(report.is_valid)
+}
+
+impl Report {
+    fn of(inputs: &Inputs, is_strict: bool) -> Self {
+        let pools: Vec<_> = inputs.pools.keys().map(|pool| PoolReport::of(inputs, pool)).collect();
+        let lines = |problems: &[Problem]| problems.iter().map(Line::of).collect::<Vec<_>>();
+        let (problems, warnings) = (lines(&inputs.problems), lines(&inputs.warnings));
+        let is_valid = !pools.is_empty()
+            && pools.iter().all(|pool| pool.problem.is_none())
+            && problems.is_empty()
+            && !(is_strict && !warnings.is_empty());
+        Self { is_valid, pools, problems, warnings }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for PoolReport { name, configuration, problem } in &self.pools {
+            lines.push(match (problem, configuration) {
+                (Some(problem), _) => format!("pool {name}: {problem}"),
+                (None, configuration) => {
+                    format!(
+                        "pool {name}: OK, serves {}",
+                        configuration.as_deref().unwrap_or_default()
+                    )
+                }
+            });
+        }
+        if self.pools.is_empty() {
+            lines.push("no MachineConfigPool found: nothing would be served".to_owned());
+        }
+        lines.extend(self.problems.iter().map(|line| format!("{}: {}", line.place, line.reason)));
+        let warnings = self.warnings.iter();
+        lines.extend(warnings.map(|it| format!("warning: {}: {}", it.place, it.reason)));
+        lines
+    }
+}
+
+impl PoolReport {
+    fn of(inputs: &Inputs, pool: &str) -> Self {
+        let configuration = select(inputs, pool).ok().map(|selected| selected.configuration);
+        let problem = rendered(inputs, pool, SpecVersion::NEWEST).err();
+        Self {
+            name: pool.to_owned(),
+            configuration,
+            problem: problem.map(|cause| cause.to_string()),
+        }
+    }
+}
+
+impl Line {
+    fn of(problem: &Problem) -> Self {
+        Self { place: problem.place.clone(), reason: problem.reason.clone() }
+    }
+}

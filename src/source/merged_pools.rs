@@ -1,0 +1,96 @@
+//! Pools of a directory that name no rendered config: each is served what the MachineConfigs that it selects
+//! come to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::inputs::Problem;
+use model::merged_pool::{MergedPools, Unmergeable};
+use model::objects::{ControllerConfig, InvalidSelector, MachineConfig, MachineConfigPool};
+
+pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
+pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
+
+/// Pools that are merged, from scan to scan.
+#[derive(Debug, Default)]
+pub(super) struct LocalPools {
+    merged: MergedPools,
+    /// What each pool is served, where it could be merged at some time.
+    served: BTreeMap<String, Served>,
+}
+
+#[derive(Debug)]
+struct Served {
+    /// The pool as it was read.
+    read: Arc<MachineConfigPool>,
+    /// The same, with the name of the merged MachineConfig.
+    pool: Arc<MachineConfigPool>,
+    machine_config: Arc<MachineConfig>,
+}
+
+impl LocalPools {
+    /// Merges the pools that name no configuration, and puts the results in. Where a pool cannot be merged,
+    /// that is a problem, and the last result stays.
+    pub(super) fn resolve(
+        &mut self,
+        pools: &mut Pools,
+        machine_configs: &mut MachineConfigs,
+        controller_config: Option<&ControllerConfig>,
+    ) -> Vec<Problem> {
+        let names_none = |pool: &&Arc<MachineConfigPool>| {
+            pool.spec_configuration().is_empty() && pool.status_configuration().is_empty()
+        };
+        let unnamed: Vec<_> = pools.values().filter(names_none).cloned().collect();
+        let local = unnamed.iter().map(|pool| &**pool);
+        self.merged.update(local, machine_configs, controller_config);
+        let mut before = std::mem::take(&mut self.served);
+        let mut problems = Vec::new();
+        for read in unnamed {
+            let name = read.name().to_owned();
+            let last = before.remove(&name);
+            let served = match self.merged.get(&name) {
+                Some(Ok(merged)) => Some(Served::new(read, merged, last)),
+                Some(Err(error)) if is_meant(error) => None,
+                Some(Err(error)) => {
+                    let place = format!("MachineConfigPool {name}");
+                    problems.push(Problem::part(&place, &error.to_string()));
+                    last.map(|last| last.of(read))
+                }
+                None => None,
+            };
+            let Some(served) = served else { continue };
+            let Served { pool, machine_config, .. } = &served;
+            machine_configs.insert(machine_config.name().to_owned(), Arc::clone(machine_config));
+            pools.insert(name.clone(), Arc::clone(pool));
+            self.served.insert(name, served);
+        }
+        problems
+    }
+}
+
+/// Whether a pool is served nothing because it asks for nothing.
+fn is_meant(error: &Unmergeable) -> bool {
+    matches!(error, Unmergeable::NoneSelected | Unmergeable::Selector(InvalidSelector::Empty))
+}
+
+impl Served {
+    /// What a pool is served from now on; the same values as `last` where nothing changed.
+    fn new(read: Arc<MachineConfigPool>, merged: &Arc<MachineConfig>, last: Option<Self>) -> Self {
+        match last {
+            Some(last) if Arc::ptr_eq(&last.machine_config, merged) => last.of(read),
+            _ => {
+                let pool = Arc::new(read.with_configuration(merged.name()));
+                Self { read, pool, machine_config: Arc::clone(merged) }
+            }
+        }
+    }
+
+    /// The same MachineConfig, for the pool as it is now.
+    fn of(self, read: Arc<MachineConfigPool>) -> Self {
+        if Arc::ptr_eq(&self.read, &read) {
+            return self;
+        }
+        let pool = Arc::new(read.with_configuration(self.machine_config.name()));
+        Self { read, pool, ..self }
+    }
+}

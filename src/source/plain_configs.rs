@@ -1,0 +1,165 @@
+//! Ignition configs without any manifest: `POOL.ign` and `POOL/*.ign` at the top of a directory.
+//!
+//! Each is a MachineConfig of that pool, and the pool is there without an object of its own. Folders named
+//! `user-data` are left out: `serve` may keep its pointer configs there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::inputs::Problem;
+use model::objects::{MachineConfig, MachineConfigPool, ROLE_LABEL, is_object_name};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::files::{Files, ReadError};
+use super::merged_pools::{MachineConfigs, Pools};
+
+/// Directory of `serve`'s pointer configs, in its state directory.
+const POINTERS: &str = "user-data";
+/// What is said of a Butane file.
+const BUTANE: &str =
+    "is Butane, which is not read: `butane --strict` makes Ignition of it, for a file *.ign";
+
+/// Configs as they were read last, so that an unchanged one is the same value.
+#[derive(Debug, Default)]
+pub(super) struct PlainConfigs {
+    configs: BTreeMap<PathBuf, (Bytes, Arc<MachineConfig>)>,
+    pools: BTreeMap<String, Arc<MachineConfigPool>>,
+}
+
+impl PlainConfigs {
+    /// Puts in the configs of these files, with a pool for each that has none.
+    pub(super) fn resolve(
+        &mut self,
+        root: &Path,
+        paths: &[PathBuf],
+        (files, being_written): (&mut Files, &dyn Fn(&Path) -> bool),
+        (pools, machine_configs): (&mut Pools, &mut MachineConfigs),
+    ) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut last = std::mem::take(&mut self.configs);
+        let mut local = std::mem::take(&mut self.pools);
+        for path in paths {
+            let Some(pool) = pool_of(root, path) else { continue };
+            let place = path.display().to_string();
+            if has_extension(path, "bu") {
+                problems.push(Problem::part(&place, BUTANE));
+                continue;
+            }
+            let last = last.remove(path);
+            let read = files
+                .read_plain(path, being_written)
+                .map_err(|ReadError { reason, .. }| reason)
+                .and_then(|bytes| match &last {
+                    Some(last) if last.0 == bytes => Ok(last.clone()),
+                    _ => Ok((bytes.clone(), Arc::new(machine_config(root, path, pool, &bytes)?))),
+                })
+                .inspect_err(|reason| problems.push(Problem::whole(&place, reason.as_str())));
+            let Some((bytes, config)) = read.ok().or(last) else { continue };
+            machine_configs.insert(config.name().to_owned(), Arc::clone(&config));
+            self.configs.insert(path.clone(), (bytes, config));
+            let object = local.remove(pool).or_else(|| self.pools.get(pool).cloned());
+            let object = object.unwrap_or_else(|| Arc::new(MachineConfigPool::of_role(pool)));
+            pools.entry(pool.to_owned()).or_insert_with(|| Arc::clone(&object));
+            self.pools.insert(pool.to_owned(), object);
+        }
+        problems
+    }
+}
+
+/// Whether a file is a config without a manifest.
+pub(super) fn is_plain(root: &Path, path: &Path) -> bool {
+    pool_of(root, path).is_some()
+}
+
+/// The pool that a file is a config of, if it is one.
+fn pool_of<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
+    if !has_extension(path, "ign") && !has_extension(path, "bu") {
+        return None;
+    }
+    let mut above = path.strip_prefix(root).ok()?.components();
+    let pool = match (above.next(), above.next(), above.next()) {
+        (Some(_), None, _) => path.file_stem()?,
+        (Some(_), Some(_), None) => path.parent()?.file_name()?,
+        _ => return None,
+    };
+    pool.to_str().filter(|pool| is_object_name(pool) && *pool != POINTERS)
+}
+
+fn has_extension(path: &Path, wanted: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
+}
+
+/// A MachineConfig of the pool's role, named as the file is below `root`. An error is why it is none.
+fn machine_config(
+    root: &Path,
+    path: &Path,
+    pool: &str,
+    bytes: &[u8],
+) -> Result<MachineConfig, String> {
+    let told = |error: serde_json::Error| format!("is no JSON: {error}");
+    let config: &RawValue = serde_json::from_slice(bytes).map_err(told)?;
+    if let Some(url) = pointed_at(config, pool) {
+        return Err(format!("is a pointer config, which fetches {url}, and no config of a pool"));
+    }
+    let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+    let metadata = json!({"name": name, "labels": {ROLE_LABEL: pool}});
+    // Both parts are JSON.
+    let text = format!(r#"{{"metadata": {metadata}, "spec": {{"config": {config}}}}}"#);
+    serde_json::from_str(&text).map_err(told)
+}
+
+/// Where a config sends machines for the config of this pool. Served as that, it would have them ask for
+/// ever.
+fn pointed_at(config: &RawValue, pool: &str) -> Option<String> {
+    let config: Value = serde_json::from_str(config.get()).ok()?;
+    let referred = &config["ignition"]["config"];
+    let lists =
+        ["merge", "append"].map(|list| referred[list].as_array().cloned().unwrap_or_default());
+    let all = lists.into_iter().flatten().chain([referred["replace"].clone()]);
+    let mut sources = all.filter_map(|it| it["source"].as_str().map(str::to_owned));
+    sources.find(|source| source.trim_end_matches('/').ends_with(&format!("/config/{pool}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_belongs_to_the_pool_that_its_file_or_folder_is_named_for() {
+        let root = Path::new("/srv/configs");
+        for (file, pool) in [
+            ("worker.ign", Some("worker")),
+            ("worker/10-base.ign", Some("worker")),
+            ("edge/site.IGN", Some("edge")),
+            ("edge/site.bu", Some("edge")),
+            ("edge/deep/site.ign", None),
+            ("user-data/worker.ign", None),
+            ("user-data.ign", None),
+            ("Worker.ign", None),
+            ("worker.json", None),
+        ] {
+            assert_eq!(pool_of(root, &root.join(file)), pool, "{file}");
+        }
+        assert_eq!(pool_of(root, Path::new("/srv/worker.ign")), None);
+    }
+
+    #[test]
+    fn a_pointer_config_is_no_config_of_the_pool_that_it_leads_to() {
+        let root = Path::new("/srv");
+        let read =
+            |text: &str| machine_config(root, &root.join("worker.ign"), "worker", text.as_bytes());
+        let pointer = |url: &str| {
+            json!({"ignition": {"version": "3.1.0", "config": {"merge": [{"source": url}]}}})
+                .to_string()
+        };
+        let refused = read(&pointer("https://mcs.example.com:22623/config/worker")).unwrap_err();
+        assert!(refused.contains("pointer config"), "{refused}");
+        assert!(read("{").unwrap_err().starts_with("is no JSON"));
+        let config = read(&pointer("https://configs.example.com/base.ign")).unwrap();
+        assert_eq!(config.name(), "worker.ign");
+        assert_eq!(config.labels().unwrap()[ROLE_LABEL], "worker");
+    }
+}
