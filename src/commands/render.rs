@@ -118,7 +118,8 @@ fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
     let parsed: Vec<_> = selected.into_iter().map(ParsedMachineConfig::new).collect();
     let origins = merged_pool::origins(&parsed.iter().collect::<Vec<_>>())
         .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
-    let rows: Vec<_> = origins.iter().map(origin_row).collect();
+    let said = |origin: &&Origin| !origin.members.is_empty() || !origin.covered.is_empty();
+    let rows: Vec<_> = origins.iter().filter(said).map(origin_row).collect();
     Ok(table(&["WHAT", "WHICH", "FROM", "COVERS"], &rows, terminal::look()).join("\n").into_bytes())
 }
 

@@ -43,6 +43,7 @@ mod inspect;
 mod layers;
 mod lockout_cases;
 mod memory;
+mod merged_pools;
 mod monitoring;
 mod node;
 mod node_ca;

@@ -1,0 +1,238 @@
+//! Pools of a directory that name no rendered config: made of the MachineConfigs that they select, or of
+//! plain Ignition configs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::contract::config;
+use crate::support::machine::Machine;
+use crate::support::server::{Server, binary};
+use crate::support::stopwatch::Stopwatch;
+use crate::support::wait_for;
+
+/// The contract's limit for a change to be served.
+const SOON: Duration = Duration::from_secs(1);
+
+const POOL: &str = "
+apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfigPool
+metadata:
+  name: worker
+spec:
+  machineConfigSelector:
+    matchLabels:
+      machineconfiguration.openshift.io/role: worker
+";
+
+/// A MachineConfig of the role `worker`, with these files.
+fn machine_config(name: &str, files: &[(&str, &str)]) -> String {
+    let file = |(path, text): &(&str, &str)| json!({"path": path, "mode": 0o644, "contents": {"source": format!("data:,{text}")}});
+    let files: Vec<_> = files.iter().map(file).collect();
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": "worker"}},
+        "spec": {"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": files}}},
+    })
+    .to_string()
+}
+
+fn plain(path: &str, text: &str) -> String {
+    let file = json!({"path": path, "contents": {"source": format!("data:,{text}")}});
+    json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}}).to_string()
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a writable folder");
+    fs::write(path, text).expect("a writable folder");
+}
+
+/// A pool of two MachineConfigs, which agree on one file and not on another.
+fn directory() -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "pool.yaml", POOL);
+    let base = machine_config("50-base", &[("/etc/motd", "Welcome"), ("/etc/rack", "12")]);
+    write(folder.path(), "base.json", &base);
+    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Hello")]));
+    folder
+}
+
+/// What a pool's machines find in a file, or the status.
+fn served(server: &Server, pool: &str, path: &str) -> Result<String, u16> {
+    let response = config(&server.plain(), pool, "3.4.0");
+    if response.status != 200 {
+        return Err(response.status);
+    }
+    let config: Value = serde_json::from_slice(&response.body).expect("JSON");
+    let mut files = config["storage"]["files"].as_array().expect("files").iter();
+    let file = files.find(|file| file["path"] == path).ok_or(200_u16)?;
+    Ok(file["contents"]["source"].as_str().expect("a source").replacen("data:,", "", 1))
+}
+
+fn served_soon(server: &Server, pool: &str, path: &str, expected: Result<&str, u16>) {
+    let changed = Stopwatch::start();
+    let what = format!("{expected:?} in {path} of pool {pool}");
+    wait_for(&what, || {
+        let found = served(server, pool, path);
+        (found.as_deref().map_err(|status| *status) == expected).then_some(())
+    });
+    changed.within(SOON, what);
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    binary().args(arguments).current_dir(folder).output().expect("the built binary")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+#[test]
+fn a_machine_boots_into_what_two_machine_configs_say() {
+    let folder = directory();
+    let server = Server::serve(folder.path(), &[]);
+    let pointer = fs::read_to_string(server.state().join("user-data/worker.ign")).expect("a file");
+    let machine = Machine::new();
+    machine.boot(&pointer);
+    let read = |path: &str| fs::read_to_string(machine.root().join(path)).expect("a file");
+    assert_eq!((&*read("etc/motd"), &*read("etc/rack")), ("Hello", "12"));
+    let content: Value =
+        serde_json::from_str(&read("etc/mcs-machine-config-content.json")).expect("JSON");
+    let name = content["metadata"]["name"].as_str().expect("a name");
+    assert!(name.starts_with("rendered-worker-"), "{name}");
+
+    drop(server);
+    let again = Server::serve(folder.path(), &[]);
+    let response = config(&again.plain(), "worker", "3.4.0");
+    let body = String::from_utf8(response.body).expect("text");
+    assert!(body.contains(name), "the name stays over a restart");
+}
+
+#[test]
+fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
+    let folder = directory();
+    let server = Server::serve(folder.path(), &[]);
+    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Bye")]));
+    served_soon(&server, "worker", "/etc/motd", Ok("Bye"));
+    fs::remove_file(folder.path().join("site.json")).expect("a file");
+    served_soon(&server, "worker", "/etc/motd", Ok("Welcome"));
+
+    // A file cannot be a directory too.
+    let conflict = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": "99-site", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
+        "spec": {"config": {
+            "ignition": {"version": "3.4.0"},
+            "storage": {"files": [{"path": "/etc/motd/today"}]},
+        }},
+    });
+    write(folder.path(), "site.json", &conflict.to_string());
+    wait_for("the conflict to be told", || {
+        let ready = server.plain().request("GET", "/readyz", &[]);
+        let told = String::from_utf8(ready.body).expect("text");
+        (ready.status != 200 && told.contains("worker")).then_some(())
+    });
+    assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
+    let log = server.log();
+    assert!(log.contains("99-site") && log.contains("/etc/motd"), "{log}");
+
+    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Good")]));
+    served_soon(&server, "worker", "/etc/motd", Ok("Good"));
+}
+
+#[test]
+fn plain_configs_are_pools_without_any_object() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(folder.path(), "edge.ign", &plain("/etc/edge", "one"));
+    write(folder.path(), "rack/10-base.ign", &plain("/etc/base", "two"));
+    write(folder.path(), "rack/20-site.ign", &plain("/etc/site", "three"));
+    let server = Server::serve(folder.path(), &[]);
+    assert_eq!(served(&server, "edge", "/etc/edge").as_deref(), Ok("one"));
+    assert_eq!(served(&server, "rack", "/etc/base").as_deref(), Ok("two"));
+    assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("three"));
+
+    write(folder.path(), "rack/20-site.ign", &plain("/etc/site", "four"));
+    served_soon(&server, "rack", "/etc/site", Ok("four"));
+    fs::remove_file(folder.path().join("edge.ign")).expect("a file");
+    served_soon(&server, "edge", "/etc/edge", Err(404));
+    // A pointer config would have machines ask for ever.
+    let pointer = fs::read_to_string(server.state().join("user-data/rack.ign")).expect("a file");
+    write(folder.path(), "rack/20-site.ign", &pointer);
+    wait_for("the pointer config to be refused", || {
+        server.log().contains("is a pointer config").then_some(())
+    });
+    assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
+}
+
+#[test]
+fn a_directory_is_judged_before_it_is_served() {
+    let folder = directory();
+    let good = run(&["validate", "."], folder.path());
+    assert!(good.status.success(), "{good:?}");
+    assert!(text(&good).starts_with("pool worker: OK, serves rendered-worker-"), "{good:?}");
+
+    write(folder.path(), "edge.bu", "variant: fcos\nversion: 1.5.0\n");
+    let bad = run(&["validate", ".", "--json"], folder.path());
+    assert_eq!(bad.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&bad.stdout).expect("JSON");
+    assert_eq!(report["isValid"], false);
+    assert_eq!(report["problems"][0]["place"], "./edge.bu");
+    fs::remove_file(folder.path().join("edge.bu")).expect("a file");
+
+    let unknown = machine_config("99-site", &[]).replace("\"storage\"", "\"stoarge\"");
+    write(folder.path(), "site.json", &unknown);
+    assert!(run(&["validate", "."], folder.path()).status.success(), "it has no effect");
+    let strict = run(&["validate", ".", "--strict"], folder.path());
+    assert_eq!(strict.status.code(), Some(1));
+    assert!(text(&strict).contains("warning: ./site.json: "), "{strict:?}");
+
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    let nothing = run(&["validate", "."], empty.path());
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(text(&nothing).contains("no MachineConfigPool found"), "{nothing:?}");
+}
+
+#[test]
+fn a_merged_machine_config_is_printed_and_explained() {
+    let folder = directory();
+    let printed = run(&["render", "worker", ".", "--machine-config"], folder.path());
+    let config: Value = serde_json::from_slice(&printed.stdout).expect("JSON");
+    assert_eq!(config["kind"], "MachineConfig");
+    assert_eq!(config["spec"]["config"]["storage"]["files"].as_array().map(Vec::len), Some(2));
+
+    let explained = run(&["render", "worker", ".", "--machine-config", "--explain"], folder.path());
+    let lines = text(&explained);
+    let line = |path: &str| {
+        let found = lines.lines().find(|line| line.contains(path));
+        found.expect("a line").split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(line("/etc/motd"), ["storage.files", "/etc/motd", "99-site", "50-base"]);
+    assert_eq!(line("/etc/rack"), ["storage.files", "/etc/rack", "50-base"]);
+    let nobody = run(&["render", "nobody", ".", "--machine-config"], folder.path());
+    assert_eq!(nobody.status.code(), Some(1));
+}
+
+#[test]
+fn two_directories_are_compared_pool_by_pool() {
+    let (before, after) = (directory(), directory());
+    let (before, after) = (before.path(), after.path());
+    let inspect = |after: &Path| {
+        let after = after.display().to_string();
+        run(&["inspect", ".", "--diff", &after], before)
+    };
+    let same = inspect(after);
+    assert!(same.status.success() && text(&same).contains("make the same machine"), "{same:?}");
+    write(after, "site.json", &machine_config("99-site", &[("/etc/motd", "Bye")]));
+    write(after, "edge.ign", &plain("/etc/edge", "one"));
+    let changed = inspect(after);
+    assert_eq!(changed.status.code(), Some(1));
+    let told = text(&changed);
+    assert!(told.contains("~ file /etc/motd") && told.contains("edge"), "{told}");
+}
