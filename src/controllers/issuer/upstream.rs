@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use cmp::{Credential, CredentialFault, Enrolled, Settings};
 use pki::{Certificate, Issued, excess, read_chain, untrusted};
 use time::OffsetDateTime;
 
 use super::issuer_spec::{ProofSpec, SecretKey, UpstreamSpec};
 use super::policy::Grant;
-use crate::cmp::{Credential, CredentialFault, Enrolled, Server, Settings};
+use crate::cmp_http::Server;
 
 /// The values of secrets, by their name and key.
 pub(super) type Secrets = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
