@@ -10,7 +10,7 @@ pub(super) struct Rules {
     pub(super) floors: &'static [&'static [&'static str]],
     /// Folders, with `/` at their end, and files that do no I/O and know neither time nor chance.
     pub(super) pure: &'static [&'static str],
-    /// Files in pure folders that are not: what they do is why they are apart.
+    /// Files that are not, whose types pure files may hold and hand on.
     pub(super) impure: &'static [&'static str],
 }
 
@@ -19,7 +19,7 @@ pub(super) fn faults(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut found = tables(tree, rules);
     found.extend(impurities(tree, rules));
     found.extend(upward_arrows(tree, rules));
-    found.extend(circles(tree, Reach::Room));
+    found.extend(circles(tree));
     found
 }
 
@@ -95,22 +95,19 @@ fn tables(tree: &Tree, rules: &Rules) -> Vec<String> {
 }
 
 fn impurities(tree: &Tree, rules: &Rules) -> Vec<String> {
-    let mut found: BTreeMap<(&str, String), (usize, &str)> = BTreeMap::new();
+    let mut found = BTreeSet::new();
     for module in tree.modules() {
-        let Some(entry) = purity(&module.file, rules) else { continue };
+        let file = &module.file;
+        let Some(entry) = purity(file, rules) else { continue };
         for mention in module.mentions.iter().filter(|mention| !mention.is_test) {
             if let Some(what) = impurity(tree, module, mention, rules) {
-                let first = found.entry((&module.file, what)).or_insert((mention.line, entry));
-                first.0 = first.0.min(mention.line);
+                let line = mention.line;
+                let text = format!("src/{file}:{line}: names {what}, but {entry} is pure");
+                found.insert((file, line, text));
             }
         }
     }
-    let mut found: Vec<_> = found.into_iter().map(|((file, what), at)| (file, at, what)).collect();
-    found.sort();
-    let line = |(file, (line, entry), what)| {
-        format!("src/{file}:{line}: names {what}, but {entry} is pure")
-    };
-    found.into_iter().map(line).collect()
+    found.into_iter().map(|(_, _, text)| text).collect()
 }
 
 /// What is impure about a path, if anything is.
@@ -183,29 +180,18 @@ fn upward_arrows(tree: &Tree, rules: &Rules) -> Vec<String> {
 /// From a file to those that it needs, with the first line and path that shows it.
 type Needs<'a> = BTreeMap<&'a str, BTreeMap<String, String>>;
 
-/// Among which files a circle is a fault.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Those of a room: floors keep rooms apart.
-    Room,
-    /// Those of the whole crate.
-    Crate,
-}
-
 /// Circles of imports among files.
-pub(super) fn circles(tree: &Tree, reach: Reach) -> Vec<String> {
+pub(super) fn circles(tree: &Tree) -> Vec<String> {
     let mut needs = Needs::new();
     for module in tree.modules() {
-        let Some(own) = module.room() else { continue };
         let from = needs.entry(&module.file).or_default();
         for mention in &module.mentions {
             if mention.is_test || mention.kind != Kind::Use {
                 continue;
             }
             let target = tree.resolve(module, &mention.segments);
-            let is_near = reach == Reach::Crate || target.room() == Some(own);
             let Target::Name { file, name, .. } = target else { continue };
-            if is_near && file != module.file {
+            if file != module.file {
                 let (here, line) = (&module.file, mention.line);
                 let tie = format!("src/{here}:{line} names {name} of src/{file}");
                 from.entry(file).or_insert(tie);
