@@ -63,7 +63,7 @@ const RULES: Rules = Rules {
 const MODEL: Rules = Rules {
     floors: &[
         &["objects", "table"],
-        &["ledger", "access", "merged_pool", "registry_auth", "registry_ca"],
+        &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials"],
         &["pointer_check"],
         &["inputs", "overview", "user_data"],
         &["render", "snapshot"],
