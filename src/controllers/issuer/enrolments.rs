@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::issuer_spec::IssuerName;
 use super::policy::Grant;
 use super::upstream::Upstream;
-use crate::cmp_http::tries;
+use crate::cmp_http::{Server, tries};
 
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) struct Enrolments {
 
 struct Enrolment {
     issuer: IssuerName,
-    upstream: Arc<Upstream>,
+    upstream: Arc<Upstream<Server>>,
     progress: Shared,
     /// Ends with this value.
     _task: AbortOnDropHandle<()>,
@@ -60,7 +60,7 @@ impl Enrolments {
         &mut self,
         id: &str,
         issuer: &IssuerName,
-        upstream: &Arc<Upstream>,
+        upstream: &Arc<Upstream<Server>>,
         grant: Grant,
     ) -> Progress {
         self.seen.insert(id.to_owned());
@@ -125,7 +125,7 @@ impl Shared {
 /// What one request takes to be asked for.
 #[derive(Clone)]
 struct Asking {
-    upstream: Arc<Upstream>,
+    upstream: Arc<Upstream<Server>>,
     grant: Arc<Grant>,
     progress: Shared,
 }

@@ -10,8 +10,6 @@ pub(super) struct Rules {
     pub(super) floors: &'static [&'static [&'static str]],
     /// Folders, with `/` at their end, and files that do no I/O and know neither time nor chance.
     pub(super) pure: &'static [&'static str],
-    /// Files that are not, whose types pure files may hold and hand on.
-    pub(super) impure: &'static [&'static str],
 }
 
 /// One line for each fault, in the order of the files.
@@ -57,18 +55,13 @@ const ASKING: [&str; 10] = [
     "try_exists",
 ];
 
-fn is_in(file: &str, table: &[&str]) -> bool {
-    table
-        .iter()
-        .any(|entry| if entry.ends_with('/') { file.starts_with(entry) } else { file == *entry })
+fn is_in(file: &str, entry: &str) -> bool {
+    if entry.ends_with('/') { file.starts_with(entry) } else { file == entry }
 }
 
 /// The entry of the table that makes a file pure.
 fn purity<'a>(file: &str, rules: &'a Rules) -> Option<&'a str> {
-    if is_in(file, rules.impure) {
-        return None;
-    }
-    rules.pure.iter().copied().find(|entry| is_in(file, &[entry]))
+    rules.pure.iter().copied().find(|entry| is_in(file, entry))
 }
 
 /// The tables say what is there, and nothing else.
@@ -86,9 +79,9 @@ fn tables(tree: &Tree, rules: &Rules) -> Vec<String> {
     for room in rooms.iter().filter(|room| placed.iter().filter(|p| p == room).count() > 1) {
         found.push(format!("{room} is on two floors"));
     }
-    for entry in rules.pure.iter().chain(rules.impure) {
-        if !files.iter().any(|file| is_in(file, &[entry])) {
-            found.push(format!("the tables of purity have {entry}, which is not in src"));
+    for entry in rules.pure {
+        if !files.iter().any(|file| is_in(file, entry)) {
+            found.push(format!("the table of purity has {entry}, which is not in src"));
         }
     }
     found
@@ -121,9 +114,8 @@ fn impurity(tree: &Tree, module: &Module, mention: &Mention, rules: &Rules) -> O
     match target {
         Target::Foreign(ref path) => is_impure(path).then(|| path.join("::")),
         Target::Name { ref file, ref name, .. } => {
-            // A type of the same room, or of an exception, is only data here.
-            let is_data = name.starts_with(char::is_uppercase)
-                && (target.room() == module.room() || is_in(file, rules.impure));
+            // A type of the same room is only data here.
+            let is_data = name.starts_with(char::is_uppercase) && target.room() == module.room();
             let is_allowed = purity(file, rules).is_some() || is_data;
             (!is_allowed).then(|| format!("{name} of src/{file}, which is not pure"))
         }
