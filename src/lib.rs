@@ -11,7 +11,9 @@
 //! - `crates/ignition` parses, validates, edits and converts configs.
 //! - `crates/pki` says when certificates are made anew, issues them, and says who is locked out by what is
 //!   served. It turns a rotation's steps into writes, which the stores carry out.
+//! - `crates/cmp` gets certificates from an organisation's CA by CMPv2.
 //! - `crates/model` has all else: pools, tokens, registries, pointer configs, the boot ledger, rendering.
+//! - `crates/escape` bounds words of others, and keeps them within one line.
 //!
 //! The rooms of the program, from the bottom up; each knows those below it and no others, which
 //! `tests/it/layers` checks, as it does which files are pure.
@@ -21,7 +23,7 @@
 //! | [`telemetry`] | logs, metrics, readiness | standard error |
 //! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
 //! | [`kubernetes`] | clients, single objects, Leases, Events | the API server |
-//! | [`cmp`] | certificates from an organisation's CA by CMPv2 | HTTP, in its transport |
+//! | [`cmp_http`] | messages of `crates/cmp` to an organisation's CA and back | HTTP |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |
 //! | [`controllers`] | certificates, tokens, registry CAs and issuers of a cluster | `kubernetes` |
@@ -37,7 +39,7 @@
 
 mod backoff;
 pub mod cli;
-pub mod cmp;
+mod cmp_http;
 pub mod commands;
 pub mod controllers;
 pub mod files;

@@ -4,14 +4,12 @@
 use std::sync::LazyLock;
 
 use aws_lc_rs::{digest, hmac};
+use cmp::message::{Message, protected, whole};
+use cmp::{Credential, Password, Random, Request, Settings, Step, Transaction};
 use cmpv2::header::{PkiHeader, Pvno};
 use cmpv2::parameter::PbmParameter;
 use der::asn1::{Any, ObjectIdentifier, OctetString};
 use libfuzzer_sys::fuzz_target;
-use machine_config_server::cmp::message::{Message, protected, whole};
-use machine_config_server::cmp::{
-    Credential, Password, Random, Request, Settings, Step, Transaction,
-};
 use machine_config_server_fuzz::NOW;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;

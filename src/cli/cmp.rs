@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args as ClapArgs, Subcommand};
+use cmp::DirectoryName;
 use pki::{Host, KeyAlgorithm};
 
 use super::certs::key_algorithm;
 use super::examples;
 use super::flags::duration;
-use crate::cmp::DirectoryName;
 use crate::commands::cmp::{EnrollSettings, Proof, Wanted, enroll};
 
 #[derive(Debug, ClapArgs)]

@@ -8,18 +8,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use cmp::{Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Settings};
 use pem::Pem;
 use pki::certificate::key_of;
 use pki::{Certificate, Host, KeyAlgorithm};
 use rcgen::KeyPair;
-use rustls::crypto::aws_lc_rs;
-use time::OffsetDateTime;
 use tokio::time::timeout;
 
 use super::print_line;
-use crate::cmp::{
-    Client, Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Server, Settings,
-};
+use crate::cmp_http::Server;
 use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
@@ -123,9 +120,7 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let prepared = Prepared::new(settings, &transaction.credential)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let enrolled = runtime.block_on(async {
-        let random = aws_lc_rs::default_provider().secure_random;
-        let client = Client { server: &server, random, clock: OffsetDateTime::now_utc };
-        let asked = client.enrol(transaction, prepared.request(), |time, pause| {
+        let asked = server.client().enrol(transaction, prepared.request(), |time, pause| {
             let time = time.as_secs();
             print_line(&match pause {
                 Pause::Asked("") => format!("the server asks to wait {time} s"),

@@ -19,7 +19,6 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod access;
-pub mod escape;
 pub mod inputs;
 pub mod inspect;
 pub mod ledger;
@@ -33,3 +32,5 @@ pub mod render;
 pub mod snapshot;
 pub mod table;
 pub mod user_data;
+
+pub use escape;

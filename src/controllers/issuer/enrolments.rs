@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cmp::{EnrolError, Pause, Request};
 use pki::Issued;
-use rustls::crypto::aws_lc_rs;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -17,8 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::issuer_spec::IssuerName;
 use super::policy::Grant;
 use super::upstream::Upstream;
-use crate::cmp::client::tries;
-use crate::cmp::{Client, EnrolError, Pause, Request};
+use crate::cmp_http::{Server, tries};
 
 /// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +43,7 @@ pub(super) struct Enrolments {
 
 struct Enrolment {
     issuer: IssuerName,
-    upstream: Arc<Upstream>,
+    upstream: Arc<Upstream<Server>>,
     progress: Shared,
     /// Ends with this value.
     _task: AbortOnDropHandle<()>,
@@ -61,7 +60,7 @@ impl Enrolments {
         &mut self,
         id: &str,
         issuer: &IssuerName,
-        upstream: &Arc<Upstream>,
+        upstream: &Arc<Upstream<Server>>,
         grant: Grant,
     ) -> Progress {
         self.seen.insert(id.to_owned());
@@ -126,7 +125,7 @@ impl Shared {
 /// What one request takes to be asked for.
 #[derive(Clone)]
 struct Asking {
-    upstream: Arc<Upstream>,
+    upstream: Arc<Upstream<Server>>,
     grant: Arc<Grant>,
     progress: Shared,
 }
@@ -139,11 +138,6 @@ impl Asking {
             Ok(settings) => settings,
             Err(fault) => return Ok(Progress::Failed(fault)),
         };
-        let client = Client {
-            server: &upstream.server,
-            random: aws_lc_rs::default_provider().secure_random,
-            clock: OffsetDateTime::now_utc,
-        };
         let request = Request::Signing(&grant.request.der);
         let waits = |_, pause: Pause<'_>| {
             progress.set(match pause {
@@ -151,7 +145,7 @@ impl Asking {
                 Pause::Away(error) => Progress::InTrouble(error.to_string()),
             });
         };
-        let enrolled = client.enrol(settings, request, waits).await?;
+        let enrolled = upstream.server.client().enrol(settings, request, waits).await?;
         let changed = enrolled.modified.as_ref().map(ToString::to_string);
         Ok(match upstream.issued(enrolled, &grant, OffsetDateTime::now_utc()) {
             Ok(issued) => Progress::Issued(Box::new(issued), changed),
@@ -189,10 +183,10 @@ mod tests {
     use std::future::ready;
     use std::time::Duration;
 
+    use cmp::CmpError;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::cmp::CmpError;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 

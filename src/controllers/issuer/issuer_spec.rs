@@ -4,13 +4,13 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
+use cmp::DirectoryName;
 use ipnet::IpNet;
 use pki::{UnknownUsage, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::policy::Policy;
-use crate::cmp::DirectoryName;
 
 /// What kind of issuer one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,6 +15,7 @@ use super::kinds::issuers_of;
 use super::policy::Policy;
 use super::reserved::Reserved;
 use super::upstream::{Secrets, Upstream};
+use crate::cmp_http::Server;
 use crate::controllers::certificates::{AUTHORITY, ClusterState, SERVING};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::read;
@@ -32,7 +33,7 @@ pub(super) struct Issuer {
 /// Who signs for an issuer.
 pub(super) enum Signer {
     Authority(Authority),
-    Upstream(Arc<Upstream>),
+    Upstream(Arc<Upstream<Server>>),
 }
 
 /// An issuer as it was read.
@@ -51,7 +52,7 @@ pub(super) struct IssuerReader {
     /// Where cluster issuers have their secrets.
     namespace: String,
     /// The CAs beyond the cluster, for as long as they stay the same.
-    upstreams: BTreeMap<IssuerName, Arc<Upstream>>,
+    upstreams: BTreeMap<IssuerName, Arc<Upstream<Server>>>,
 }
 
 impl IssuerReader {
@@ -130,12 +131,16 @@ impl IssuerReader {
         name: &IssuerName,
         spec: UpstreamSpec,
         secrets: Secrets,
-    ) -> Result<Arc<Upstream>, String> {
+    ) -> Result<Arc<Upstream<Server>>, String> {
         let before = self.upstreams.get(name).filter(|before| before.is_of(&spec, &secrets));
         if let Some(before) = before {
             return Ok(Arc::clone(before));
         }
-        let upstream = Arc::new(Upstream::new(spec, secrets)?);
+        let upstream = Arc::new(Upstream::new(spec, secrets, |spec, authorities| {
+            let ca_name = spec.ca_name.as_deref();
+            let server = Server::new(&spec.url, ca_name, authorities, spec.allow_http);
+            server.map_err(|error| error.to_string())
+        })?);
         self.upstreams.insert(name.clone(), Arc::clone(&upstream));
         Ok(upstream)
     }

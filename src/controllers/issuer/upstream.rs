@@ -3,30 +3,33 @@
 
 use std::collections::BTreeMap;
 
+use cmp::{Credential, CredentialFault, Enrolled, Settings};
 use pki::{Certificate, Issued, excess, read_chain, untrusted};
 use time::OffsetDateTime;
 
 use super::issuer_spec::{ProofSpec, SecretKey, UpstreamSpec};
 use super::policy::Grant;
-use crate::cmp::{Credential, CredentialFault, Enrolled, Server, Settings};
 
 /// The values of secrets, by their name and key.
 pub(super) type Secrets = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
 
-/// A CA that can be asked.
-pub(super) struct Upstream {
+/// A CA that can be asked, at a server that messages go to.
+pub(super) struct Upstream<S> {
     spec: UpstreamSpec,
     secrets: Secrets,
-    pub(super) server: Server,
+    pub(super) server: S,
 }
 
-impl Upstream {
-    /// The CA of this issuer, or what is missing for it to be asked.
-    pub(super) fn new(spec: UpstreamSpec, secrets: Secrets) -> Result<Self, String> {
+impl<S> Upstream<S> {
+    /// The CA of this issuer, or what is missing for it to be asked. `server` makes its server, with the CAs that HTTPS
+    /// is verified by.
+    pub(super) fn new(
+        spec: UpstreamSpec,
+        secrets: Secrets,
+        server: impl FnOnce(&UpstreamSpec, &[Certificate]) -> Result<S, String>,
+    ) -> Result<Self, String> {
         let authorities = certificates(&secrets, spec.authorities.as_ref())?;
-        let ca_name = spec.ca_name.as_deref();
-        let server = Server::new(&spec.url, ca_name, &authorities, spec.allow_http);
-        let server = server.map_err(|error| error.to_string())?;
+        let server = server(&spec, &authorities)?;
         let upstream = Self { spec, secrets, server };
         upstream.settings()?;
         Ok(upstream)

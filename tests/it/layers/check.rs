@@ -10,8 +10,6 @@ pub(super) struct Rules {
     pub(super) floors: &'static [&'static [&'static str]],
     /// Folders, with `/` at their end, and files that do no I/O and know neither time nor chance.
     pub(super) pure: &'static [&'static str],
-    /// Files in pure folders that are not: what they do is why they are apart.
-    pub(super) impure: &'static [&'static str],
 }
 
 /// One line for each fault, in the order of the files.
@@ -19,7 +17,7 @@ pub(super) fn faults(tree: &Tree, rules: &Rules) -> Vec<String> {
     let mut found = tables(tree, rules);
     found.extend(impurities(tree, rules));
     found.extend(upward_arrows(tree, rules));
-    found.extend(circles(tree, Reach::Room));
+    found.extend(circles(tree));
     found
 }
 
@@ -57,18 +55,13 @@ const ASKING: [&str; 10] = [
     "try_exists",
 ];
 
-fn is_in(file: &str, table: &[&str]) -> bool {
-    table
-        .iter()
-        .any(|entry| if entry.ends_with('/') { file.starts_with(entry) } else { file == *entry })
+fn is_in(file: &str, entry: &str) -> bool {
+    if entry.ends_with('/') { file.starts_with(entry) } else { file == entry }
 }
 
 /// The entry of the table that makes a file pure.
 fn purity<'a>(file: &str, rules: &'a Rules) -> Option<&'a str> {
-    if is_in(file, rules.impure) {
-        return None;
-    }
-    rules.pure.iter().copied().find(|entry| is_in(file, &[entry]))
+    rules.pure.iter().copied().find(|entry| is_in(file, entry))
 }
 
 /// The tables say what is there, and nothing else.
@@ -86,31 +79,28 @@ fn tables(tree: &Tree, rules: &Rules) -> Vec<String> {
     for room in rooms.iter().filter(|room| placed.iter().filter(|p| p == room).count() > 1) {
         found.push(format!("{room} is on two floors"));
     }
-    for entry in rules.pure.iter().chain(rules.impure) {
-        if !files.iter().any(|file| is_in(file, &[entry])) {
-            found.push(format!("the tables of purity have {entry}, which is not in src"));
+    for entry in rules.pure {
+        if !files.iter().any(|file| is_in(file, entry)) {
+            found.push(format!("the table of purity has {entry}, which is not in src"));
         }
     }
     found
 }
 
 fn impurities(tree: &Tree, rules: &Rules) -> Vec<String> {
-    let mut found: BTreeMap<(&str, String), (usize, &str)> = BTreeMap::new();
+    let mut found = BTreeSet::new();
     for module in tree.modules() {
-        let Some(entry) = purity(&module.file, rules) else { continue };
+        let file = &module.file;
+        let Some(entry) = purity(file, rules) else { continue };
         for mention in module.mentions.iter().filter(|mention| !mention.is_test) {
             if let Some(what) = impurity(tree, module, mention, rules) {
-                let first = found.entry((&module.file, what)).or_insert((mention.line, entry));
-                first.0 = first.0.min(mention.line);
+                let line = mention.line;
+                let text = format!("src/{file}:{line}: names {what}, but {entry} is pure");
+                found.insert((file, line, text));
             }
         }
     }
-    let mut found: Vec<_> = found.into_iter().map(|((file, what), at)| (file, at, what)).collect();
-    found.sort();
-    let line = |(file, (line, entry), what)| {
-        format!("src/{file}:{line}: names {what}, but {entry} is pure")
-    };
-    found.into_iter().map(line).collect()
+    found.into_iter().map(|(_, _, text)| text).collect()
 }
 
 /// What is impure about a path, if anything is.
@@ -124,9 +114,8 @@ fn impurity(tree: &Tree, module: &Module, mention: &Mention, rules: &Rules) -> O
     match target {
         Target::Foreign(ref path) => is_impure(path).then(|| path.join("::")),
         Target::Name { ref file, ref name, .. } => {
-            // A type of the same room, or of an exception, is only data here.
-            let is_data = name.starts_with(char::is_uppercase)
-                && (target.room() == module.room() || is_in(file, rules.impure));
+            // A type of the same room is only data here.
+            let is_data = name.starts_with(char::is_uppercase) && target.room() == module.room();
             let is_allowed = purity(file, rules).is_some() || is_data;
             (!is_allowed).then(|| format!("{name} of src/{file}, which is not pure"))
         }
@@ -183,29 +172,18 @@ fn upward_arrows(tree: &Tree, rules: &Rules) -> Vec<String> {
 /// From a file to those that it needs, with the first line and path that shows it.
 type Needs<'a> = BTreeMap<&'a str, BTreeMap<String, String>>;
 
-/// Among which files a circle is a fault.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Those of a room: floors keep rooms apart.
-    Room,
-    /// Those of the whole crate.
-    Crate,
-}
-
 /// Circles of imports among files.
-pub(super) fn circles(tree: &Tree, reach: Reach) -> Vec<String> {
+pub(super) fn circles(tree: &Tree) -> Vec<String> {
     let mut needs = Needs::new();
     for module in tree.modules() {
-        let Some(own) = module.room() else { continue };
         let from = needs.entry(&module.file).or_default();
         for mention in &module.mentions {
             if mention.is_test || mention.kind != Kind::Use {
                 continue;
             }
             let target = tree.resolve(module, &mention.segments);
-            let is_near = reach == Reach::Crate || target.room() == Some(own);
             let Target::Name { file, name, .. } = target else { continue };
-            if is_near && file != module.file {
+            if file != module.file {
                 let (here, line) = (&module.file, mention.line);
                 let tie = format!("src/{here}:{line} names {name} of src/{file}");
                 from.entry(file).or_insert(tie);

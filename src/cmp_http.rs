@@ -1,21 +1,26 @@
-//! Messages over HTTP (RFC 6712, RFC 9811): a connection each, since answers may be hours apart.
+//! Messages of CMPv2 over HTTP (RFC 6712, RFC 9811): a connection each, since answers may be hours apart.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use cmp::{Client, Transport, TransportError};
 use http::uri::{InvalidUri, Scheme};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, header};
 use model::escape::{NAME, cut};
 use pki::Certificate;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
+use crate::backoff::Backoff;
 use crate::http_client::{HttpConnection, read};
 
 /// What messages are called.
@@ -27,9 +32,20 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Exchanges with a server at a time: more requests than these wait for their turn.
 const AT_ONCE: usize = 8;
 
-/// Why there is no answer.
+/// The waits after failures, each up to twice as long by chance: a server that is back after a month is asked within
+/// ten minutes.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// The waits between tries to reach a server.
+#[must_use]
+pub(crate) fn tries() -> Backoff {
+    Backoff::new(FIRST_WAIT, LONGEST_WAIT)
+}
+
+/// Why messages cannot be sent to a server.
 #[derive(Debug, thiserror::Error)]
-pub enum TransportError {
+pub(crate) enum ServerError {
     /// What is no URL.
     #[error("{0:?} is no URL: expected http:// or https://, a host, and a path if there is one")]
     Url(String),
@@ -42,6 +58,11 @@ pub enum TransportError {
     /// A file's certificate that is none to go by.
     #[error("a certificate to verify HTTPS by cannot be used: {0}")]
     Authority(rustls::Error),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum HttpError {
     /// A connection that fails.
     #[error("{url}: {error:#}")]
     Failed {
@@ -73,15 +94,14 @@ pub enum TransportError {
     },
 }
 
-impl TransportError {
-    /// Whether nobody answers, or somebody in the server's place says that it does not.
-    #[must_use]
-    pub fn is_absence(&self) -> bool {
-        match self {
-            Self::Failed { .. } | Self::Silent(_) => true,
-            Self::Status { status, .. } => matches!(status.as_u16(), 502..=504),
-            _ => false,
-        }
+impl From<HttpError> for TransportError {
+    fn from(error: HttpError) -> Self {
+        let is_absence = match &error {
+            HttpError::Failed { .. } | HttpError::Silent(_) => true,
+            HttpError::Status { status, .. } => matches!(status.as_u16(), 502..=504),
+            HttpError::Type { .. } => false,
+        };
+        if is_absence { Self::Absent(error.into()) } else { Self::NoMessage(error.into()) }
     }
 }
 
@@ -91,7 +111,7 @@ fn told(location: Option<&str>) -> String {
 
 /// Where messages go to.
 #[derive(Clone)]
-pub struct Server {
+pub(crate) struct Server {
     url: Uri,
     host: String,
     port: u16,
@@ -102,13 +122,13 @@ pub struct Server {
 impl Server {
     /// The server at `url`, whose HTTPS has to be vouched for by one of `authorities`. `ca_name` is the last part
     /// of the path, where servers keep several CAs apart.
-    pub fn new(
+    pub(crate) fn new(
         url: &str,
         ca_name: Option<&str>,
         authorities: &[Certificate],
         allow_http: bool,
-    ) -> Result<Self, TransportError> {
-        let invalid = || TransportError::Url(url.to_owned());
+    ) -> Result<Self, ServerError> {
+        let invalid = || ServerError::Url(url.to_owned());
         let whole = match ca_name {
             Some(name) => format!("{}/{name}", url.trim_end_matches('/')),
             None => url.to_owned(),
@@ -119,29 +139,26 @@ impl Server {
         let (default, tls) = match url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => {
                 if authorities.is_empty() {
-                    return Err(TransportError::NoAuthority(url));
+                    return Err(ServerError::NoAuthority(url));
                 }
                 let name = ServerName::try_from(host.clone()).map_err(|_| invalid())?;
-                (443, Some((tls_by(authorities).map_err(TransportError::Authority)?, name)))
+                (443, Some((tls_by(authorities).map_err(ServerError::Authority)?, name)))
             }
             Some(scheme) if *scheme == Scheme::HTTP && allow_http => (80, None),
-            Some(scheme) if *scheme == Scheme::HTTP => return Err(TransportError::Plain(url)),
+            Some(scheme) if *scheme == Scheme::HTTP => return Err(ServerError::Plain(url)),
             _ => return Err(invalid()),
         };
         let port = url.port_u16().unwrap_or(default);
         Ok(Self { url, host, port, tls, turns: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
-    /// Sends a message and waits for its answer.
-    pub async fn exchange(&self, message: Vec<u8>) -> Result<Bytes, TransportError> {
-        // It is never closed.
-        let _turn = self.turns.acquire().await.ok();
-        let silent = |_| TransportError::Silent(self.url.clone());
-        tokio::time::timeout(TIMEOUT, self.try_exchange(message)).await.map_err(silent)?
+    /// A client that asks this server, by this machine's clock and randomness.
+    pub(crate) fn client(&self) -> Client<'_, Self> {
+        Client { transport: self, random, clock: OffsetDateTime::now_utc }
     }
 
-    async fn try_exchange(&self, message: Vec<u8>) -> Result<Bytes, TransportError> {
-        let failed = |error| TransportError::Failed { url: self.url.clone(), error };
+    async fn try_exchange(&self, message: Vec<u8>) -> Result<Bytes, HttpError> {
+        let failed = |error| HttpError::Failed { url: self.url.clone(), error };
         let stream = self.connect().await.map_err(failed)?;
         let mut connection = HttpConnection::new(stream).await.map_err(failed)?;
         let request = self.request(message).map_err(|error| failed(error.into()))?;
@@ -158,10 +175,10 @@ impl Server {
         // A refusal may come as a message all the same (RFC 9811 section 3.3).
         if status != StatusCode::OK && (!is_message || status.is_redirection()) {
             let location = text(header::LOCATION);
-            return Err(TransportError::Status { url: self.url.clone(), status, location });
+            return Err(HttpError::Status { url: self.url.clone(), status, location });
         }
         if !is_message {
-            return Err(TransportError::Type { url: self.url.clone(), found });
+            return Err(HttpError::Type { url: self.url.clone(), found });
         }
         read(response, LARGEST).await.map_err(failed)
     }
@@ -186,6 +203,31 @@ impl Server {
     }
 }
 
+impl Transport for Server {
+    async fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, TransportError> {
+        // It is never closed.
+        let _turn = self.turns.acquire().await.ok();
+        let answer = timeout(TIMEOUT, self.try_exchange(message)).await;
+        let answer = answer.unwrap_or_else(|_| Err(HttpError::Silent(self.url.clone())));
+        Ok(answer?.into())
+    }
+
+    async fn wait(&self, time: Duration) {
+        sleep(time).await;
+    }
+
+    fn retries(&self) -> impl Iterator<Item = Duration> + Send {
+        let mut tries = tries();
+        core::iter::from_fn(move || Some(tries.next()))
+    }
+}
+
+fn random() -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    aws_lc_rs::default_provider().secure_random.fill(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -195,7 +237,7 @@ fn tls_by(authorities: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Erro
     for authority in authorities {
         roots.add(CertificateDer::from(authority.der()))?;
     }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)

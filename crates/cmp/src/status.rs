@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use model::escape::{REASON, cut};
+use escape::{REASON, cut};
 
 use super::message::{Answer, ErrorContent, Message, StatusInfo};
 

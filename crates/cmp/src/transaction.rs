@@ -16,7 +16,7 @@ use cmpv2::r#gen::InfoTypeAndValue;
 use cmpv2::header::{PkiHeader, Pvno};
 use der::Encode as _;
 use der::asn1::{GeneralizedTime, Null, ObjectIdentifier, OctetString};
-use model::escape::{REASON, cut};
+use escape::{REASON, cut};
 use pki::{Certificate, untrusted};
 use time::OffsetDateTime;
 use x509_cert::ext::pkix::name::GeneralName;

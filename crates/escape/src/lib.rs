@@ -1,5 +1,6 @@
 //! Words of others in lines of ours: names of files, keys and objects are whatever somebody chose,
 //! and what is printed must not look like more than one line, or move a terminal's cursor.
+#![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 

@@ -4,27 +4,39 @@
 //! then is asked again what came of it, and the request is not made anew. One that is back and refuses to say may have
 //! forgotten it, which is no refusal of the request.
 
+use core::error::Error;
 use core::time::Duration;
 
-use rustls::crypto::SecureRandom;
 use time::OffsetDateTime;
-use tokio::time::sleep;
 
 use super::error::CmpError;
 use super::request::Request;
 use super::transaction::{Enrolled, Random, Settings, Step, Transaction};
-use super::transport::{Server, TransportError};
-use crate::backoff::Backoff;
 
-/// The waits after failures, each up to twice as long by chance: a server that is back after a month is asked within
-/// ten minutes.
-const FIRST_WAIT: Duration = Duration::from_secs(2);
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// The way to a server, and the waits on it.
+pub trait Transport {
+    /// Sends a message, and returns the answer's bytes.
+    fn exchange(
+        &self,
+        message: Vec<u8>,
+    ) -> impl Future<Output = Result<Vec<u8>, TransportError>> + Send;
 
-/// The waits between tries to reach a server.
-#[must_use]
-pub(crate) fn tries() -> Backoff {
-    Backoff::new(FIRST_WAIT, LONGEST_WAIT)
+    /// Returns once this time is over.
+    fn wait(&self, time: Duration) -> impl Future<Output = ()> + Send;
+
+    /// The waits before a server that is absent is asked again. Where they end, so does the transaction.
+    fn retries(&self) -> impl Iterator<Item = Duration> + Send;
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// Nobody answers, or somebody in the server's place says that it does not. It may answer later.
+    #[error(transparent)]
+    Absent(Box<dyn Error + Send + Sync>),
+    /// What answers sends no message.
+    #[error(transparent)]
+    NoMessage(Box<dyn Error + Send + Sync>),
 }
 
 /// Why there is no certificate.
@@ -72,17 +84,17 @@ pub enum Pause<'a> {
 }
 
 /// Whom certificates are asked of, and what that takes of the surroundings.
-#[derive(Clone, Copy)]
-pub struct Client<'a> {
-    /// The server.
-    pub server: &'a Server,
-    /// Of nonces and salts.
-    pub random: &'a dyn SecureRandom,
+#[derive(Debug)]
+pub struct Client<'a, T> {
+    /// The way to the server.
+    pub transport: &'a T,
+    /// Of nonces and salts; `None` where there is no randomness.
+    pub random: fn() -> Option<[u8; 16]>,
     /// What time it is.
     pub clock: fn() -> OffsetDateTime,
 }
 
-impl Client<'_> {
+impl<T: Transport> Client<'_, T> {
     /// Asks for a certificate, and waits for as long as the server asks to or is away meanwhile. Each wait is told, with
     /// its reason.
     pub async fn enrol(
@@ -94,11 +106,11 @@ impl Client<'_> {
         let (id, random) = (self.random()?, self.fresh()?);
         let begun = Transaction::begin(settings, request, id, random, (self.clock)());
         let (mut transaction, mut message) = begun?;
-        let (mut tries, mut was_away) = (tries(), false);
+        let (mut retries, mut was_away) = (self.transport.retries(), false);
         loop {
-            let time = match self.server.exchange(message).await {
+            let time = match self.transport.exchange(message).await {
                 Ok(answer) => {
-                    tries.reset();
+                    retries = self.transport.retries();
                     match transaction.take(&answer, self.fresh()?, (self.clock)()) {
                         Ok(Step::Send(next)) => {
                             message = next;
@@ -116,15 +128,15 @@ impl Client<'_> {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                Err(error) if transaction.is_polling() && error.is_absence() => {
+                Err(error @ TransportError::Absent(_)) if transaction.is_polling() => {
                     was_away = true;
-                    let time = tries.next();
+                    let Some(time) = retries.next() else { return Err(error.into()) };
                     waits(time, Pause::Away(&error));
                     time
                 }
                 Err(error) => return Err(transaction.rejected().map_or(error.into(), Into::into)),
             };
-            sleep(time).await;
+            self.transport.wait(time).await;
             message = transaction.poll(self.fresh()?, (self.clock)())?;
         }
     }
@@ -134,8 +146,9 @@ impl Client<'_> {
     }
 
     fn random(&self) -> Result<[u8; 16], EnrolError> {
-        let mut bytes = [0; 16];
-        self.random.fill(&mut bytes).map_err(|_| EnrolError::NoRandomness)?;
-        Ok(bytes)
+        (self.random)().ok_or(EnrolError::NoRandomness)
     }
 }
+
+#[cfg(test)]
+mod tests;
