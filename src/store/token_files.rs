@@ -22,7 +22,7 @@ use super::state_directory::{
     PointerFile, StateDirectory, StateError, pointer_name, read_if_there,
 };
 use crate::files::replace::PRIVATE;
-use crate::files::stamp::{CLOCK_STEP, FileStamp};
+use crate::files::stamp::FileStamp;
 
 /// What was done, and when to look again.
 #[derive(Debug)]
@@ -76,10 +76,7 @@ impl StateDirectory {
             Some((path, stamp))
         };
         let stamps: Vec<_> = own.into_iter().chain(pointers).filter_map(stamp).collect();
-        let is_old = |(_, stamp): &(PathBuf, FileStamp)| {
-            now.duration_since(stamp.changed_at()).is_ok_and(|age| age >= CLOCK_STEP)
-        };
-        stamps.iter().all(is_old).then_some(stamps)
+        stamps.iter().all(|(_, stamp)| stamp.is_settled(now)).then_some(stamps)
     }
 
     /// A new token.
