@@ -31,6 +31,7 @@ use model::escape::escaped;
 
 /// Version and commit.
 #[cfg(not(feature = "fips"))]
+use time::OffsetDateTime;
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
 /// Version and commit.
 #[cfg(feature = "fips")]
@@ -56,4 +57,12 @@ pub fn print_line(line: &str) {
 /// Says a line on standard error.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
+}
+
+/// What tells this process from all others: a pod's name may come back, its number as well.
+fn process_name(separator: char) -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let (host, id) = (host.unwrap_or_default(), std::process::id());
+    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
+    format!("{host}{separator}{id}{separator}{started}")
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{Carried, Pointer};
 use model::user_data::{self, carried, with_bearer};
@@ -16,9 +16,6 @@ use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
 use super::tokens;
 use crate::source::cluster;
-
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
-const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 
 /// What is rendered.
 #[derive(Debug)]

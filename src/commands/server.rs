@@ -195,7 +195,7 @@ async fn serve(settings: ServerSettings) -> anyhow::Result<()> {
         pointers: settings.pointers,
         peers: settings.peers,
         since: OffsetDateTime::now_utc(),
-        name: name(),
+        name: super::process_name('/'),
         gathered: Latest::default(),
     }));
     let out_of_service = status.out_of_service.clone();
@@ -312,13 +312,6 @@ fn follow_proofs(
         let _ = needs_tokens.wait_for(|needs| *needs).await;
         follow.await;
     });
-}
-
-/// What tells this process from the other servers: a pod's name may come back, its number as well.
-fn name() -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
-    format!("{}/{}/{started}", host.unwrap_or_default(), std::process::id())
 }
 
 /// What administrators are told.

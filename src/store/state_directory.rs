@@ -18,7 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, pointer};
 use model::pointer_check::{faults_of, pools_of};
 use model::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
 use pki::certificate::{is_whole_pem, key_of};
@@ -36,9 +36,6 @@ use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
 use crate::files::stamp::FileStamp;
 
 pub use crate::files::lock::DirectoryLock;
-
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
-const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 
 /// The file of the signing authority.
 pub(super) const AUTHORITY: &str = "ca.key";

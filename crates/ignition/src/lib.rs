@@ -53,5 +53,5 @@ pub use error::Error;
 pub use form::Form;
 pub use go_json::names_field;
 pub use ignored::{Ignored, IgnoredReason, ignored};
-pub use pointer::{authority_source, pointer};
+pub use pointer::{POINTER_SPEC, authority_source, pointer};
 pub use version::SpecVersion;

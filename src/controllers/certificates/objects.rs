@@ -108,7 +108,7 @@ fn hostnames(state: &ClusterState, leaf: &Certificate) -> String {
     }
     match &state.infrastructure.reference_names {
         Some(names) => names.serving().into_iter().collect::<Vec<_>>().join(","),
-        None => leaf.hosts.iter().map(bare).collect::<Vec<_>>().join(","),
+        None => leaf.hosts.iter().map(Host::bare).collect::<Vec<_>>().join(","),
     }
 }
 
@@ -272,14 +272,6 @@ fn owner_reference(pool: &Pool) -> OwnerReference {
         name: pool.name.clone(),
         uid: pool.uid.clone(),
         ..OwnerReference::default()
-    }
-}
-
-/// A host as a list has it: an IPv6 address without brackets.
-fn bare(host: &Host) -> String {
-    match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::api::core::v1::Secret;
 use model::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
 use pki::Certificate;
@@ -11,8 +11,6 @@ use super::names::MANAGED;
 use super::state::{ClusterState, Pool, UserDataDuty, user_data};
 use crate::kubernetes::write::Malformed;
 
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
-const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 const PORT: u16 = 22623;
 
 impl ClusterState {
