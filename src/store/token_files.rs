@@ -15,11 +15,10 @@ use model::access::rotation::{
 };
 use model::access::{AccessMode, Records, Token, generate};
 use model::user_data::{carriers, carrying};
-use pki::{Certificate, StoredPair};
 use time::OffsetDateTime;
 
 use super::state_directory::{
-    PointerFile, StateDirectory, StateError, pointer_name, read_if_there,
+    PointerFile, StateDirectory, StateError, Trust, pointer_name, read_if_there,
 };
 use crate::files::replace::PRIVATE;
 use crate::files::stamp::FileStamp;
@@ -145,10 +144,7 @@ impl StateDirectory {
 
     /// The pointer configs, with what they bring along.
     fn carriers(&self) -> Result<Vec<Pointer>, StateError> {
-        let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
-        let trusted = Certificate::read_all(&bundle);
-        let known = self.read_authority(&trusted);
-        let known = known.as_ref().map(StoredPair::authorities).unwrap_or_default();
+        let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
         for PointerFile { path, text } in self.pointers()? {
             pointers.extend(carriers(pointer_name(&path)?, &text, &trusted, &known, true));

@@ -26,6 +26,7 @@ mod user_data;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use model::user_data::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -39,9 +40,8 @@ pub use self::key_algorithms::KeyAlgorithms;
 pub use self::names::{AUTHORITY, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
-pub use self::state::{ClusterState, Pool, UserDataDuty};
+pub use self::state::{ClusterState, Pool};
 pub use self::trust_snapshot::{Trust, TrustSnapshot};
-pub use model::access::ACCESS_ANNOTATION;
 
 pub(in crate::controllers) use self::apply::Refusals;
 use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
@@ -273,7 +273,7 @@ impl Reconciler for CertificateController {
             }
             let duties = state.user_data_duties()?;
             // One that was deleted, or mended by somebody else, has no next try.
-            self.refusals.retain(|name| matches!(duties.get(name), Some(UserDataDuty::Write(_))));
+            self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
             let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
             self.trust_snapshot.set(&certificates);
             let now = OffsetDateTime::now_utc();
@@ -288,7 +288,7 @@ impl Reconciler for CertificateController {
             self.report.duties(&state.user_data_namespace, &duties).await;
             self.health
                 .metrics
-                .user_data_left_alone(duties.values().filter_map(UserDataDuty::left_alone));
+                .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
             match next {
                 Next::Settled { until, attention, asking } => {
                     if self.ask(&state, &asking, generate, now).await? {

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::user_data::LeftAlone;
+use model::user_data::{Assessment, LeftAlone};
 use pki::{CertificateKind, Reason, Step, Warning};
 
 use super::super::NAMESPACE;
 use super::internal_release_image::{self, Decision, Waits};
 use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
-use super::state::UserDataDuty;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 
@@ -37,11 +36,7 @@ impl Report {
     }
 
     /// Says once of each secret why it is left alone.
-    pub(super) async fn duties(
-        &mut self,
-        namespace: &str,
-        duties: &BTreeMap<String, UserDataDuty>,
-    ) {
+    pub(super) async fn duties(&mut self, namespace: &str, duties: &BTreeMap<String, Assessment>) {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
         let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
