@@ -344,16 +344,6 @@ pub(super) fn located(attention: &Warning, [authority, serving]: &[String; 2]) -
     }
 }
 
-/// Says in the log what is not in order.
-pub(super) fn log_attention(attention: &Warning, text: &str) {
-    let what = attention.label();
-    if attention.is_warning() {
-        tracing::warn!(what, "{text}");
-    } else {
-        tracing::error!(what, "{text}");
-    }
-}
-
 /// Says in the log what is kept no more.
 pub(super) fn log_left_out(left_out: &[String]) {
     for what in left_out {

@@ -13,6 +13,7 @@ use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
+use crate::telemetry::log_attention;
 
 /// Tells, and remembers what was told.
 pub(super) struct Report {
@@ -56,12 +57,7 @@ impl Report {
         let told = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
             let note = attention.to_string();
-            let what = attention.label();
-            if attention.is_warning() {
-                tracing::warn!(what, "{note}");
-            } else {
-                tracing::error!(what, "{note}");
-            }
+            log_attention(attention, &note);
             let name = match attention {
                 Warning::Authority(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => {
                     AUTHORITY
