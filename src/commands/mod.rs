@@ -5,22 +5,25 @@
 pub mod administrators;
 pub mod bootstrap;
 pub mod certs;
+mod cluster_store;
 pub mod cmp;
 pub mod controller;
 mod controller_page;
+mod directory_store;
 pub mod inspect;
 pub mod issuer;
-pub mod kept;
 mod leader_elected;
 pub mod machines;
 pub mod node_ca;
 mod overview;
+pub mod place;
 pub mod probe;
 pub mod render;
 mod rendering;
 pub mod serve;
 pub mod server;
 mod signals;
+pub(crate) mod state_store;
 mod tasks;
 mod terminal;
 pub mod tokens;
@@ -28,10 +31,10 @@ pub mod tokens;
 use std::io::Write as _;
 
 use model::escape::escaped;
+use time::OffsetDateTime;
 
 /// Version and commit.
 #[cfg(not(feature = "fips"))]
-use time::OffsetDateTime;
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("MCS_COMMIT"), ")");
 /// Version and commit.
 #[cfg(feature = "fips")]

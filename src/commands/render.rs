@@ -11,10 +11,9 @@ use model::user_data::{self, carried, with_bearer};
 use pki::Certificate;
 use time::OffsetDateTime;
 
-use super::kept::{self, Place};
+use super::place::Place;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::tokens;
 use crate::source::cluster;
 
 /// What is rendered.
@@ -90,7 +89,8 @@ fn make_pointer(
     if pool.is_empty() || !pool.chars().all(is_part) {
         bail!("{pool:?} is no pool's name");
     }
-    let seen = kept::see(authorities)?;
+    let store = authorities.open()?;
+    let seen = store.observe(None)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();
     if bundle.is_empty() {
@@ -107,7 +107,7 @@ fn make_pointer(
     })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
     let text = pointer(&url, pem.as_bytes(), spec).to_string();
-    match with_token(&text, pool, &seen.carriers(), tokens::read(authorities)) {
+    match with_token(&text, pool, &seen.carriers(), store.records()) {
         Ok(Some(with)) => Ok(String::from_utf8(with)?),
         Ok(None) => Ok(text),
         Err(reason) => {

@@ -40,6 +40,7 @@ pub use self::key_algorithms::KeyAlgorithms;
 pub use self::names::{AUTHORITY, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
+pub use self::secret::is_unused;
 pub use self::state::{ClusterState, Pool};
 pub use self::trust_snapshot::{Trust, TrustSnapshot};
 

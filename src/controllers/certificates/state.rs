@@ -19,9 +19,8 @@ use super::names::{
     BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH,
     ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
-use super::secret::{annotation, stored_pair, value};
+use super::secret::{annotation, is_unused, stored_pair, value};
 use crate::kubernetes::write::{Malformed, ObjectName};
-use model::access::ACCESS_ANNOTATION;
 
 /// A pool, as the owner of its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +122,7 @@ impl ClusterState {
         let is_pointer = pools.contains(pool)
             || !user_data::fetches_of_pools(text).is_empty()
             || !user_data::hosts(text).is_empty();
-        if !is_pointer || annotation(secret, ACCESS_ANNOTATION) == Some("off") {
+        if !is_pointer || is_unused(secret) {
             return Vec::new();
         }
         faults_of(&self.user_data_title(name), text, pools)
@@ -148,7 +147,8 @@ impl ClusterState {
     }
 
     /// What messages call a secret with user data.
-    fn user_data_title(&self, name: &str) -> String {
+    #[must_use]
+    pub fn user_data_title(&self, name: &str) -> String {
         ObjectName::secret(&self.user_data_namespace, name).to_string()
     }
 

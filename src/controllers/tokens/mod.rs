@@ -21,15 +21,13 @@ use tokio::time::Instant;
 use self::objects::{Observed, issued_write, records_write};
 use super::certificates::{Observer, Refusals, user_data, user_data_write};
 use super::runtime::{self, Reconciler, Requeue, Watched};
-use super::{MAX_TRIES, NAMESPACE};
+use super::{NAMESPACE, until_applied};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 use model::access::ACCESS_ANNOTATION;
-
-pub use self::objects::is_unused;
 
 /// What the controller is given.
 #[derive(Debug, Clone)]
@@ -230,7 +228,7 @@ pub async fn change_tokens<E: From<ControlError>>(
     client: &Client,
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
 ) -> Result<(), E> {
-    for _ in 0..MAX_TRIES {
+    until_applied(ObjectName::secret(NAMESPACE, Records::SECRET), async || {
         let (tokens, access) =
             (secret(client, Issued::SECRET).await?, secret(client, Records::SECRET).await?);
         let read = objects::read_tokens(tokens.as_ref(), access.as_ref());
@@ -244,16 +242,15 @@ pub async fn change_tokens<E: From<ControlError>>(
         if new_issued != issued {
             writes.push(issued_write(tokens.as_ref(), &new_issued).map_err(ControlError::from)?);
         }
-        let mut is_done = true;
+        let mut applied = Applied::Done;
         for write in &writes {
-            is_done &= apply::<Secret, _>(client, write).await? == Applied::Done;
+            if apply::<Secret, _>(client, write).await? == Applied::Superseded {
+                applied = Applied::Superseded;
+            }
         }
-        if is_done {
-            return Ok(());
-        }
-    }
-    let object = ObjectName::secret(NAMESPACE, Records::SECRET);
-    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
+        Ok(applied)
+    })
+    .await
 }
 
 /// What is known of a cluster's tokens.
