@@ -16,6 +16,7 @@
 
 pub mod certificates;
 pub mod issuer;
+mod refusals;
 pub mod registry_ca;
 mod runtime;
 pub mod tokens;

@@ -6,27 +6,27 @@
 
 mod objects;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, RotationPolicy, Write, next};
 use model::access::{AccessMode, Records, generate};
-use model::escape::{REASON, cut};
 use model::user_data::carrying;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use self::objects::{Observed, issued_write, records_write};
-use super::certificates::{Observer, Refusals, user_data, user_data_write};
+use super::certificates::{Observer, user_data, user_data_write};
+use super::refusals::{Noted, Refusals};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use super::{NAMESPACE, until_applied};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
-use crate::kubernetes::write::ObjectName;
+use crate::kubernetes::write::{ObjectName, ObjectWrite};
 use model::access::ACCESS_ANNOTATION;
 
 /// What the controller is given.
@@ -46,8 +46,6 @@ pub struct TokenController {
     events: Events,
     health: Health,
     refusals: Refusals,
-    /// Why the API server refuses for good what is to be written, by the secret.
-    refused: BTreeMap<String, String>,
     told: BTreeSet<String>,
 }
 
@@ -69,7 +67,6 @@ impl TokenController {
             events,
             health,
             refusals: Refusals::default(),
-            refused: BTreeMap::new(),
             told: BTreeSet::new(),
         }
     }
@@ -134,27 +131,20 @@ impl TokenController {
         let Some(secret) = observed.cluster.user_data.get(name) else { return Ok(()) };
         let Some(text) = carrying(user_data(secret), write) else { return Ok(()) };
         let planned = user_data_write(&observed.cluster, name, &text)?;
-        match apply::<Secret, _>(&self.client, &planned).await {
-            Ok(Applied::Done) => {
-                self.refusals.written(name);
-                self.refused.remove(name);
-                tracing::info!(object = %planned.object, pool = write.pool, "carries a new token");
+        let ObjectWrite { object, .. } = &planned;
+        let result = apply::<Secret, _>(&self.client, &planned).await;
+        if result.is_err() {
+            self.health.metrics.failures.inc();
+        }
+        match self.refusals.note(name, result) {
+            Noted::Written => {
+                tracing::info!(%object, pool = write.pool, "carries a new token");
             }
-            Ok(Applied::Superseded) => {}
-            Err(error) => {
-                self.health.metrics.failures.inc();
-                self.refused.remove(name);
-                if error.is_for_good() {
-                    let reason = cut(&error.to_string(), REASON).into_owned();
-                    self.refused.insert(name.to_owned(), reason);
-                }
-                if self.refusals.refused(name) {
-                    let error = error.to_string();
-                    tracing::error!(object = %planned.object, error, "cannot carry a new token");
-                    let reason = "token-not-written";
-                    self.events.publish(EventType::Warning, reason, &planned.object, &error).await;
-                }
+            Noted::Refused(error) => {
+                tracing::error!(%object, error, "cannot carry a new token");
+                self.events.publish(EventType::Warning, "token-not-written", object, &error).await;
             }
+            Noted::Nothing => {}
         }
         Ok(())
     }
@@ -193,9 +183,7 @@ impl Reconciler for TokenController {
             }
             let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
             self.refusals.retain(is_there);
-            let waiting = self.refusals.at(Instant::now()).into_iter();
-            let waiting = waiting.map(|name| (name.clone(), self.refused.get(&name).cloned()));
-            let state = observed.state(&waiting.collect())?;
+            let state = observed.state(&self.refusals.waiting(Instant::now()))?;
             steps += 1;
             if steps > MAX_STEPS + state.pools.len() {
                 return Err(ControlError::Endless);
@@ -210,8 +198,7 @@ impl Reconciler for TokenController {
                 Next::Settled { until, attention } => {
                     self.tell(attention).await;
                     let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
-                    let next_try = self.refusals.next_try(Instant::now());
-                    return Ok(next_try.map_or(requeue, |wait| requeue.or_after(wait)));
+                    return Ok(self.refusals.requeue(requeue, Instant::now()));
                 }
             }
         }
