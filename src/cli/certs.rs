@@ -9,10 +9,10 @@ use time::OffsetDateTime;
 
 use super::examples;
 use crate::commands::certs;
-use crate::commands::certs::distrust::distrust;
 use crate::commands::certs::pointer::{Against, check_pointer};
-use crate::commands::kept::Place;
+use crate::commands::place::Place;
 use crate::commands::probe::Address;
+use crate::commands::state_store::StateStore;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
@@ -97,7 +97,8 @@ impl CheckFlags {
         let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
             let manifests = self.manifests.as_deref();
-            return certs::check(&self.place.place(), manifests, output, &Policy::default(), now);
+            let store = self.place.open()?;
+            return certs::check(&*store, manifests, output, &Policy::default(), now);
         };
         let against = match &self.connect {
             Some(address) => Against::Server(address.clone()),
@@ -124,14 +125,19 @@ pub(super) struct PlaceFlags {
 }
 
 impl PlaceFlags {
-    pub(super) fn place(&self) -> Place {
-        if self.in_cluster || self.kubeconfig.is_some() {
-            return Place::Cluster {
-                kubeconfig: self.kubeconfig.clone(),
-                user_data_namespace: self.user_data_namespace.clone(),
-            };
+    pub(super) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
+        self.place().open()
+    }
+
+    fn place(&self) -> Place {
+        let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
+        match (kubeconfig, in_cluster) {
+            (None, false) => Place::Directory(state_dir.clone()),
+            (kubeconfig, _) => Place::Cluster {
+                kubeconfig: kubeconfig.clone(),
+                user_data_namespace: user_data_namespace.clone(),
+            },
         }
-        Place::Directory(self.state_dir.clone())
     }
 }
 
@@ -161,13 +167,13 @@ pub(super) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     match &args.command {
-        Command::Show { place, json } => certs::show(&place.place(), *json, now),
+        Command::Show { place, json } => certs::show(&*place.open()?, *json, now),
         Command::Check(flags) => flags.run(now),
         Command::Rotate { place, ca, force, certificates } => {
-            certs::rotate(&place.place(), *ca, *force, &certificates.policy(), now)
+            place.open()?.rotate(*ca, *force, &certificates.policy(), now)
         }
         Command::Distrust { named, place, yes, certificates } => {
-            distrust(&place.place(), named, *yes, &certificates.policy(), now)
+            place.open()?.distrust(named, *yes, &certificates.policy(), now)
         }
     }
 }

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use ignition::SpecVersion;
 
 use super::flags::spec;
-use crate::commands::kept::Place;
+use crate::commands::place::Place;
 use crate::commands::probe::Address;
 use crate::commands::render::{self, From, Rendered};
 use crate::source::cluster;

@@ -103,12 +103,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let now = OffsetDateTime::now_utc();
     match &args.command {
         Command::Add { name, pools, until, place } => {
-            tokens::add(&place.place(), name, pools, until.from(now), now)
+            tokens::add(&*place.open()?, name, pools, until.from(now), now)
         }
-        Command::List(place) => tokens::list(&place.place(), now),
-        Command::Revoke { named, place } => tokens::revoke(&place.place(), named, now),
+        Command::List(place) => tokens::list(&*place.open()?, now),
+        Command::Revoke { named, place } => tokens::revoke(&*place.open()?, named, now),
         Command::Rotate { pools, force, place } => {
-            tokens::rotate(&place.place(), pools, *force, now)
+            tokens::rotate(&*place.open()?, pools, *force, now)
         }
     }
 }

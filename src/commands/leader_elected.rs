@@ -7,9 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow};
 use axum::Router;
 use kube::Client;
-use time::OffsetDateTime;
 
 use super::administrators::{self, AdministratorsAddress};
+use super::process_name;
 use super::signals::StopSignals;
 use crate::controllers::NAMESPACE;
 use crate::kubernetes::Health;
@@ -54,7 +54,7 @@ impl LeaderElected {
         let _administrators =
             administrators::listen(&administrators, encode, &health.status, connections, pages)?;
         let client = client::connect(kubeconfig).await?;
-        let identity = identity();
+        let identity = process_name('_');
         let candidate =
             LeaderElector::new(client.clone(), NAMESPACE, lease, identity.clone(), health.clone());
         let mut stop = StopSignals::listen()?;
@@ -76,11 +76,4 @@ impl LeaderElected {
         tracing::info!("stopping");
         candidate.release().await.context("giving back the Lease")
     }
-}
-
-/// A name that no other process has.
-fn identity() -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
-    format!("{}_{}_{started}", host.unwrap_or_default(), std::process::id())
 }

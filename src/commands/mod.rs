@@ -5,22 +5,25 @@
 pub mod administrators;
 pub mod bootstrap;
 pub mod certs;
+mod cluster_store;
 pub mod cmp;
 pub mod controller;
 mod controller_page;
+mod directory_store;
 pub mod inspect;
 pub mod issuer;
-pub mod kept;
 mod leader_elected;
 pub mod machines;
 pub mod node_ca;
 mod overview;
+pub mod place;
 pub mod probe;
 pub mod render;
 mod rendering;
 pub mod serve;
 pub mod server;
 mod signals;
+pub(crate) mod state_store;
 mod tasks;
 mod terminal;
 pub mod tokens;
@@ -29,6 +32,7 @@ pub mod validate;
 use std::io::Write as _;
 
 use model::escape::escaped;
+use time::OffsetDateTime;
 
 /// Version and commit.
 #[cfg(not(feature = "fips"))]
@@ -57,4 +61,12 @@ pub fn print_line(line: &str) {
 /// Says a line on standard error.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
+}
+
+/// What tells this process from all others: a pod's name may come back, its number as well.
+fn process_name(separator: char) -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let (host, id) = (host.unwrap_or_default(), std::process::id());
+    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
+    format!("{host}{separator}{id}{separator}{started}")
 }

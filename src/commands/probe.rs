@@ -50,7 +50,7 @@ impl FromStr for Address {
 impl Address {
     /// The host as the resolver takes it, and the port.
     pub(super) fn parts(&self) -> (String, u16) {
-        (name_of(&self.host), self.port)
+        (self.host.bare(), self.port)
     }
 }
 
@@ -96,14 +96,6 @@ pub async fn ask(
 async fn connect(address: &Address, host: &Host) -> anyhow::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(address.parts()).await?;
     handshake(socket, host).await.context("TLS")
-}
-
-/// A host as the resolver takes it: an IPv6 address without brackets.
-pub(super) fn name_of(host: &Host) -> String {
-    match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
-    }
 }
 
 /// Takes whatever certificates there are for `host`.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{Carried, Pointer};
 use model::inputs::Inputs;
@@ -15,14 +15,11 @@ use model::user_data::{self, carried, with_bearer};
 use pki::Certificate;
 use time::OffsetDateTime;
 
-use super::kept::{self, Place};
+use super::place::Place;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::{terminal, tokens};
+use super::terminal;
 use crate::source::cluster;
-
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
-const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 
 /// What is rendered.
 #[derive(Debug)]
@@ -155,7 +152,8 @@ fn make_pointer(
     if pool.is_empty() || !pool.chars().all(is_part) {
         bail!("{pool:?} is no pool's name");
     }
-    let seen = kept::see(authorities)?;
+    let store = authorities.open()?;
+    let seen = store.observe(None)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();
     if bundle.is_empty() {
@@ -172,7 +170,7 @@ fn make_pointer(
     })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
     let text = pointer(&url, pem.as_bytes(), spec).to_string();
-    match with_token(&text, pool, &seen.carriers(), tokens::read(authorities)) {
+    match with_token(&text, pool, &seen.carriers(), store.records()) {
         Ok(Some(with)) => Ok(String::from_utf8(with)?),
         Ok(None) => Ok(text),
         Err(reason) => {

@@ -17,7 +17,7 @@ use pki::{Asked, Host, Policy, Warning};
 use time::{Duration, OffsetDateTime};
 use tokio::sync::watch;
 
-use super::certs::{located, log_attention, log_left_out, log_step};
+use super::certs::{located, log_left_out, log_step};
 use super::print_line;
 use super::server::{
     self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
@@ -27,7 +27,7 @@ use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
 use crate::store::state_directory::{Stamps, StateDirectory};
-use crate::telemetry::Reporting;
+use crate::telemetry::{Reporting, log_attention};
 
 /// How soon and how late the certificates are checked again.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);

@@ -224,7 +224,7 @@ impl Server {
             pointers: settings.pointers,
             peers: settings.peers,
             since: OffsetDateTime::now_utc(),
-            name: name(),
+            name: super::process_name('/'),
             gathered: Latest::default(),
         }));
         let [of_machines, of_administrators] =
@@ -390,13 +390,6 @@ async fn until_stopped(
         () = signals.received() => Ok(()),
         error = tasks.ended() => Err(error),
     }
-}
-
-/// What tells this process from the other servers: a pod's name may come back, its number as well.
-fn name() -> String {
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let started = OffsetDateTime::now_utc().unix_timestamp_nanos();
-    format!("{}/{}/{started}", host.unwrap_or_default(), std::process::id())
 }
 
 /// What administrators are told.

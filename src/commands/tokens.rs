@@ -1,22 +1,21 @@
 //! Tokens with a name, for machines whose pointer configs live elsewhere, and a look at all of them.
 
 use anyhow::{anyhow, bail, ensure};
-use model::access::rotation::{Issued, IssuedToken, ahead};
-use model::access::{Record, Records, generate};
+use model::access::rotation::{IssuedToken, ahead};
+use model::access::{Record, generate};
 use model::table::table;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
-use super::kept::{Place, in_cluster, open};
+use super::certs::date;
+use super::state_store::StateStore;
 use super::{print_line, terminal};
-use crate::controllers::tokens;
 
 /// Makes a token for machines of `pools`, and prints it: nobody will see it again.
 ///
 /// # Errors
 /// There is such a token already, or it cannot be kept.
-pub fn add(
-    place: &Place,
+pub(crate) fn add(
+    store: &dyn StateStore,
     name: &str,
     pools: &[String],
     until: Option<OffsetDateTime>,
@@ -33,7 +32,7 @@ pub fn add(
         until,
         revoked: None,
     };
-    change(place, |_, records| {
+    store.change_tokens(&|_, records| {
         let is_taken = |other: &Record| other.title() == name && other.is_valid_at(now);
         ensure!(!records.tokens.iter().any(is_taken), "{name}: there is a token of this name");
         records.tokens.push(record.clone());
@@ -47,8 +46,9 @@ pub fn add(
 ///
 /// # Errors
 /// They cannot be read.
-pub fn list(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
-    let records = read(place)?;
+pub(crate) fn list(store: &dyn StateStore, now: OffsetDateTime) -> anyhow::Result<()> {
+    let records = store.records()?;
+    let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
     let row = |record: &Record| -> anyhow::Result<Vec<String>> {
         let state = match (record.revoked, record.is_valid_at(now)) {
             (Some(_), _) => "revoked",
@@ -59,8 +59,8 @@ pub fn list(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
             record.sha256.id(),
             record.name.clone().unwrap_or_else(|| "(pointer configs)".to_owned()),
             record.pools.iter().cloned().collect::<Vec<_>>().join(","),
-            date(record.made)?,
-            record.until.map_or(Ok("-".to_owned()), date)?,
+            to_the_second(record.made)?,
+            record.until.map_or(Ok("-".to_owned()), to_the_second)?,
             state.to_owned(),
         ])
     };
@@ -82,8 +82,12 @@ pub fn list(place: &Place, now: OffsetDateTime) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// There is no such token.
-pub fn revoke(place: &Place, named: &str, now: OffsetDateTime) -> anyhow::Result<()> {
-    change(place, |_, records| {
+pub(crate) fn revoke(
+    store: &dyn StateStore,
+    named: &str,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    store.change_tokens(&|_, records| {
         let is_meant = |record: &&mut Record| {
             record.name.as_deref() == Some(named) || record.sha256.id() == named
         };
@@ -104,13 +108,13 @@ pub fn revoke(place: &Place, named: &str, now: OffsetDateTime) -> anyhow::Result
 /// # Errors
 /// There are no tokens to replace; or, unless `is_forced`, one was made later than now: with a clock that is behind, those
 /// before would end at once.
-pub fn rotate(
-    place: &Place,
+pub(crate) fn rotate(
+    store: &dyn StateStore,
     pools: &[String],
     is_forced: bool,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
-    change(place, |issued, records| {
+    store.change_tokens(&|issued, records| {
         if let Some(token) = ahead(issued, records, now).filter(|_| !is_forced) {
             let id = token.id();
             bail!(
@@ -133,30 +137,4 @@ pub fn rotate(
     })?;
     print_line("new tokens were made; pointer configs carry them as soon as servers accept them");
     Ok(())
-}
-
-/// What is known of tokens.
-pub(super) fn read(place: &Place) -> anyhow::Result<Records> {
-    match place {
-        Place::Directory(directory) => Ok(open(directory)?.records()?),
-        Place::Cluster { kubeconfig, .. } => {
-            in_cluster(kubeconfig.as_deref(), async |client| Ok(tokens::records(&client).await?))
-        }
-    }
-}
-
-fn change(
-    place: &Place,
-    change: impl Fn(&mut Issued, &mut Records) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    match place {
-        Place::Directory(directory) => open(directory)?.change_tokens(change),
-        Place::Cluster { kubeconfig, .. } => in_cluster(kubeconfig.as_deref(), async |client| {
-            tokens::change_tokens(&client, &change).await
-        }),
-    }
-}
-
-fn date(time: OffsetDateTime) -> anyhow::Result<String> {
-    Ok(time.replace_nanosecond(0)?.format(&Rfc3339)?)
 }

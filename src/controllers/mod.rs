@@ -16,13 +16,32 @@
 
 pub mod certificates;
 pub mod issuer;
+mod refusals;
 pub mod registry_ca;
 mod runtime;
 pub mod tokens;
 
+use crate::kubernetes::{Applied, ControlError, ObjectName};
+
 /// How often a command tries to change an object that others change at the same time. Each try that
 /// fails is one of theirs that succeeded.
-pub const MAX_TRIES: usize = 64;
+const MAX_TRIES: usize = 64;
+
+/// Has `once` look at an object and change it, until nobody else has changed it in between.
+///
+/// # Errors
+/// Those of `once`, or that others came first each time.
+pub(crate) async fn until_applied<E: From<ControlError>>(
+    object: ObjectName,
+    mut once: impl AsyncFnMut() -> Result<Applied, E>,
+) -> Result<(), E> {
+    for _ in 0..MAX_TRIES {
+        if once().await? == Applied::Done {
+            return Ok(());
+        }
+    }
+    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
+}
 
 /// The namespace of the certificates, and of the active controller's Lease.
 pub use model::objects::OPERATOR_NAMESPACE as NAMESPACE;

@@ -4,16 +4,18 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime};
 
+use nix::sys::stat::FileStat;
+
 /// File systems count time in steps of some milliseconds: a stamp that is younger than this may be
 /// that of a later change, too.
-pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(20);
+const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 /// A file's identity, size and times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStamp {
     device: u64,
     inode: u64,
-    size: u64,
+    size: i64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -23,10 +25,25 @@ impl FileStamp {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
-            size: metadata.size(),
+            size: metadata.size().cast_signed(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
+    }
+
+    pub(crate) fn of_stat(stat: &FileStat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// Whether a later change would have another stamp.
+    pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
+        now.duration_since(self.changed_at()).is_ok_and(|age| age >= CLOCK_STEP)
     }
 
     /// When the file was changed last, by the clock of its file system.

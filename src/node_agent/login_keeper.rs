@@ -9,7 +9,8 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::login_list;
 use super::login_plan::{LoginPlan, Written, plan_logins};
-use super::open_directory::{OpenDirectory, Stamp};
+use super::open_directory::OpenDirectory;
+use crate::files::stamp::FileStamp;
 
 /// Keeps one file in step.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub struct LoginKeeper {
 #[derive(Debug)]
 struct Settled {
     entries: Entries,
-    stamps: [Option<Stamp>; 2],
+    stamps: [Option<FileStamp>; 2],
     problem: Option<String>,
 }
 
@@ -51,7 +52,7 @@ struct Look {
     plan: LoginPlan,
     listed: Written,
     present: Option<Vec<u8>>,
-    stamp: Option<Stamp>,
+    stamp: Option<FileStamp>,
     problem: Option<String>,
 }
 
@@ -103,7 +104,8 @@ impl LoginKeeper {
         }
         let look = self.look(&directory, entries)?;
         if look.is_done() && !directory.is_untidy()? {
-            let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| stamp.is_older(now));
+            let is_old =
+                |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
             let settled =
                 Settled { entries: entries.clone(), stamps, problem: look.problem.clone() };
             self.settled = stamps.iter().all(is_old).then_some(settled);

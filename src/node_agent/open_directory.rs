@@ -5,7 +5,6 @@ use std::fs::File as StdFile;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -14,10 +13,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::decide::{File, Present};
+use crate::files::stamp::FileStamp;
 
-/// A stamp that is younger than this may be the stamp of a later change too: file systems count
-/// time in steps of some milliseconds.
-const STEP: Duration = Duration::from_millis(20);
 /// What a new folder has: everybody may look, its owner may write.
 const FOLDER: Mode = Mode::from_bits_truncate(0o755);
 /// What a new file has.
@@ -34,38 +31,6 @@ const NEW_FOLDER: &str = ".machine-config-server.new";
 /// An open folder.
 #[derive(Debug)]
 pub(super) struct OpenDirectory(OwnedFd);
-
-/// Changes whenever what it was taken of changes, as far as the file system tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
-    identity: (u64, u64),
-    mode: u32,
-    owner: u32,
-    size: i64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(stat: &FileStat) -> Self {
-        Self {
-            identity: (stat.st_dev, stat.st_ino),
-            mode: stat.st_mode,
-            owner: stat.st_uid,
-            size: stat.st_size,
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
-
-    /// Whether it cannot be the stamp of a later change too.
-    pub(super) fn is_older(&self, now: SystemTime) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        let (Ok(seconds), Ok(nanoseconds)) = (seconds.try_into(), nanoseconds.try_into()) else {
-            return true;
-        };
-        let changed = UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-        now.duration_since(changed).is_ok_and(|age| age > STEP)
-    }
-}
 
 impl OpenDirectory {
     /// Opens a folder, and makes it and those above it where they are missing.
@@ -120,8 +85,8 @@ impl OpenDirectory {
     }
 
     /// The stamp of what is at a path below, `None` where nothing is.
-    pub(super) fn stamp(&self, path: &str) -> io::Result<Option<Stamp>> {
-        Ok(self.stat(path)?.as_ref().map(Stamp::of))
+    pub(super) fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>> {
+        Ok(self.stat(path)?.as_ref().map(FileStamp::of_stat))
     }
 
     fn stat(&self, path: &str) -> io::Result<Option<FileStat>> {

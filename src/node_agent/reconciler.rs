@@ -10,8 +10,9 @@ use model::registry_ca::{Entries, RegistryHost};
 use nix::fcntl::{Flock, FlockArg};
 
 use super::decide::{Action, decide};
-use super::open_directory::{OpenDirectory, Stamp};
+use super::open_directory::OpenDirectory;
 use super::{Layout, list};
+use crate::files::stamp::FileStamp;
 
 /// Keeps one folder in step.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct Reconciler {
     resync: Duration,
     read_all: SystemTime,
     /// The list, with its stamp.
-    owned: Option<(Option<Stamp>, BTreeSet<RegistryHost>)>,
+    owned: Option<(Option<FileStamp>, BTreeSet<RegistryHost>)>,
     settled: HashMap<RegistryHost, Settled>,
 }
 
@@ -30,7 +31,7 @@ pub struct Reconciler {
 #[derive(Debug)]
 struct Settled {
     contents: Vec<Bytes>,
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<FileStamp>>,
     is_owned: bool,
     action: Action,
 }
@@ -203,7 +204,7 @@ impl Reconciler {
             return Ok(Task { host: host.clone(), files, action });
         }
         let action = decide(is_wanted, is_owned, &directory.present(name, &files)?);
-        let is_old = |stamp: &Option<Stamp>| stamp.is_none_or(|stamp| stamp.is_older(now));
+        let is_old = |stamp: &Option<FileStamp>| stamp.is_none_or(|stamp| stamp.is_settled(now));
         if matches!(action, Action::Leave | Action::Foreign) && stamps.iter().all(is_old) {
             let contents = files.iter().map(|(_, contents)| contents.clone()).collect();
             self.settled.insert(host.clone(), Settled { contents, stamps, is_owned, action });

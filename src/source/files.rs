@@ -14,7 +14,7 @@ use model::objects::{Defect, Object};
 
 use super::manifest::{self, Manifest};
 use crate::files::bounded;
-use crate::files::stamp::{CLOCK_STEP, FileStamp};
+use crate::files::stamp::FileStamp;
 use crate::parallel;
 
 /// Folders within folders that are read. What lies deeper is reported.
@@ -205,8 +205,7 @@ impl Files {
         if !self.settle.is_zero() && (is_fresh || being_written(path)) {
             return Wanted::Later;
         }
-        let is_racy = age.is_none_or(|age| age < CLOCK_STEP);
-        Wanted::Read((!is_racy).then_some(stamp))
+        Wanted::Read(stamp.is_settled(self.now).then_some(stamp))
     }
 
     fn keep(&mut self, path: &Path, stamp: Option<FileStamp>, contents: Contents) {

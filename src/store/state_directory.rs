@@ -18,13 +18,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, pointer};
 use model::pointer_check::{faults_of, pools_of};
-use model::user_data::{self, Assessment, Brings, Fetch, LeftAlone, fetches_of_pools, with_bearer};
+use model::user_data::{
+    self, Assessment, Brings, Fetch, LeftAlone, assess, fetches_of_pools, with_bearer,
+};
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
     Asked, Certificate, CertificateState, Generate, Host, IssueError, Lockout, LockoutReason,
-    MAX_STEPS, Next, Policy, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
+    MAX_STEPS, Next, Pointer, Policy, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -36,9 +38,6 @@ use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
 use crate::files::stamp::FileStamp;
 
 pub use crate::files::lock::DirectoryLock;
-
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
-const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 
 /// The file of the signing authority.
 pub(super) const AUTHORITY: &str = "ca.key";
@@ -136,6 +135,18 @@ pub struct Reconciled {
 /// The certificates' files and pointer configs with their stamps, `None` for a file that is missing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
+
+/// Whom machines are to trust, and whom they may have trusted.
+pub(super) struct Trust {
+    /// As it is stored.
+    bundle: Option<Vec<u8>>,
+    /// The authorities of the bundle.
+    pub(super) trusted: Vec<Certificate>,
+    /// The signing authority's store.
+    authority: Option<StoredPair>,
+    /// The authorities in it.
+    pub(super) known: Vec<Certificate>,
+}
 
 /// A pointer config in the folder.
 #[derive(Debug)]
@@ -341,22 +352,19 @@ impl StateDirectory {
 
     /// What there is now.
     pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
-        let bundle = read_if_there(&self.bundle_path())?;
-        let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
-        let (authority, serving) = (self.read_authority(&trusted), self.read_serving());
-        let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
+        let Trust { bundle, trusted, authority, known } = self.trust()?;
         let files = self.pointers()?;
         let pools = self.pools_by(&files);
         let pointers = files.iter().map(|PointerFile { path, text }| {
             let title = path.display().to_string();
-            let mut pointer = user_data::observe(pointer_name(path)?, text, &trusted, &known);
+            let assessed = assess(text, &trusted, &known);
             // Of that one, the start alone was read.
-            pointer.faults = if text.len() > user_data::MAX_BYTES {
-                vec![too_large(&title)]
-            } else {
-                faults_of(&title, text, &pools)
+            let faults = match assessed.left_alone() {
+                Some(LeftAlone::TooLarge) => vec![too_large(&title)],
+                _ => faults_of(&title, text, &pools),
             };
-            Ok(pointer.titled(&title))
+            let pointer = user_data::pointer(pointer_name(path)?, &title, text, assessed);
+            Ok(Pointer { faults, ..pointer })
         });
         let pointers = pointers.collect::<Result<_, StateError>>()?;
         Ok(CertificateState {
@@ -364,7 +372,7 @@ impl StateDirectory {
             external: None,
             authority,
             bundle,
-            serving,
+            serving: self.read_serving(),
             root_authority: None,
             pointers,
             hosts: hosts.to_vec(),
@@ -449,15 +457,14 @@ impl StateDirectory {
         if is_written {
             return Ok(path);
         }
-        let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
-        let trusted = Certificate::read_all(&bundle);
-        let known = self.read_authority(&trusted).as_ref().map(StoredPair::authorities);
-        let assessed = user_data::assess(&present, &trusted, &known.unwrap_or_default());
+        let Trust { bundle, trusted, known, .. } = self.trust()?;
+        let assessed = assess(&present, &trusted, &known);
         let is_ours =
             user_data::is_plain_pointer(&present) && !matches!(assessed, Assessment::LeftAlone(_));
         if !is_ours && !present.trim_ascii().is_empty() {
             return Err(StateError::Occupied { path, url });
         }
+        let bundle = bundle.unwrap_or_default();
         let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC)).into_bytes();
         let issued = self.issued()?;
         let token = issued.newest(pool).map(|token| with_bearer(&config, pool, token.as_str()));
@@ -498,7 +505,16 @@ impl StateDirectory {
         Ok(())
     }
 
-    pub(super) fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
+    /// Whom machines are to trust.
+    pub(super) fn trust(&self) -> Result<Trust, StateError> {
+        let bundle = read_if_there(&self.bundle_path())?;
+        let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
+        let authority = self.read_authority(&trusted);
+        let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
+        Ok(Trust { bundle, trusted, authority, known })
+    }
+
+    fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
         let text = match read_if_there(&self.authority_path()) {
             Ok(text) => text?,
             Err(error) => return Some(StoredPair::unreadable(error.to_string())),

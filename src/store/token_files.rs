@@ -15,14 +15,13 @@ use model::access::rotation::{
 };
 use model::access::{AccessMode, Records, Token, generate};
 use model::user_data::{carriers, carrying};
-use pki::{Certificate, StoredPair};
 use time::OffsetDateTime;
 
 use super::state_directory::{
-    PointerFile, StateDirectory, StateError, pointer_name, read_if_there,
+    PointerFile, StateDirectory, StateError, Trust, pointer_name, read_if_there,
 };
 use crate::files::replace::PRIVATE;
-use crate::files::stamp::{CLOCK_STEP, FileStamp};
+use crate::files::stamp::FileStamp;
 
 /// What was done, and when to look again.
 #[derive(Debug)]
@@ -76,10 +75,7 @@ impl StateDirectory {
             Some((path, stamp))
         };
         let stamps: Vec<_> = own.into_iter().chain(pointers).filter_map(stamp).collect();
-        let is_old = |(_, stamp): &(PathBuf, FileStamp)| {
-            now.duration_since(stamp.changed_at()).is_ok_and(|age| age >= CLOCK_STEP)
-        };
-        stamps.iter().all(is_old).then_some(stamps)
+        stamps.iter().all(|(_, stamp)| stamp.is_settled(now)).then_some(stamps)
     }
 
     /// A new token.
@@ -148,10 +144,7 @@ impl StateDirectory {
 
     /// The pointer configs, with what they bring along.
     fn carriers(&self) -> Result<Vec<Pointer>, StateError> {
-        let bundle = read_if_there(&self.bundle_path())?.unwrap_or_default();
-        let trusted = Certificate::read_all(&bundle);
-        let known = self.read_authority(&trusted);
-        let known = known.as_ref().map(StoredPair::authorities).unwrap_or_default();
+        let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
         for PointerFile { path, text } in self.pointers()? {
             pointers.extend(carriers(pointer_name(&path)?, &text, &trusted, &known, true));

@@ -191,3 +191,13 @@ impl ControllerMetrics {
         self.last_rotation.get_or_create(&Rotation { what, reason }).set(now.unix_timestamp());
     }
 }
+
+/// Says in the log what is not in order with certificates. `text` has the name of the object, where it has one.
+pub(crate) fn log_attention(attention: &Warning, text: &str) {
+    let what = attention.label();
+    if attention.is_warning() {
+        tracing::warn!(what, "{text}");
+    } else {
+        tracing::error!(what, "{text}");
+    }
+}

@@ -10,6 +10,7 @@ mod reporting;
 
 pub use connections::ConnectionMetrics;
 pub use controllers::ControllerMetrics;
+pub(crate) use controllers::log_attention;
 pub use log_rate_limiter::LogRateLimiter;
 pub use logs::{Logs, Verbosity, init as init_logs};
 pub use metrics::{Metrics, PoolLabel};

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use super::version::SpecVersion;
 
+/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
+pub const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
+
 /// The config that fetches `url`, trusting the certificate authorities in `ca_pem`.
 ///
 /// Spec 2.2 appends what spec 3 merges.

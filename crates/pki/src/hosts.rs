@@ -47,6 +47,17 @@ impl std::str::FromStr for Host {
     }
 }
 
+impl Host {
+    /// As resolvers and lists have it: IPv6 without brackets.
+    #[must_use]
+    pub fn bare(&self) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Address(address) => address.to_string(),
+        }
+    }
+}
+
 impl std::fmt::Display for Host {
     /// As a URL has it: IPv6 in brackets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -87,24 +87,6 @@ pub struct Pointer {
     pub faults: Vec<Lockout>,
 }
 
-impl Pointer {
-    /// The same, called by `title` where it is told of.
-    #[must_use]
-    pub fn titled(mut self, title: &str) -> Self {
-        let mended = match &mut self.state {
-            PointerState::Stale(mended) => &mut mended.holders[..],
-            PointerState::Kept | PointerState::OutOfReach | PointerState::Refused => &mut [],
-        };
-        for holder in self.holders.iter_mut().chain(mended) {
-            title.clone_into(&mut holder.name);
-        }
-        for fault in &mut self.faults {
-            title.clone_into(&mut fault.holder);
-        }
-        self
-    }
-}
-
 /// How a pointer config stands to the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointerState {
@@ -235,6 +217,14 @@ impl CertificateState {
     #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
+    }
+
+    /// Authorities that are or were the server's, whether they are in the bundle or not.
+    #[must_use]
+    pub fn known(&self) -> Vec<Certificate> {
+        let stored = self.authority.iter().flat_map(StoredPair::authorities);
+        let root = self.root_authority.as_deref().unwrap_or_default();
+        stored.chain(Certificate::read_all(root)).collect()
     }
 
     /// All certificates that are served, the leaf first; none where one of them cannot be read, because no machine boots

@@ -6,82 +6,20 @@ use anyhow::bail;
 use pki::{self, Asked, Certificate, CertificateState, Lockout, Policy, Warning, told_lockouts};
 use time::OffsetDateTime;
 
-use super::{ask_again, print_steps, refuse};
-use crate::commands::kept::{
-    Place, Seen, in_cluster, open, present_hosts, see_cluster, see_directory,
-};
 use crate::commands::print_line;
-use crate::controllers::NAMESPACE;
-use crate::controllers::certificates::{AUTHORITY, Ask, ask};
-use crate::kubernetes::Applied;
-
-/// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
-/// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes`
-/// it only says who could not boot any more.
-///
-/// # Errors
-/// A name that is nobody's, or why it cannot be done.
-pub fn distrust(
-    place: &Place,
-    named: &[String],
-    yes: bool,
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    match place {
-        Place::Directory(directory) => {
-            let state = open(directory)?;
-            // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
-            let lock = state.lock()?;
-            let foreseen = Foreseen::of(see_directory(directory, None)?, named, policy, now)?;
-            let mut told = BTreeSet::new();
-            foreseen.tell(yes, now, &mut told)?;
-            let hosts = present_hosts(&state)?;
-            let generate = &mut |_| policy.algorithm.generate();
-            let asked = foreseen.asked;
-            let mut done = state.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
-            print_steps(&state, &done);
-            done.attention.retain(|it| !told.contains(&it.to_string()));
-            refuse(&state, done.attention, yes)
-        }
-        Place::Cluster { kubeconfig, user_data_namespace } => {
-            in_cluster(kubeconfig.as_deref(), async |client| {
-                let mut told = BTreeSet::new();
-                let mut last = None;
-                ask_again(AUTHORITY, async || {
-                    let (seen, cluster) = see_cluster(&client, user_data_namespace).await?;
-                    let listed = &seen.observed.asked.distrust;
-                    if last.as_ref().is_some_and(|it: &Foreseen| it.is_listed(listed)) {
-                        return Ok(Applied::Done);
-                    }
-                    let foreseen = Foreseen::of(seen, named, policy, now)?;
-                    foreseen.tell(yes, now, &mut told)?;
-                    let request = Ask::Distrust(foreseen.asked.distrust.clone());
-                    last = Some(foreseen);
-                    Ok(ask(&client, &cluster, &request).await?)
-                })
-                .await?;
-                print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
-                match last.as_ref().and_then(|foreseen| foreseen.obstacle(now)) {
-                    Some(reason) => bail!("the controller cannot do it yet: {reason}"),
-                    None => Ok(()),
-                }
-            })
-        }
-    }
-}
+use crate::commands::state_store::Seen;
 
 /// What comes of it.
-struct Foreseen {
+pub(in crate::commands) struct Foreseen {
     seen: CertificateState,
     cas: Vec<Certificate>,
-    asked: Asked,
+    pub(in crate::commands) asked: Asked,
     state: CertificateState,
     attention: Vec<Warning>,
 }
 
 impl Foreseen {
-    fn of(
+    pub(in crate::commands) fn of(
         seen: Seen,
         named: &[String],
         policy: &Policy,
@@ -103,7 +41,7 @@ impl Foreseen {
     ///
     /// # Errors
     /// Without `yes`: nothing is to be done.
-    fn tell(
+    pub(in crate::commands) fn tell(
         &self,
         yes: bool,
         now: OffsetDateTime,
@@ -127,12 +65,12 @@ impl Foreseen {
     }
 
     /// Whether somebody else has asked for it meanwhile.
-    fn is_listed(&self, listed: &[String]) -> bool {
+    pub(in crate::commands) fn is_listed(&self, listed: &[String]) -> bool {
         self.cas.iter().all(|ca| listed.contains(&ca.fingerprint()))
     }
 
     /// Why the controller does not do it yet, if it does not.
-    fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
+    pub(in crate::commands) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
         let left = pki::trusted_by_somebody(&self.state, now);
         let obstacle = self.attention.iter().find(|it| !it.is_warning());
         obstacle.filter(|_| left.iter().any(|ca| self.cas.contains(ca)))

@@ -19,15 +19,18 @@ use crate::source::manifest::config_warnings;
 
 /// What is worth knowing of configs.
 #[derive(Debug, Default)]
-pub(super) struct Worth {
+pub(crate) struct Worth {
     /// One line for each pool that is not enforced and has something secret in its config.
-    pub(super) exposed: Vec<String>,
+    pub(in crate::commands) exposed: Vec<String>,
     /// One line for each field without effect.
-    pub(super) ignored: Vec<String>,
+    pub(in crate::commands) ignored: Vec<String>,
 }
 
 /// Of a directory. What cannot be rendered is told elsewhere.
-pub(super) fn of_manifests(root: &Path, enforced: &BTreeSet<String>) -> anyhow::Result<Worth> {
+pub(in crate::commands) fn of_manifests(
+    root: &Path,
+    enforced: &BTreeSet<String>,
+) -> anyhow::Result<Worth> {
     let inputs = read_manifests(root.to_owned(), false)?;
     let open = inputs.pools.keys().filter(|pool| !enforced.contains(*pool));
     let exposed = open.filter_map(|pool| {
@@ -42,8 +45,8 @@ pub(super) fn of_manifests(root: &Path, enforced: &BTreeSet<String>) -> anyhow::
 
 /// Of a cluster, by the machine configs that pools name alone: what servers add, such as the kubeconfig
 /// that machines join with, is in every config.
-pub(super) async fn of_cluster(
-    client: Client,
+pub(in crate::commands) async fn of_cluster(
+    client: &Client,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<Worth> {
     let kind = |kind| {

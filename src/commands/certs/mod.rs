@@ -2,38 +2,33 @@
 //! ones.
 
 pub mod distrust;
-mod exposure;
+pub(super) mod exposure;
 pub mod pointer;
 mod report;
 
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use kube::Client;
 use model::user_data::{self, LeftAlone};
 use pki::plan::renewal;
 use pki::{
-    self, Asked, Certificate, CertificateState, Host, LEFT_OUT, Lockout, LockoutReason, Next,
-    Policy, Step, StoredPair, Warning, next, told_lockouts,
+    self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next, told_lockouts,
 };
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::certs::exposure::Worth;
 use super::certs::report::{Checked, Shown, ShownCertificate, ShownPointer, print};
-use super::kept::{
-    Place, Seen, in_cluster, open, present_hosts, see, see_by, see_cluster, see_directory,
-};
-use super::{print_line, tell};
-use crate::controllers::certificates::{AUTHORITY, Ask, SERVING, ask};
-use crate::controllers::tokens;
-use crate::controllers::{MAX_TRIES, NAMESPACE};
-use crate::kubernetes::{Applied, ControlError, ObjectName};
-use crate::store::state_directory::{Reconciled, StateDirectory};
+use super::state_store::{Seen, StateStore, unless_forbidden};
+use super::tell;
 
 /// Prints what there is.
-pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result<()> {
-    let seen = see(place)?;
+pub(crate) fn show(
+    store: &dyn StateStore,
+    is_json: bool,
+    now: OffsetDateTime,
+) -> anyhow::Result<()> {
+    let seen = store.observe(None)?;
     let Seen { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
@@ -82,17 +77,17 @@ pub fn show(place: &Place, is_json: bool, now: OffsetDateTime) -> anyhow::Result
 /// # Errors
 /// What needs to be done, if something does, or how much is out of order; where it `is_strict`, how much has no
 /// effect in configs.
-pub fn check(
-    place: &Place,
+pub(crate) fn check(
+    store: &dyn StateStore,
     manifests: Option<&Path>,
     [is_json, is_strict]: [bool; 2],
     policy: &Policy,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
-    let seen = see_by(place, manifests)?;
+    let seen = store.observe(manifests)?;
     let mut checked = judged(&seen, policy, now)?;
     // Worth knowing, and no fault of the certificates.
-    let Worth { exposed, ignored } = worth(place, manifests)?;
+    let Worth { exposed, ignored } = worth(store, manifests)?;
     let ignored_count = ignored.len();
     checked.exposed = exposed;
     checked.warnings.extend(ignored);
@@ -164,26 +159,12 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     })
 }
 
-/// What strangers can read in the configs of pools that are not enforced, and what has no effect in configs.
-fn worth(place: &Place, manifests: Option<&Path>) -> anyhow::Result<Worth> {
-    match (place, manifests) {
-        (Place::Directory(_), None) => Ok(Worth::default()),
-        (Place::Directory(directory), Some(manifests)) => {
-            exposure::of_manifests(manifests, &open(directory)?.records()?.enforced)
-        }
-        (Place::Cluster { kubeconfig, .. }, _) => {
-            let worth = in_cluster(kubeconfig.as_deref(), async |client| {
-                let enforced = tokens::records(&client).await?.enforced;
-                exposure::of_cluster(client, &enforced).await
-            });
-            // Whoever looks at certificates need not have a right to configs.
-            let unknown = |error| Worth {
-                exposed: vec![format!("what strangers can read is not known: {error:#}")],
-                ..Worth::default()
-            };
-            Ok(worth.unwrap_or_else(unknown))
-        }
-    }
+/// What strangers can read in configs, and what has no effect in them.
+fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Worth> {
+    Ok(unless_forbidden(store, store.worth(manifests))?.unwrap_or_else(|error| Worth {
+        exposed: vec![format!("what strangers can read is not known: {error:#}")],
+        ..Worth::default()
+    }))
 }
 
 /// What cannot be used, and no step mends.
@@ -194,142 +175,8 @@ fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<V
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
-/// Makes a new serving pair, with `ca` a new authority first; in a cluster, asks its controller to.
-/// With `force` even where machines are locked out.
-///
-/// # Errors
-/// Why it cannot be done, and who would be locked out, if it is for that.
-pub fn rotate(
-    place: &Place,
-    ca: bool,
-    force: bool,
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    let directory = match place {
-        Place::Directory(directory) => directory,
-        Place::Cluster { kubeconfig, user_data_namespace } => {
-            return in_cluster(kubeconfig.as_deref(), async |client| {
-                ask_rotation(&client, user_data_namespace, [ca, force], policy, now).await
-            });
-        }
-    };
-    let state = open(directory)?;
-    let hosts = present_hosts(&state)?;
-    if hosts.is_empty() && !force {
-        // What is there and cannot be used is a better reason than that there is none.
-        let observed = state.observe(&hosts, &Asked::default())?;
-        let generate = &mut |_| policy.algorithm.generate();
-        refuse(&state, pki::dry_run(&observed, policy, now, generate)?.1, force)?;
-        bail!("{}: there is no serving certificate yet: run `serve` first", directory.display());
-    }
-    let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
-    let done = state.reconcile(&hosts, asked, policy, now, &mut |_| policy.algorithm.generate())?;
-    print_steps(&state, &done);
-    refuse(&state, done.attention, force)
-}
-
-/// Asks a cluster's controller for a new serving pair, with `ca` for a new authority first.
-async fn ask_rotation(
-    client: &Client,
-    user_data_namespace: &str,
-    [ca, is_forced]: [bool; 2],
-    policy: &Policy,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    let mut foreseen = Vec::new();
-    for secret in [ca.then_some(AUTHORITY), Some(SERVING)].into_iter().flatten() {
-        let request = Ask::Rotation { secret, value: date(now)?, is_forced };
-        let is_first = secret == AUTHORITY || !ca;
-        ask_again(secret, async || {
-            let (seen, cluster) = see_cluster(client, user_data_namespace).await?;
-            let seen_asked = seen.observed.asked;
-            let asked = Asked { authority: ca, serving: true, force: is_forced, ..seen_asked };
-            let state = CertificateState { asked, ..seen.observed };
-            let generate = &mut |_| policy.algorithm.generate();
-            // What the controller would refuse is better told here than asked for.
-            let (_, attention) = pki::dry_run(&state, policy, now, generate)?;
-            let refused = attention.iter().find(|it| it.is_refused_request());
-            if let Some(refused) = refused.filter(|_| is_first) {
-                bail!("{}: {refused}", seen.place);
-            }
-            foreseen = attention;
-            Ok(ask(client, &cluster, &request).await?)
-        })
-        .await?;
-        print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{secret}"));
-    }
-    warn_locked_out(foreseen);
-    Ok(())
-}
-
-/// Asks the controller for something, and looks anew where somebody else has changed the secret since
-/// it was read.
-pub(super) async fn ask_again(
-    secret: &str,
-    mut once: impl AsyncFnMut() -> anyhow::Result<Applied>,
-) -> anyhow::Result<()> {
-    for _ in 0..MAX_TRIES {
-        if once().await? == Applied::Done {
-            return Ok(());
-        }
-    }
-    let object = ObjectName::secret(NAMESPACE, secret);
-    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
-}
-
-pub(super) fn print_steps(state: &StateDirectory, done: &Reconciled) {
-    for what in &done.left_out {
-        print_line(&format!("warning: {LEFT_OUT}: {what}"));
-    }
-    for step in &done.steps {
-        print_line(&match step {
-            Step::Authority(reason) => format!("made a certificate authority: {reason}"),
-            Step::Store(reason) => format!("stored the certificate authorities anew: {reason}"),
-            Step::Bundle(_) => format!("wrote {}", state.bundle_path().display()),
-            Step::Pointers => "wrote the pointer configs".to_owned(),
-            Step::Serving(reason, _) => format!("issued a serving pair: {reason}"),
-        });
-    }
-}
-
-/// Prints what may be wrong, by the platform that machines are made on.
-fn warn(attention: &[Warning]) {
-    for warning in attention.iter().filter(|attention| attention.is_warning()) {
-        print_line(&format!("warning: {warning}"));
-    }
-}
-
-/// What was asked for and is not done is a failure, and so is a pointer config of this folder that does not
-/// boot by the certificates that are there now, unless the caller `accepts_lockouts`. Others who cannot boot
-/// are named in warnings: a pointer config that could not whatever is served, one that trusts other CAs than
-/// were ever here, and machines elsewhere.
-pub(super) fn refuse(
-    state: &StateDirectory,
-    attention: Vec<Warning>,
-    accepts_lockouts: bool,
-) -> anyhow::Result<()> {
-    warn(&attention);
-    let seen = see_directory(state.path(), None)?;
-    let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
-    let is_kept =
-        |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));
-    let is_met = |it: &Warning| match it {
-        Warning::LockedOut(Lockout { reason: LockoutReason::Pointer(_), .. }) => true,
-        Warning::LockedOut(Lockout { holder, .. }) => accepts_lockouts || !is_kept(holder),
-        it => it.is_warning(),
-    };
-    let (met, unmet): (Vec<_>, Vec<_>) = attention.into_iter().partition(is_met);
-    let mut unmet = unmet.into_iter();
-    let first = unmet.next();
-    warn_locked_out(met.into_iter().chain(unmet));
-    match first {
-        Some(attention) => bail!("{}", located(&attention, &state.key_files())),
-        None => Ok(()),
-    }
-}
-
-fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
+/// Names those who cannot boot.
+pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
     for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
         tell(&format!("warning: {it}"));
     }
@@ -341,16 +188,6 @@ pub(super) fn located(attention: &Warning, [authority, serving]: &[String; 2]) -
         Warning::Authority(_) => format!("{authority}: {attention}"),
         Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
         _ => attention.to_string(),
-    }
-}
-
-/// Says in the log what is not in order.
-pub(super) fn log_attention(attention: &Warning, text: &str) {
-    let what = attention.label();
-    if attention.is_warning() {
-        tracing::warn!(what, "{text}");
-    } else {
-        tracing::error!(what, "{text}");
     }
 }
 
@@ -372,6 +209,7 @@ pub fn log_step(step: &Step) {
     }
 }
 
-fn date(time: OffsetDateTime) -> anyhow::Result<String> {
+/// A time as people and annotations have it.
+pub(super) fn date(time: OffsetDateTime) -> anyhow::Result<String> {
     time.format(&Rfc3339).with_context(|| format!("{time} cannot be written as a date"))
 }

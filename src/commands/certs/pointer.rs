@@ -13,10 +13,10 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::report::{self, Report};
-use crate::commands::kept::{self, Place, Served};
+use crate::commands::place::Place;
 use crate::commands::print_line;
 use crate::commands::probe::{self, Address};
-use crate::commands::tokens;
+use crate::commands::state_store::unless_forbidden;
 use crate::source::manifest::config_warnings;
 
 /// What a pointer config is judged by.
@@ -118,21 +118,20 @@ fn by_place(
         checked.take(in_itself);
         return Ok(());
     }
-    let Served { place: kept, chain, pools } =
-        kept::served(place, manifests).map_err(|error| anyhow!("{error:#}; {ELSE}"))?;
+    let or_else = |error| anyhow!("{error:#}; {ELSE}");
+    let store = place.open().map_err(or_else)?;
+    let seen = store.observe(manifests).map_err(or_else)?;
+    let chain = seen.chain().map_err(or_else)?;
+    let kept = seen.place;
     if chain.is_empty() {
         bail!("{kept}: there is no serving pair; {ELSE}");
     }
-    let records = match tokens::read(place) {
-        Ok(records) => Some(records),
-        // Whoever looks at certificates need not have a right to tokens.
-        Err(error) if matches!(place, Place::Cluster { .. }) => {
-            checked.warnings.push(format!("its token is not looked at: {error:#}"));
-            None
-        }
-        Err(error) => bail!("{error:#}; {ELSE}"),
-    };
-    let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &pools };
+    let records = unless_forbidden(&*store, store.records()).map_err(or_else)?;
+    if let Err(error) = &records {
+        checked.warnings.push(format!("its token is not looked at: {error:#}"));
+    }
+    let records = records.ok();
+    let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &seen.pools };
     let verdict = pointer_check::judge(&name, text, known, now);
     checked.warnings.extend(verdict.warnings.iter().map(ToString::to_string));
     checked.faults.extend(verdict.problems.iter().map(|problem| told(&name, &kept, problem)));

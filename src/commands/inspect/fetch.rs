@@ -72,7 +72,7 @@ impl FetchRequest {
         }
         let default = if self.is_tls() { 443 } else { 80 };
         let port = self.url.port_u16().unwrap_or(default);
-        (probe::name_of(&self.host), port)
+        (self.host.bare(), port)
     }
 }
 

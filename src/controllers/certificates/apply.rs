@@ -1,19 +1,13 @@
 //! A rotation's writes, made on a cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use pki::{Policy, Write};
-use tokio::time::Instant;
 
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::observe::ca_requests;
 use super::state::ClusterState;
-use crate::backoff::Backoff;
-use crate::controllers::runtime::backoff;
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::{Applied, apply, deletion};
 use crate::kubernetes::client::found;
@@ -22,48 +16,6 @@ use crate::kubernetes::write::{ObjectName, Precondition};
 
 /// Secrets that are written at a time.
 const WRITES: usize = 8;
-
-/// Secrets with user data that could not be written. They are tried again later, each by itself,
-/// and hold up nothing else.
-#[derive(Default)]
-pub(in crate::controllers) struct Refusals(BTreeMap<String, Refusal>);
-
-struct Refusal {
-    until: Instant,
-    waits: Backoff,
-}
-
-impl Refusals {
-    /// Those that are not to be tried yet.
-    pub(in crate::controllers) fn at(&self, now: Instant) -> BTreeSet<String> {
-        let waiting = self.0.iter().filter(|(_, refusal)| refusal.until > now);
-        waiting.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// How long until the first of them is to be tried again.
-    pub(in crate::controllers) fn next_try(&self, now: Instant) -> Option<Duration> {
-        self.0.values().map(|refusal| refusal.until.saturating_duration_since(now)).min()
-    }
-
-    /// Forgets those that need not be written any more.
-    pub(in crate::controllers) fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
-        self.0.retain(|name, _| is_due(name));
-    }
-
-    /// Notes that one was refused, and tells whether that is new.
-    pub(in crate::controllers) fn refused(&mut self, name: &str) -> bool {
-        let is_new = !self.0.contains_key(name);
-        let new = || Refusal { until: Instant::now(), waits: backoff() };
-        let refusal = self.0.entry(name.to_owned()).or_insert_with(new);
-        refusal.until = Instant::now() + refusal.waits.next();
-        is_new
-    }
-
-    /// Notes that one was written.
-    pub(in crate::controllers) fn written(&mut self, name: &str) {
-        self.0.remove(name);
-    }
-}
 
 /// Makes one write. `state` is what it was planned on.
 pub(super) async fn apply_write(

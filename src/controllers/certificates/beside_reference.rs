@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -72,7 +72,7 @@ impl Site {
         let url = format!("https://{host}:22623/config/worker");
         let trusted = self.state.trusted().unwrap();
         let pem: String = trusted.iter().map(Certificate::to_pem).collect();
-        let text = pointer(&url, pem.as_bytes(), SpecVersion::V3_1).to_string();
+        let text = pointer(&url, pem.as_bytes(), POINTER_SPEC).to_string();
         let secret = Secret {
             metadata: versioned(),
             data: Some([(USER_DATA.to_owned(), ByteString(text.into_bytes()))].into()),

@@ -20,7 +20,7 @@ use time::format_description::well_known::Rfc3339;
 use super::super::NAMESPACE;
 use super::issuer_ref::{GROUP, IssuerRef};
 use super::names::{CA_ISSUER, CA_REQUEST, PRIVATE_KEY, REQUEST_KEY, REQUESTED, REQUESTED_BEFORE};
-use super::secret::{annotation, stored_pair, value};
+use super::secret::{annotation, date, stored_pair, value};
 use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
@@ -90,9 +90,7 @@ impl CaRequest {
         now: OffsetDateTime,
     ) -> Result<SecretWrite, Malformed> {
         let object = secret_name();
-        let now = now
-            .format(&Rfc3339)
-            .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))?;
+        let now = date(&object, now)?;
         let before = self.asked().map_or(0, |asked| asked.before.saturating_add(1));
         let annotations = [
             (CA_ISSUER.to_owned(), self.issuer.to_string()),

@@ -26,6 +26,7 @@ mod user_data;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
+use model::user_data::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -39,11 +40,10 @@ pub use self::key_algorithms::KeyAlgorithms;
 pub use self::names::{AUTHORITY, SERVING};
 pub use self::observe::Observer;
 pub use self::reference_names::ReferenceNames;
-pub use self::state::{ClusterState, Pool, UserDataDuty};
+pub use self::secret::is_unused;
+pub use self::state::{ClusterState, Pool};
 pub use self::trust_snapshot::{Trust, TrustSnapshot};
-pub use model::access::ACCESS_ANNOTATION;
 
-pub(in crate::controllers) use self::apply::Refusals;
 use self::apply::{apply_pointers, apply_write, ask_issuer, delete_request};
 use self::internal_release_image::{Decision, SignError};
 pub(in crate::controllers) use self::objects::user_data_write;
@@ -56,6 +56,7 @@ use pki::{
     Warning, Write, next,
 };
 
+use super::refusals::{Noted, Refusals};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
@@ -152,19 +153,16 @@ impl CertificateController {
 
     async fn write_user_data(&mut self, state: &ClusterState, writes: Vec<Write>) {
         for (secret, result) in apply_pointers(&self.client, state, &self.policy, writes).await {
-            match result {
-                Ok(Applied::Done) => {
-                    self.refusals.written(&secret.name);
+            if result.is_err() {
+                self.health.metrics.failures.inc();
+            }
+            match self.refusals.note(&secret.name, result) {
+                Noted::Written => {
                     self.health.metrics.user_data_written.inc();
                     self.report.user_data_written(&secret).await;
                 }
-                Ok(Applied::Superseded) => {}
-                Err(error) => {
-                    self.health.metrics.failures.inc();
-                    if self.refusals.refused(&secret.name) {
-                        self.report.user_data_refused(&secret, &error.to_string()).await;
-                    }
-                }
+                Noted::Refused(error) => self.report.user_data_refused(&secret, &error).await,
+                Noted::Nothing => {}
             }
         }
     }
@@ -273,7 +271,7 @@ impl Reconciler for CertificateController {
             }
             let duties = state.user_data_duties()?;
             // One that was deleted, or mended by somebody else, has no next try.
-            self.refusals.retain(|name| matches!(duties.get(name), Some(UserDataDuty::Write(_))));
+            self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
             let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
             self.trust_snapshot.set(&certificates);
             let now = OffsetDateTime::now_utc();
@@ -288,7 +286,7 @@ impl Reconciler for CertificateController {
             self.report.duties(&state.user_data_namespace, &duties).await;
             self.health
                 .metrics
-                .user_data_left_alone(duties.values().filter_map(UserDataDuty::left_alone));
+                .user_data_left_alone(duties.values().filter_map(Assessment::left_alone));
             match next {
                 Next::Settled { until, attention, asking } => {
                     if self.ask(&state, &asking, generate, now).await? {
@@ -303,9 +301,7 @@ impl Reconciler for CertificateController {
                     let summary = Warning::summary(&attention);
                     self.health.status.degraded.set("certificates", summary);
                     self.health.metrics.observe(&certificates, state.newest_trusted());
-                    let requeue = Requeue::at(until, now);
-                    let next_try = self.refusals.next_try(Instant::now());
-                    return Ok(next_try.map_or(requeue, |wait| requeue.or_after(wait)));
+                    return Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()));
                 }
                 Next::Step { step, writes } => self.carry_out(&state, &step, writes, now).await?,
             }

@@ -9,8 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use pki::plan::renewal;
 use pki::{Certificate, Host, Policy, StoredPair};
 use sha2::{Digest as _, Sha256};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::super::NAMESPACE;
 use super::names::{
@@ -18,7 +16,7 @@ use super::names::{
     NOT_AFTER, NOT_BEFORE, PREVIOUS, PREVIOUS_BEFORE, PRIVATE_KEY, REFRESH, ROTATE, ROTATED,
     SERVING, TLS_TYPE, USER_DATA,
 };
-use super::secret::{annotation, value};
+use super::secret::{annotation, date, value};
 use super::state::{ClusterState, Pool, asks_with_force, is_asked_by_removal};
 use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition,
@@ -108,7 +106,7 @@ fn hostnames(state: &ClusterState, leaf: &Certificate) -> String {
     }
     match &state.infrastructure.reference_names {
         Some(names) => names.serving().into_iter().collect::<Vec<_>>().join(","),
-        None => leaf.hosts.iter().map(bare).collect::<Vec<_>>().join(","),
+        None => leaf.hosts.iter().map(Host::bare).collect::<Vec<_>>().join(","),
     }
 }
 
@@ -231,10 +229,7 @@ fn pair_annotations(
     leaf: &Certificate,
     policy: &Policy,
 ) -> Result<Annotations, Malformed> {
-    let date = |time: OffsetDateTime| {
-        time.format(&Rfc3339)
-            .map_err(|error| object.malformed(format!("a date cannot be written: {error}")))
-    };
+    let date = |time| date(object, time);
     Ok([
         (
             NOT_BEFORE.to_owned(),
@@ -275,20 +270,13 @@ fn owner_reference(pool: &Pool) -> OwnerReference {
     }
 }
 
-/// A host as a list has it: an IPv6 address without brackets.
-fn bare(host: &Host) -> String {
-    match host {
-        Host::Name(name) => name.clone(),
-        Host::Address(address) => address.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pki::KeyAlgorithm;
     use pki::VALIDITY;
     use pki::issue::issue_authority;
     use serde_json::{Value, json};
+    use time::OffsetDateTime;
 
     use super::*;
 

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::user_data::LeftAlone;
+use model::user_data::{Assessment, LeftAlone};
 use pki::{CertificateKind, Reason, Step, Warning};
 
 use super::super::NAMESPACE;
 use super::internal_release_image::{self, Decision, Waits};
 use super::issuer_ref::IssuerRef;
 use super::names::{AUTHORITY, SERVING};
-use super::state::UserDataDuty;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
+use crate::telemetry::log_attention;
 
 /// Tells, and remembers what was told.
 pub(super) struct Report {
@@ -37,11 +37,7 @@ impl Report {
     }
 
     /// Says once of each secret why it is left alone.
-    pub(super) async fn duties(
-        &mut self,
-        namespace: &str,
-        duties: &BTreeMap<String, UserDataDuty>,
-    ) {
+    pub(super) async fn duties(&mut self, namespace: &str, duties: &BTreeMap<String, Assessment>) {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
         let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
@@ -61,12 +57,7 @@ impl Report {
         let told = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
             let note = attention.to_string();
-            let what = attention.label();
-            if attention.is_warning() {
-                tracing::warn!(what, "{note}");
-            } else {
-                tracing::error!(what, "{note}");
-            }
+            log_attention(attention, &note);
             let name = match attention {
                 Warning::Authority(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => {
                     AUTHORITY

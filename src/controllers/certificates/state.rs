@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::pointer_check::faults_of;
-use model::user_data::{self, LeftAlone};
+use model::user_data::{self, Assessment};
 use pki::{
-    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, Lockout, MendedPointer,
-    Pointer, PointerState, StoredPair,
+    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, Lockout, PointerState,
+    StoredPair,
 };
 use serde_json::Value;
 
@@ -19,9 +19,8 @@ use super::names::{
     BUNDLE_KEY, DISTRUST, FORCE, FORCED, HOSTNAMES, ISSUER, NOT_AFTER, NOT_BEFORE, REFRESH,
     ROOT_KEY, ROTATE, ROTATED, USER_DATA,
 };
-use super::secret::{annotation, stored_pair, value};
+use super::secret::{annotation, is_unused, stored_pair, value};
 use crate::kubernetes::write::{Malformed, ObjectName};
-use model::access::ACCESS_ANNOTATION;
 
 /// A pool, as the owner of its user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,56 +68,27 @@ pub struct ClusterState {
     pub ca_request: Option<CaRequest>,
 }
 
-/// What has to be done about one secret with user data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UserDataDuty {
-    /// Nothing: it trusts the bundle.
-    Nothing,
-    /// It is not ours to change, and why.
-    LeftAlone(LeftAlone),
-    /// It is to have this text.
-    Write(Vec<u8>),
-}
-
-impl UserDataDuty {
-    /// Why the secret is left alone, if it is.
-    #[must_use]
-    pub fn left_alone(&self) -> Option<LeftAlone> {
-        match self {
-            Self::LeftAlone(reason) => Some(*reason),
-            Self::Nothing | Self::Write(_) => None,
-        }
-    }
-}
-
 impl ClusterState {
     /// What the plan depends on. `duties` is what has to be done about user data, and `refused` are
     /// the secrets whose writing failed a moment ago.
     pub fn certificates(
         &self,
-        duties: &BTreeMap<String, UserDataDuty>,
+        duties: &BTreeMap<String, Assessment>,
         refused: &BTreeSet<String>,
     ) -> Result<CertificateState, Malformed> {
         // Those without a duty too: they may be all that is left to tell whom machines trust.
         let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
         let pools = self.pools.iter().map(|pool| pool.name.clone()).collect();
         let pointers = names.into_iter().map(|name| {
-            let holders = |text: &[u8]| user_data::holders(&self.user_data_title(name), text);
-            let state = match duties.get(name) {
-                Some(UserDataDuty::Write(_)) if refused.contains(name) => PointerState::Refused,
-                Some(UserDataDuty::Write(text)) => {
-                    let mended = MendedPointer { text: text.clone(), holders: holders(text) };
-                    PointerState::Stale(mended)
-                }
-                Some(UserDataDuty::LeftAlone(LeftAlone::OutOfReach)) => PointerState::OutOfReach,
-                Some(UserDataDuty::Nothing | UserDataDuty::LeftAlone(_)) | None => {
-                    PointerState::Kept
-                }
-            };
             let text = self.user_data.get(name).map(user_data).unwrap_or_default();
-            let (hosts, holders) = (user_data::hosts(text), holders(text));
-            let (bytes, faults) = (text.len(), self.faults(name, &pools));
-            Pointer { name: name.clone(), state, bytes, hosts, holders, faults }
+            let duty = duties.get(name).cloned().unwrap_or(Assessment::Current);
+            let is_refused = refused.contains(name) && matches!(duty, Assessment::Stale(_));
+            let mut pointer = user_data::pointer(name, &self.user_data_title(name), text, duty);
+            if is_refused {
+                pointer.state = PointerState::Refused;
+            }
+            pointer.faults = self.faults(name, &pools);
+            pointer
         });
         let mut hosts = self.infrastructure.hosts.clone();
         hosts.extend(self.hosts.iter().filter(|h| !self.infrastructure.hosts.contains(h)).cloned());
@@ -152,7 +122,7 @@ impl ClusterState {
         let is_pointer = pools.contains(pool)
             || !user_data::fetches_of_pools(text).is_empty()
             || !user_data::hosts(text).is_empty();
-        if !is_pointer || annotation(secret, ACCESS_ANNOTATION) == Some("off") {
+        if !is_pointer || is_unused(secret) {
             return Vec::new();
         }
         faults_of(&self.user_data_title(name), text, pools)
@@ -177,7 +147,8 @@ impl ClusterState {
     }
 
     /// What messages call a secret with user data.
-    fn user_data_title(&self, name: &str) -> String {
+    #[must_use]
+    pub fn user_data_title(&self, name: &str) -> String {
         ObjectName::secret(&self.user_data_namespace, name).to_string()
     }
 
@@ -270,6 +241,8 @@ fn is_asked_by_value(secret: &Secret) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use model::user_data::LeftAlone;
+    use pki::MendedPointer;
     use pki::issue::issue_authority;
 
     use super::*;
@@ -374,11 +347,11 @@ mod tests {
             hosts: vec!["b.example.com".parse().unwrap(), "a.example.com".parse().unwrap()],
             ..ClusterState::default()
         };
-        let text = UserDataDuty::Write(b"new".to_vec());
+        let text = Assessment::Stale(b"new".to_vec());
         let duties = [
             ("due", text.clone()),
-            ("fine", UserDataDuty::Nothing),
-            ("foreign", UserDataDuty::LeftAlone(LeftAlone::Foreign)),
+            ("fine", Assessment::Current),
+            ("foreign", Assessment::LeftAlone(LeftAlone::Foreign)),
             ("refused", text),
         ];
         let duties = duties.map(|(name, duty)| (name.to_owned(), duty)).into();

@@ -2,22 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use ignition::{SpecVersion, pointer};
+use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::api::core::v1::Secret;
 use model::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
 use pki::Certificate;
 
 use super::names::MANAGED;
-use super::state::{ClusterState, Pool, UserDataDuty, user_data};
+use super::state::{ClusterState, Pool, user_data};
 use crate::kubernetes::write::Malformed;
 
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
-const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 const PORT: u16 = 22623;
 
 impl ClusterState {
     /// What has to be done about each secret with user data, those that are missing included.
-    pub fn user_data_duties(&self) -> Result<BTreeMap<String, UserDataDuty>, Malformed> {
+    pub fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
         let mut duties = BTreeMap::new();
         let trusted = self.trusted()?;
         if trusted.is_empty() {
@@ -28,12 +26,7 @@ impl ClusterState {
             if is_managed(secret) {
                 continue;
             }
-            let duty = match assess(user_data(secret), &trusted, &known) {
-                Assessment::Current => UserDataDuty::Nothing,
-                Assessment::LeftAlone(reason) => UserDataDuty::LeftAlone(reason),
-                Assessment::Stale(text) => UserDataDuty::Write(text),
-            };
-            duties.insert(name.clone(), duty);
+            duties.insert(name.clone(), assess(user_data(secret), &trusted, &known));
         }
         let host = self.infrastructure.pointer_host.as_ref().or(self.hosts.first());
         for pool in &self.pools {
@@ -46,13 +39,12 @@ impl ClusterState {
                 None => !present.is_empty(),
             };
             let duty = match (is_there, assess(present, &trusted, &known), url) {
-                (true, Assessment::Current, _) => UserDataDuty::Nothing,
-                (true, Assessment::Stale(text), _) => UserDataDuty::Write(text),
+                (true, duty @ (Assessment::Current | Assessment::Stale(_)), _) => duty,
                 (_, _, Some(url)) => {
                     let new = managed_pointer(&url, &trusted);
-                    UserDataDuty::Write(with_token_of(present, &pool.name, new))
+                    Assessment::Stale(with_token_of(present, &pool.name, new))
                 }
-                (true, Assessment::LeftAlone(reason), None) => UserDataDuty::LeftAlone(reason),
+                (true, duty, None) => duty,
                 (false, _, None) => continue,
             };
             duties.insert(name, duty);
@@ -112,7 +104,7 @@ mod tests {
     use super::*;
     use crate::controllers::certificates::Infrastructure;
 
-    type Case<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a [u8]>, Option<UserDataDuty>);
+    type Case<'a> = (&'a str, Option<&'a str>, &'a str, Option<&'a [u8]>, Option<Assessment>);
 
     const URL: &str = "https://api-int.example.com:22623/config/worker";
 
@@ -160,9 +152,9 @@ mod tests {
         let elsewhere = managed_pointer("https://other.example.com:22623/config/worker", trusted);
         let Assessment::Stale(mended) = assess(&older, trusted, known) else { panic!("not stale") };
         let script = b"#cloud-config\n".to_vec();
-        let (fine, left) = (UserDataDuty::Nothing, UserDataDuty::LeftAlone(LeftAlone::NoIgnition));
-        let by_name = UserDataDuty::LeftAlone(LeftAlone::NameOnly);
-        let write = |text: &[u8]| Some(UserDataDuty::Write(text.to_vec()));
+        let (fine, left) = (Assessment::Current, Assessment::LeftAlone(LeftAlone::NoIgnition));
+        let by_name = Assessment::LeftAlone(LeftAlone::NameOnly);
+        let write = |text: &[u8]| Some(Assessment::Stale(text.to_vec()));
         let name = Some("api-int.example.com");
         let (managed, plain) = ("worker-user-data-managed", "worker-user-data");
         // The host that pointers name, the secret, its text, and what is due.

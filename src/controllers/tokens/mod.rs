@@ -6,30 +6,28 @@
 
 mod objects;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, RotationPolicy, Write, next};
 use model::access::{AccessMode, Records, generate};
-use model::escape::{REASON, cut};
 use model::user_data::carrying;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use self::objects::{Observed, issued_write, records_write};
-use super::certificates::{Observer, Refusals, user_data, user_data_write};
+use super::certificates::{Observer, user_data, user_data_write};
+use super::refusals::{Noted, Refusals};
 use super::runtime::{self, Reconciler, Requeue, Watched};
-use super::{MAX_TRIES, NAMESPACE};
+use super::{NAMESPACE, until_applied};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
-use crate::kubernetes::write::ObjectName;
+use crate::kubernetes::write::{ObjectName, ObjectWrite};
 use model::access::ACCESS_ANNOTATION;
-
-pub use self::objects::is_unused;
 
 /// What the controller is given.
 #[derive(Debug, Clone)]
@@ -48,8 +46,6 @@ pub struct TokenController {
     events: Events,
     health: Health,
     refusals: Refusals,
-    /// Why the API server refuses for good what is to be written, by the secret.
-    refused: BTreeMap<String, String>,
     told: BTreeSet<String>,
 }
 
@@ -71,7 +67,6 @@ impl TokenController {
             events,
             health,
             refusals: Refusals::default(),
-            refused: BTreeMap::new(),
             told: BTreeSet::new(),
         }
     }
@@ -136,27 +131,20 @@ impl TokenController {
         let Some(secret) = observed.cluster.user_data.get(name) else { return Ok(()) };
         let Some(text) = carrying(user_data(secret), write) else { return Ok(()) };
         let planned = user_data_write(&observed.cluster, name, &text)?;
-        match apply::<Secret, _>(&self.client, &planned).await {
-            Ok(Applied::Done) => {
-                self.refusals.written(name);
-                self.refused.remove(name);
-                tracing::info!(object = %planned.object, pool = write.pool, "carries a new token");
+        let ObjectWrite { object, .. } = &planned;
+        let result = apply::<Secret, _>(&self.client, &planned).await;
+        if result.is_err() {
+            self.health.metrics.failures.inc();
+        }
+        match self.refusals.note(name, result) {
+            Noted::Written => {
+                tracing::info!(%object, pool = write.pool, "carries a new token");
             }
-            Ok(Applied::Superseded) => {}
-            Err(error) => {
-                self.health.metrics.failures.inc();
-                self.refused.remove(name);
-                if error.is_for_good() {
-                    let reason = cut(&error.to_string(), REASON).into_owned();
-                    self.refused.insert(name.to_owned(), reason);
-                }
-                if self.refusals.refused(name) {
-                    let error = error.to_string();
-                    tracing::error!(object = %planned.object, error, "cannot carry a new token");
-                    let reason = "token-not-written";
-                    self.events.publish(EventType::Warning, reason, &planned.object, &error).await;
-                }
+            Noted::Refused(error) => {
+                tracing::error!(%object, error, "cannot carry a new token");
+                self.events.publish(EventType::Warning, "token-not-written", object, &error).await;
             }
+            Noted::Nothing => {}
         }
         Ok(())
     }
@@ -195,9 +183,7 @@ impl Reconciler for TokenController {
             }
             let is_there = |name: &str| observed.cluster.user_data.contains_key(name);
             self.refusals.retain(is_there);
-            let waiting = self.refusals.at(Instant::now()).into_iter();
-            let waiting = waiting.map(|name| (name.clone(), self.refused.get(&name).cloned()));
-            let state = observed.state(&waiting.collect())?;
+            let state = observed.state(&self.refusals.waiting(Instant::now()))?;
             steps += 1;
             if steps > MAX_STEPS + state.pools.len() {
                 return Err(ControlError::Endless);
@@ -212,8 +198,7 @@ impl Reconciler for TokenController {
                 Next::Settled { until, attention } => {
                     self.tell(attention).await;
                     let requeue = until.map_or(Requeue::Resync, |until| Requeue::at(until, now));
-                    let next_try = self.refusals.next_try(Instant::now());
-                    return Ok(next_try.map_or(requeue, |wait| requeue.or_after(wait)));
+                    return Ok(self.refusals.requeue(requeue, Instant::now()));
                 }
             }
         }
@@ -230,7 +215,7 @@ pub async fn change_tokens<E: From<ControlError>>(
     client: &Client,
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
 ) -> Result<(), E> {
-    for _ in 0..MAX_TRIES {
+    until_applied(ObjectName::secret(NAMESPACE, Records::SECRET), async || {
         let (tokens, access) =
             (secret(client, Issued::SECRET).await?, secret(client, Records::SECRET).await?);
         let read = objects::read_tokens(tokens.as_ref(), access.as_ref());
@@ -244,16 +229,15 @@ pub async fn change_tokens<E: From<ControlError>>(
         if new_issued != issued {
             writes.push(issued_write(tokens.as_ref(), &new_issued).map_err(ControlError::from)?);
         }
-        let mut is_done = true;
+        let mut applied = Applied::Done;
         for write in &writes {
-            is_done &= apply::<Secret, _>(client, write).await? == Applied::Done;
+            if apply::<Secret, _>(client, write).await? == Applied::Superseded {
+                applied = Applied::Superseded;
+            }
         }
-        if is_done {
-            return Ok(());
-        }
-    }
-    let object = ObjectName::secret(NAMESPACE, Records::SECRET);
-    Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
+        Ok(applied)
+    })
+    .await
 }
 
 /// What is known of a cluster's tokens.

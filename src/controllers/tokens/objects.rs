@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::NAMESPACE;
-use crate::controllers::certificates::{ClusterState, user_data};
+use crate::controllers::certificates::{ClusterState, is_unused, user_data};
 use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
@@ -87,15 +87,6 @@ fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
         "{OPERATOR} renders it, without headers: give machines user data of your own, and annotate \
          this secret with {ACCESS_ANNOTATION}=off; where that operator does not run, delete it"
     ))
-}
-
-/// Whether an administrator says that no machine is made from it.
-#[must_use]
-pub fn is_unused(secret: &Secret) -> bool {
-    let annotations = secret.metadata.annotations.as_ref();
-    annotations
-        .and_then(|it| it.get(ACCESS_ANNOTATION))
-        .is_some_and(|value| value == AccessMode::Off.label())
 }
 
 /// Whether OpenShift's operator wrote its user data last.

@@ -41,8 +41,19 @@ pub enum Assessment {
     LeftAlone(LeftAlone),
     /// It trusts what it should.
     Current,
-    /// It trusts other authorities. This is the text that trusts those of the bundle.
+    /// It trusts other authorities, or is not there. This is the text that trusts those of the bundle.
     Stale(Vec<u8>),
+}
+
+impl Assessment {
+    /// Why it is left alone, if it is.
+    #[must_use]
+    pub fn left_alone(&self) -> Option<LeftAlone> {
+        match self {
+            Self::LeftAlone(reason) => Some(*reason),
+            Self::Current | Self::Stale(_) => None,
+        }
+    }
 }
 
 /// Why user data is left alone.
@@ -180,16 +191,27 @@ pub fn observe(
     bundle: &[Certificate],
     known: &[Certificate],
 ) -> Pointer {
-    let state = match assess(user_data, bundle, known) {
+    pointer(name, name, user_data, assess(user_data, bundle, known))
+}
+
+/// The pointer config `name`, called by `title` where it is told of, as a rotation sees it. No faults are looked for.
+#[must_use]
+pub fn pointer(name: &str, title: &str, user_data: &[u8], assessed: Assessment) -> Pointer {
+    let state = match assessed {
         Assessment::Stale(text) => {
-            PointerState::Stale(MendedPointer { holders: holders(name, &text), text })
+            PointerState::Stale(MendedPointer { holders: holders(title, &text), text })
         }
         Assessment::LeftAlone(LeftAlone::OutOfReach) => PointerState::OutOfReach,
         Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
     };
-    let holders = holders(name, user_data);
-    let (name, hosts) = (name.to_owned(), hosts(user_data));
-    Pointer { name, state, bytes: user_data.len(), hosts, holders, faults: Vec::new() }
+    Pointer {
+        name: name.to_owned(),
+        state,
+        bytes: user_data.len(),
+        hosts: hosts(user_data),
+        holders: holders(title, user_data),
+        faults: Vec::new(),
+    }
 }
 
 /// What Ignition makes of a text, nothing of what is too large to be user data.

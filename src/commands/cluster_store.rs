@@ -1,0 +1,150 @@
+//! A cluster, as commands use it: certificates are asked for, by annotations that its controller follows.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use kube::Client;
+use model::access::Records;
+use pki::{Asked, CertificateState, Policy};
+use time::OffsetDateTime;
+use tokio::runtime::{Builder, Runtime};
+
+use super::certs::distrust::Foreseen;
+use super::certs::exposure::{self, Worth};
+use super::certs::{date, warn_locked_out};
+use super::print_line;
+use super::state_store::{ChangeTokens, Seen, StateStore};
+use crate::controllers::certificates::{
+    AUTHORITY, Ask, ClusterState, Observer, SERVING, ask, is_unused,
+};
+use crate::controllers::{NAMESPACE, tokens, until_applied};
+use crate::kubernetes::{Applied, ObjectName, client};
+
+/// A cluster, and what waits for its answers.
+pub(super) struct ClusterStore {
+    runtime: Runtime,
+    client: Client,
+    user_data_namespace: String,
+}
+
+impl ClusterStore {
+    /// The cluster of a kubeconfig, or of the pod's service account.
+    pub(super) fn connect(kubeconfig: Option<PathBuf>, user_data_namespace: &str) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let client = runtime.block_on(client::connect(kubeconfig))?;
+        Ok(Self { runtime, client, user_data_namespace: user_data_namespace.to_owned() })
+    }
+
+    /// What there is, and the objects as they were read.
+    async fn see(&self) -> Result<(Seen, ClusterState)> {
+        let namespace = &self.user_data_namespace;
+        let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
+        let state = observer.observe_as_kept().await?;
+        let observed = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
+        let title = |name: &String| state.user_data_title(name);
+        let pointers = state.user_data.iter().filter_map(|(name, secret)| {
+            let data = secret.data.as_ref()?.get("userData")?;
+            Some((title(name), data.0.clone()))
+        });
+        let unused = state.user_data.iter().filter(|(_, secret)| is_unused(secret));
+        let seen = Seen {
+            pools: state.pools.iter().map(|pool| pool.name.clone()).collect(),
+            place: "the cluster".to_owned(),
+            pointers: pointers.collect(),
+            unused: unused.map(|(name, _)| title(name)).collect(),
+            open_files: Vec::new(),
+            unreadable: Vec::new(),
+            files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
+            observed,
+        };
+        Ok((seen, state))
+    }
+
+    /// Looks, and asks the controller for what `decide` makes of that, unless it says that nothing is to be asked
+    /// for. Looks anew where somebody else has changed the secret since it was read.
+    fn ask(&self, secret: &str, mut decide: impl FnMut(Seen) -> Result<Option<Ask>>) -> Result<()> {
+        let object = ObjectName::secret(NAMESPACE, secret);
+        self.runtime.block_on(until_applied(object, async || {
+            let (seen, cluster) = self.see().await?;
+            match decide(seen)? {
+                Some(request) => Ok(ask(&self.client, &cluster, &request).await?),
+                None => Ok(Applied::Done),
+            }
+        }))
+    }
+}
+
+impl StateStore for ClusterStore {
+    fn observe(&self, _: Option<&Path>) -> Result<Seen> {
+        Ok(self.runtime.block_on(self.see())?.0)
+    }
+
+    fn has_separate_rights(&self) -> bool {
+        true
+    }
+
+    fn worth(&self, _: Option<&Path>) -> Result<Worth> {
+        let enforced = self.records()?.enforced;
+        self.runtime.block_on(exposure::of_cluster(&self.client, &enforced))
+    }
+
+    fn records(&self) -> Result<Records> {
+        Ok(self.runtime.block_on(tokens::records(&self.client))?)
+    }
+
+    fn change_tokens(&self, change: &ChangeTokens<'_>) -> Result<()> {
+        self.runtime.block_on(tokens::change_tokens(&self.client, change))
+    }
+
+    fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
+        let mut foreseen = Vec::new();
+        for secret in [ca.then_some(AUTHORITY), Some(SERVING)].into_iter().flatten() {
+            let value = date(now)?;
+            let is_first = secret == AUTHORITY || !ca;
+            self.ask(secret, |Seen { place, observed, .. }| {
+                let asked = Asked { authority: ca, serving: true, force, ..observed.asked };
+                let state = CertificateState { asked, ..observed };
+                let generate = &mut |_| policy.algorithm.generate();
+                // What the controller would refuse is better told here than asked for.
+                let (_, attention) = pki::dry_run(&state, policy, now, generate)?;
+                let refused = attention.iter().find(|it| it.is_refused_request());
+                if let Some(refused) = refused.filter(|_| is_first) {
+                    bail!("{place}: {refused}");
+                }
+                foreseen = attention;
+                Ok(Some(Ask::Rotation { secret, value: value.clone(), is_forced: force }))
+            })?;
+            print_line(&format!("asked for a rotation of Secret {NAMESPACE}/{secret}"));
+        }
+        warn_locked_out(foreseen);
+        Ok(())
+    }
+
+    fn distrust(
+        &self,
+        named: &[String],
+        yes: bool,
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> Result<()> {
+        let mut told = BTreeSet::new();
+        let mut last: Option<Foreseen> = None;
+        self.ask(AUTHORITY, |seen| {
+            let listed = &seen.observed.asked.distrust;
+            if last.as_ref().is_some_and(|it| it.is_listed(listed)) {
+                return Ok(None);
+            }
+            let foreseen = Foreseen::of(seen, named, policy, now)?;
+            foreseen.tell(yes, now, &mut told)?;
+            let request = Ask::Distrust(foreseen.asked.distrust.clone());
+            last = Some(foreseen);
+            Ok(Some(request))
+        })?;
+        print_line(&format!("asked to distrust them by Secret {NAMESPACE}/{AUTHORITY}"));
+        match last.as_ref().and_then(|foreseen| foreseen.obstacle(now)) {
+            Some(reason) => bail!("the controller cannot do it yet: {reason}"),
+            None => Ok(()),
+        }
+    }
+}

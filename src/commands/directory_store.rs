@@ -1,0 +1,163 @@
+//! A state directory, as commands use it: what is asked for is done at once.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use model::access::Records;
+use model::user_data::LeftAlone;
+use pki::{Asked, Host, LEFT_OUT, Lockout, LockoutReason, Policy, Step, Warning};
+use time::OffsetDateTime;
+
+use super::certs::distrust::Foreseen;
+use super::certs::exposure::{self, Worth};
+use super::certs::{located, warn_locked_out};
+use super::rendering::read_manifests;
+use super::state_store::{ChangeTokens, Seen, StateStore};
+use super::{print_line, tell};
+use crate::store::state_directory::{Reconciled, StateDirectory};
+use crate::store::unreadable::Unreadable;
+
+/// A state directory.
+pub(super) struct DirectoryStore(StateDirectory);
+
+impl DirectoryStore {
+    /// The directory, which has to be there: a slip in its name must not make a new one.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            bail!("--state-dir {}: there is no such directory", path.display());
+        }
+        let tell_wait = |path: &Path| {
+            tell(&format!("waiting for another process that changes {}", path.display()));
+        };
+        Ok(Self(StateDirectory::open(path, tell_wait)?))
+    }
+
+    /// The names of the serving certificate that is there, for one that replaces it.
+    fn present_hosts(&self) -> Result<Vec<Host>> {
+        let leaf = self.0.observe(&[], &Asked::default())?.served();
+        let Some(leaf) = leaf else { return Ok(Vec::new()) };
+        let mut hosts: Vec<Host> = leaf.hosts.into_iter().collect();
+        // The main one is the common name.
+        hosts.sort_by_key(|host| host.to_string() != leaf.common_name);
+        Ok(hosts)
+    }
+
+    fn print_steps(&self, done: &Reconciled) {
+        for what in &done.left_out {
+            print_line(&format!("warning: {LEFT_OUT}: {what}"));
+        }
+        for step in &done.steps {
+            print_line(&match step {
+                Step::Authority(reason) => format!("made a certificate authority: {reason}"),
+                Step::Store(reason) => {
+                    format!("stored the certificate authorities anew: {reason}")
+                }
+                Step::Bundle(_) => format!("wrote {}", self.0.bundle_path().display()),
+                Step::Pointers => "wrote the pointer configs".to_owned(),
+                Step::Serving(reason, _) => format!("issued a serving pair: {reason}"),
+            });
+        }
+    }
+
+    /// What was asked for and is not done is a failure, and so is a pointer config of this directory that does
+    /// not boot by the certificates that are there now, unless the caller `accepts_lockouts`. Others who cannot
+    /// boot are named in warnings: a pointer config that could not whatever is served, one that trusts other CAs
+    /// than were ever here, and machines elsewhere.
+    fn refuse(&self, attention: Vec<Warning>, accepts_lockouts: bool) -> Result<()> {
+        for warning in attention.iter().filter(|attention| attention.is_warning()) {
+            print_line(&format!("warning: {warning}"));
+        }
+        let seen = self.observe(None)?;
+        let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
+        let is_kept =
+            |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));
+        let is_met = |it: &Warning| match it {
+            Warning::LockedOut(Lockout { reason: LockoutReason::Pointer(_), .. }) => true,
+            Warning::LockedOut(Lockout { holder, .. }) => accepts_lockouts || !is_kept(holder),
+            it => it.is_warning(),
+        };
+        let (met, unmet): (Vec<_>, Vec<_>) = attention.into_iter().partition(is_met);
+        let mut unmet = unmet.into_iter();
+        let first = unmet.next();
+        warn_locked_out(met.into_iter().chain(unmet));
+        match first {
+            Some(attention) => bail!("{}", located(&attention, &seen.files)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StateStore for DirectoryStore {
+    fn observe(&self, manifests: Option<&Path>) -> Result<Seen> {
+        let inputs = manifests.map(|root| read_manifests(root.to_owned(), false)).transpose()?;
+        let pools = inputs.map(|inputs| Arc::new(inputs.pools.into_keys().collect()));
+        let state = self.0.clone().with_pools(pools);
+        let pointers = state.pointers()?.into_iter();
+        Ok(Seen {
+            pools: state.pools()?,
+            place: state.path().display().to_string(),
+            observed: state.observe(&self.present_hosts()?, &Asked::default())?,
+            open_files: state.open_files().iter().map(|path| path.display().to_string()).collect(),
+            unreadable: state.unreadable().iter().map(Unreadable::to_string).collect(),
+            files: state.key_files(),
+            pointers: pointers.map(|file| (file.path.display().to_string(), file.text)).collect(),
+            unused: BTreeSet::new(),
+        })
+    }
+
+    fn has_separate_rights(&self) -> bool {
+        false
+    }
+
+    fn worth(&self, manifests: Option<&Path>) -> Result<Worth> {
+        let Some(manifests) = manifests else { return Ok(Worth::default()) };
+        exposure::of_manifests(manifests, &self.records()?.enforced)
+    }
+
+    fn records(&self) -> Result<Records> {
+        Ok(self.0.records()?)
+    }
+
+    fn change_tokens(&self, change: &ChangeTokens<'_>) -> Result<()> {
+        self.0.change_tokens(change)
+    }
+
+    fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
+        let hosts = self.present_hosts()?;
+        let generate = &mut |_| policy.algorithm.generate();
+        if hosts.is_empty() && !force {
+            // What is there and cannot be used is a better reason than that there is none.
+            let observed = self.0.observe(&hosts, &Asked::default())?;
+            self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
+            let path = self.0.path().display();
+            bail!("{path}: there is no serving certificate yet: run `serve` first");
+        }
+        let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
+        let done = self.0.reconcile(&hosts, asked, policy, now, generate)?;
+        self.print_steps(&done);
+        self.refuse(done.attention, force)
+    }
+
+    fn distrust(
+        &self,
+        named: &[String],
+        yes: bool,
+        policy: &Policy,
+        now: OffsetDateTime,
+    ) -> Result<()> {
+        // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
+        let lock = self.0.lock()?;
+        let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
+        let mut told = BTreeSet::new();
+        foreseen.tell(yes, now, &mut told)?;
+        let hosts = self.present_hosts()?;
+        let generate = &mut |_| policy.algorithm.generate();
+        let asked = foreseen.asked;
+        let mut done = self.0.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
+        self.print_steps(&done);
+        done.attention.retain(|it| !told.contains(&it.to_string()));
+        self.refuse(done.attention, yes)
+    }
+}
