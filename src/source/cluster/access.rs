@@ -6,7 +6,7 @@ use kube::Client;
 use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 
-use super::named_secret::NamedSecret;
+use super::secrets::NamedSecret;
 use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 
