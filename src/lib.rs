@@ -22,7 +22,7 @@
 //! | --- | --- | --- |
 //! | [`telemetry`] | logs, metrics, readiness | standard error |
 //! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
-//! | [`kubernetes`] | clients, single objects, Leases, Events | the API server |
+//! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |
 //! | [`cmp_http`] | messages of `crates/cmp` to an organisation's CA and back | HTTP |
 //! | [`store`] | certificates, pointer configs and tokens in a state directory | `files` |
 //! | [`source`] | inputs from a directory or a cluster | `files`, `kubernetes` |

@@ -59,7 +59,7 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
             Router::new(),
         )?;
         let client = client::connect(kubeconfig).await?;
-        let map = RegistryCaMap::new(client.clone());
+        let map = RegistryCaMap::new(&client);
         let mut tasks = Tasks::default();
         if let Some((secret, path)) = registry_credentials {
             let keeper = LoginKeeper::new(&path, resync)

@@ -11,17 +11,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _, pin_mut};
+use futures_util::FutureExt as _;
 use kube::api::{ApiResource, DynamicObject};
-use kube::core::{GroupVersionKind, PartialObjectMeta};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::backoff::Backoff;
-use crate::kubernetes::{ControlError, Health, ObjectName};
+use crate::kubernetes::watch::{Watch, WatchEvent};
+use crate::kubernetes::{ControlError, Health, ObjectName, client};
 
 /// Changes come in bursts; what they wake waits for this long.
 const QUIET: Duration = Duration::from_millis(50);
@@ -32,8 +32,6 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 /// The waits after failures.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A watch that was listed and says nothing for so long works. Its start has no answer of its own.
-const STARTED: Duration = Duration::from_secs(1);
 
 /// The waits after failures.
 pub(super) fn backoff() -> Backoff {
@@ -151,69 +149,26 @@ impl Watched {
         Self { object, resource }
     }
 
-    fn api(&self, client: Client) -> Api<PartialObjectMeta<DynamicObject>> {
-        match self.object.namespace.as_str() {
-            "" => Api::all_with(client, &self.resource),
-            namespace => Api::namespaced_with(client, namespace, &self.resource),
-        }
-    }
-
-    /// Wakes the loop after each change. A watch that failed begins anew, so that it is known to
-    /// work once it has listed everything again.
+    /// Wakes the loop after each change.
     async fn follow(self, client: Client, wake: Arc<Notify>, health: Health) -> Infallible {
-        let mut waits = backoff();
+        let Self { object, resource } = self;
+        let api: Api<PartialObjectMeta<DynamicObject>> =
+            client::api(&client, &object.namespace, &resource);
+        let only = Some(object.name.as_str()).filter(|name| *name != "*");
+        let mut watch = Watch::new(api, only);
         loop {
-            let (worked, error) = self.follow_once(client.clone(), &wake, &health).await;
-            if worked {
-                waits.reset();
-            }
-            health.watch_failed(&self.object, &error);
-            tokio::time::sleep(waits.next()).await;
-        }
-    }
-
-    /// Follows until something fails. Tells whether it worked before.
-    async fn follow_once(
-        &self,
-        client: Client,
-        wake: &Notify,
-        health: &Health,
-    ) -> (bool, watcher::Error) {
-        let mut config = watcher::Config::default();
-        if self.object.name != "*" {
-            config = config.fields(&format!("metadata.name={}", self.object.name));
-        }
-        let events = watcher(self.api(client), config);
-        pin_mut!(events);
-        let (mut listed, mut works) = (false, false);
-        loop {
-            let wait = if listed && !works { STARTED } else { Duration::MAX };
-            match tokio::time::timeout(wait, events.next()).await {
-                Err(_) => works = true,
-                Ok(Some(Ok(Event::Init | Event::InitApply(_)))) => continue,
-                Ok(Some(Ok(Event::InitDone))) => {
-                    listed = true;
+            match watch.next().await {
+                WatchEvent::ListBegins | WatchEvent::Listed(_) => {}
+                WatchEvent::Synced => wake.notify_one(),
+                WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {
+                    health.watch_works(&object);
                     wake.notify_one();
                 }
-                Ok(Some(Ok(Event::Apply(_) | Event::Delete(_)))) => {
-                    works = true;
-                    wake.notify_one();
-                }
-                // Too old a version to go on from: the library lists anew by itself.
-                Ok(Some(Err(watcher::Error::WatchError(status)))) if status.code == 410 => {}
-                Ok(Some(Err(error))) => return (works, error),
-                Ok(None) => return (works, watcher::Error::NoResourceVersion),
-            }
-            if works {
-                health.watch_works(&self.object);
+                WatchEvent::Works => health.watch_works(&object),
+                WatchEvent::Failed(failure) => health.watch_failed(&object, &failure),
             }
         }
     }
-}
-
-/// A kind of a group, in one of its versions.
-pub(super) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kube::Client;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use kube::core::ObjectList;
+use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
+use kube::{Api, Client, Resource};
 
 /// A connection to the API server that takes longer than this to be made has failed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,6 +53,22 @@ pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError
     Client::try_from(config).map_err(ConnectError::Client)
 }
 
+/// A kind of a group, in one of its versions.
+pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// The objects of a kind in a namespace, or in the whole cluster where that is empty.
+pub(crate) fn api<K>(client: &Client, namespace: &str, resource: &ApiResource) -> Api<K>
+where
+    K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+{
+    match namespace {
+        "" => Api::all_with(client.clone(), resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, resource),
+    }
+}
+
 /// What was found: nothing where there is no such object, or no such kind. That a cluster does not know a
 /// kind is told without a status object, which `Api::get_opt` does not take for "not found".
 pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
@@ -61,11 +77,6 @@ pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// What is listed: nothing where the cluster does not know the kind.
-pub(crate) fn listed<T: Clone>(answer: kube::Result<ObjectList<T>>) -> kube::Result<Vec<T>> {
-    Ok(found(answer)?.map(|list| list.items).unwrap_or_default())
 }
 
 /// An error with its causes in one line; many of the library's say what happened only there.

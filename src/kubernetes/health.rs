@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use kube::runtime::watcher;
-
-use super::client::reason;
 use super::error::{ControlError, api_reason};
+use super::watch::{Cause, Failure};
 use super::write::{Malformed, ObjectName};
 use crate::telemetry::ControllerMetrics;
 use crate::telemetry::conditions::Status;
@@ -54,16 +52,15 @@ impl Health {
         }
     }
 
-    pub(crate) fn watch_failed(&self, object: &ObjectName, error: &watcher::Error) {
-        let status = status(error);
-        if status.is_some_and(|status| status.code == 404) {
+    pub(crate) fn watch_failed(&self, object: &ObjectName, failure: &Failure) {
+        let Failure { reason, cause } = failure;
+        if *cause == Cause::NoSuchKind {
             // A cluster without the kind has none of its objects.
             self.status.not_ready.set(object.to_string(), None);
             tracing::debug!(%object, "the cluster has no such kind");
             return;
         }
         self.metrics.watch_failed(object.kind);
-        let reason = status.map_or_else(|| reason(error), |status| status.message.clone());
         let told = format!("it cannot be watched: {reason}");
         if self.status.not_ready.set(object.to_string(), Some(told)) {
             tracing::error!(%object, kind = object.kind, reason, "it cannot be watched; trying again");
@@ -81,16 +78,5 @@ impl Health {
         } else {
             tracing::info!(%object, "the Lease can be had again");
         }
-    }
-}
-
-/// What the API server answered, where it did.
-fn status(error: &watcher::Error) -> Option<&kube::core::Status> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status),
-        _ => None,
     }
 }

@@ -3,6 +3,9 @@
 //! Whoever holds the Lease renews it; whoever wants it watches whether it changes, by its own clock
 //! alone, so that clocks which differ do no harm. A holder that ends in order gives it back, and
 //! the next one takes over at once; one that crashes is succeeded when the Lease has run out.
+//!
+//! No library is used: kube-lease-manager, the one that fits kube 5, compares the holder's timestamps with the local
+//! clock, and frees a Lease that has run out without a precondition, so that two may hold it at once.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The Kubernetes API: clients, single objects, Leases, Events, and how working with it goes.
+//! The Kubernetes API: clients, objects, watches, Leases, Events, and how working with it goes.
 
 pub(crate) mod apply;
 pub mod client;
@@ -7,6 +7,7 @@ pub(crate) mod events;
 mod health;
 pub mod leader;
 pub(crate) mod lease;
+pub(crate) mod watch;
 pub(crate) mod write;
 
 pub use apply::Applied;

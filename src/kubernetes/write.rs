@@ -9,6 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// How an administrator would name an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +52,7 @@ impl ObjectName {
 pub(crate) fn expect_mapping(
     object: &ObjectName,
     place: &str,
-    value: &serde_json::Value,
+    value: &Value,
 ) -> Result<(), Malformed> {
     if value.is_object() || value.is_null() {
         return Ok(());
@@ -130,6 +131,13 @@ impl<V> std::fmt::Debug for MergePatch<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("MergePatch").field(&self.data.keys()).finish()
     }
+}
+
+/// A JSON merge patch of an object's status.
+#[derive(Debug, Serialize)]
+pub(crate) struct StatusPatch {
+    pub(crate) metadata: Precondition,
+    pub(crate) status: Map<String, Value>,
 }
 
 /// A write to one object.

@@ -6,15 +6,16 @@ use std::path::Path;
 
 use ignition::SpecVersion;
 use ignition::secrets::in_arguments;
-use kube::api::{DynamicObject, ListParams};
-use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::DynamicObject;
 use model::inputs::{ServingMode, served_configuration};
 use model::objects::MachineConfigPool;
 use model::render::{exposed, exposed_line};
 
 use crate::commands::rendering::{read_manifests, rendered};
-use crate::kubernetes::client::{found, listed};
+use crate::kubernetes::ObjectName;
+use crate::kubernetes::apply::{list, read_custom};
+use crate::kubernetes::client::{api, resource};
 use crate::source::manifest::config_warnings;
 
 /// What is worth knowing of configs.
@@ -49,21 +50,22 @@ pub(in crate::commands) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
 ) -> anyhow::Result<Worth> {
-    let kind = |kind| {
-        let kind = GroupVersionKind::gvk("machineconfiguration.openshift.io", "v1", kind);
-        Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind))
-    };
-    let (pools, configs) = (kind("MachineConfigPool"), kind("MachineConfig"));
+    let kind = |kind, plural| resource("machineconfiguration.openshift.io", "v1", kind, plural);
+    let pools = kind("MachineConfigPool", "machineconfigpools");
+    let configs = kind("MachineConfig", "machineconfigs");
+    let all = ObjectName::new("MachineConfigPool", "", "*");
+    let pools = list::<DynamicObject>(&api(&client, "", &pools), &all, |_| true).await?;
     let mut worth = Worth::default();
     let mut seen = BTreeSet::new();
-    for pool in listed(pools.list(&ListParams::default()).await)? {
+    for pool in pools {
         let pool: MachineConfigPool = serde_json::from_value(serde_json::to_value(pool)?)?;
         let configuration = served_configuration(ServingMode::Cluster, &pool);
         if configuration.is_empty() {
             continue;
         }
         // One that is gone is told by the server.
-        let Some(found) = found(configs.get(configuration).await)? else { continue };
+        let object = ObjectName::new("MachineConfig", "", configuration);
+        let Some(found) = read_custom(&client, &object, &configs).await? else { continue };
         let config = serde_json::to_string(&found.data["spec"]["config"])?;
         if seen.insert(configuration.to_owned()) {
             let ignored = config_warnings(&config).into_iter();

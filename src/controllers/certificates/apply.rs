@@ -1,18 +1,16 @@
 //! A rotation's writes, made on a cluster.
 
 use futures_util::StreamExt as _;
-use kube::api::{DynamicObject, PostParams};
-use kube::{Api, Client, ResourceExt as _};
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt as _};
 use pki::{Policy, Write};
 
 use super::objects::{authority_write, bundle_write, serving_write, store_write, user_data_write};
 use super::observe::ca_requests;
 use super::state::ClusterState;
 use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::{Applied, apply, deletion};
-use crate::kubernetes::client::found;
-use crate::kubernetes::error::{api_error, api_reason};
-use crate::kubernetes::write::{ObjectName, Precondition};
+use crate::kubernetes::apply::{Applied, CustomWrite, apply, apply_custom};
+use crate::kubernetes::write::{Change, ObjectName, Precondition};
 
 /// Secrets that are written at a time.
 const WRITES: usize = 8;
@@ -36,38 +34,35 @@ pub(super) async fn apply_write(
 /// Asks the issuer for what is to be asked for. Why that is not done, if it is not.
 pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<String> {
     let request = state.ca_request.as_ref()?.missing()?;
-    let (object, kind) = ca_requests();
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &object.namespace, &kind);
-    let request = serde_json::from_value(request).map_err(|error| error.to_string());
-    let request: DynamicObject = match request {
+    let request: DynamicObject = match serde_json::from_value(request) {
         Ok(request) => request,
-        Err(reason) => return Some(reason),
+        Err(error) => return Some(error.to_string()),
     };
-    match api.create(&PostParams::default(), &request).await {
-        Ok(_) => None,
-        // It was made a moment ago.
-        Err(kube::Error::Api(status)) if status.code == 409 => None,
-        Err(error) => {
-            let object = ObjectName { name: request.name_any(), ..object };
-            if matches!(&error, kube::Error::Api(status) if status.code == 404) {
-                return Some(format!("{object}: cert-manager is not there to take it"));
-            }
-            Some(api_error(&object)(error).to_string())
+    let (object, kind) = ca_requests();
+    let object = ObjectName { name: request.name_any(), ..object };
+    let write = CustomWrite { object, change: Change::Create(request) };
+    match apply_custom(client, &kind, &write).await {
+        // One that is there already was made a moment ago.
+        Ok(Applied::Done | Applied::Superseded) => None,
+        Err(ControlError::Api { object, error: kube::Error::Api(status) })
+            if status.code == 404 =>
+        {
+            Some(format!("{object}: cert-manager is not there to take it"))
         }
+        Err(error) => Some(error.to_string()),
     }
 }
 
 /// Deletes a request that another one has taken the place of. Nothing depends on it: it goes with its secret at last.
 pub(super) async fn delete_request(
     client: &Client,
-    object: &ObjectName,
-    precondition: &Precondition,
+    object: ObjectName,
+    precondition: Precondition,
 ) {
     let (_, kind) = ca_requests();
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &object.namespace, &kind);
-    if let Err(error) = found(api.delete(&object.name, &deletion(precondition)).await) {
-        let error = api_reason(&error);
-        tracing::warn!(%object, error, "it was replaced, and cannot be deleted");
+    let write = CustomWrite { object, change: Change::Delete(precondition) };
+    if let Err(error) = apply_custom(client, &kind, &write).await {
+        tracing::warn!(%error, "it was replaced, and cannot be deleted");
     }
 }
 

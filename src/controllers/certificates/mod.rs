@@ -225,7 +225,7 @@ impl CertificateController {
         {
             self.report.asked(&request.issuer, because).await;
             if let Some((replaced, precondition)) = request.present() {
-                delete_request(&self.client, &replaced, &precondition).await;
+                delete_request(&self.client, replaced, precondition).await;
             }
         }
         Ok(true)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{ApiResource, DynamicObject};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt as _};
 use pki::{External, Host};
@@ -20,16 +20,12 @@ use super::names::{
 use super::reference_names::is_azure;
 use super::state::{ClusterState, Pool};
 use super::user_data::is_user_data;
-use crate::controllers::runtime::{Watched, resource};
+use crate::controllers::runtime::Watched;
 use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::read;
-use crate::kubernetes::client::{found, listed};
-use crate::kubernetes::error::api_error;
+use crate::kubernetes::apply::{list, read, read_custom};
+use crate::kubernetes::client::{api, resource};
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 use model::access::ACCESS_ANNOTATION;
-
-/// Secrets a page of a list: bounds the memory that a list takes.
-const PAGE: u32 = 100;
 
 /// Reads what there is.
 pub struct Observer {
@@ -66,10 +62,10 @@ impl Observer {
             async |name| read::<Secret>(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
         let external = Box::pin(self.external()).await?;
         let (object, kind) = release_image();
-        let has_release_image = self.of_cluster(&object, &kind).await?.is_some();
+        let has_release_image = read_custom(&self.client, &object, &kind).await?.is_some();
         let release_image_pair =
             if has_release_image { secret(RELEASE_IMAGE_PAIR).await? } else { None };
-        let pki = self.of_cluster(&KeyAlgorithms::object(), &pkis()).await?;
+        let pki = read_custom(&self.client, &KeyAlgorithms::object(), &pkis()).await?;
         let ca_request = match &self.issuer {
             Some(issuer) => Some(Box::pin(self.ca_request(issuer)).await?),
             None => None,
@@ -172,9 +168,7 @@ impl Observer {
         let mut request = None;
         if let Some(name) = secret.as_ref().and_then(request_name) {
             let object = ObjectName { name, ..object };
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(self.client.clone(), &object.namespace, &kind);
-            let read = found(api.get(&object.name).await).map_err(api_error(&object))?;
+            let read = read_custom(&self.client, &object, &kind).await?;
             if let Some(DynamicObject { metadata, data, .. }) = read {
                 request = Some((data, Precondition::of(&object, &metadata)?));
             }
@@ -183,54 +177,28 @@ impl Observer {
     }
 
     async fn infrastructure(&self) -> Result<Infrastructure, ControlError> {
-        let Some(found) = self.of_cluster(&Infrastructure::object(), &infrastructures()).await?
-        else {
+        let (object, kind) = (Infrastructure::object(), infrastructures());
+        let Some(found) = read_custom(&self.client, &object, &kind).await? else {
             return Ok(Infrastructure::default());
         };
         let aro = if is_azure(&found.data) {
-            self.of_cluster(&aro_cluster(), &aro_clusters()).await?
+            read_custom(&self.client, &aro_cluster(), &aro_clusters()).await?
         } else {
             None
         };
         Ok(Infrastructure::read(&found.data, aro.as_ref().map(|aro| &aro.data))?)
     }
 
-    /// An object of the whole cluster, which need not have it, nor its kind.
-    async fn of_cluster(
-        &self,
-        object: &ObjectName,
-        kind: &ApiResource,
-    ) -> Result<Option<DynamicObject>, ControlError> {
-        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), kind);
-        found(api.get(&object.name).await).map_err(api_error(object))
-    }
-
     async fn user_data(&self) -> Result<BTreeMap<String, Secret>, ControlError> {
         let all = ObjectName::secret(&self.user_data_namespace, "*");
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &all.namespace);
-        let mut params = ListParams::default().limit(PAGE);
-        let mut found = BTreeMap::new();
-        loop {
-            let list = secrets.list(&params).await.map_err(api_error(&all))?;
-            let next = list.metadata.continue_.clone().filter(|token| !token.is_empty());
-            for secret in list.items {
-                let name = secret.name_any();
-                if is_user_data(&name) {
-                    found.insert(name, secret);
-                }
-            }
-            match next {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(found),
-            }
-        }
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &all.namespace);
+        let found = list(&secrets, &all, |secret| is_user_data(&secret.name_any())).await?;
+        Ok(found.into_iter().map(|secret| (secret.name_any(), secret)).collect())
     }
 
     async fn pools(&self) -> Result<Vec<Pool>, ControlError> {
-        let api: Api<PartialObjectMeta<DynamicObject>> =
-            Api::all_with(self.client.clone(), &pools());
-        let pools = listed(api.list(&ListParams::default()).await);
-        let pools = pools.map_err(api_error(&all_pools()))?;
+        let all = all_pools();
+        let pools = list(&api(&self.client, &all.namespace, &pools()), &all, |_| true).await?;
         Ok(pools.iter().map(pool).collect::<Result<_, _>>()?)
     }
 }

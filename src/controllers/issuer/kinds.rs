@@ -1,21 +1,16 @@
 //! The kinds that are read here, each object as it comes: of all that are written only the status is, and the rest
 //! stays as it is.
 
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt as _};
-use serde_json::{Map, Value, json};
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Map, Value};
 
 use super::issuer_spec::IssuerKind;
 use super::objects::GROUP;
-use crate::controllers::runtime::resource;
 use crate::kubernetes::ControlError;
-use crate::kubernetes::apply::Applied;
-use crate::kubernetes::client::found;
-use crate::kubernetes::error::api_error;
-use crate::kubernetes::write::{ObjectName, Precondition};
-
-/// Objects a page of a list: bounds the memory that a list takes.
-const PAGE: u32 = 200;
+use crate::kubernetes::apply::{Applied, apply_status, list};
+use crate::kubernetes::client::{api, resource};
+use crate::kubernetes::write::{ObjectName, Precondition, StatusPatch};
 
 /// A kind of objects that have a status of their own.
 pub(super) struct Kind {
@@ -28,33 +23,13 @@ impl Kind {
         Self { name, resource: resource(group, version, name, plural) }
     }
 
-    fn api(&self, client: &Client, namespace: &str) -> Api<DynamicObject> {
-        match namespace {
-            "" => Api::all_with(client.clone(), &self.resource),
-            namespace => Api::namespaced_with(client.clone(), namespace, &self.resource),
-        }
-    }
-
     pub(super) fn object(&self, object: &DynamicObject) -> ObjectName {
         ObjectName::new(self.name, &object.namespace().unwrap_or_default(), &object.name_any())
     }
 
     /// All objects of the kind, none where the cluster does not know it.
     pub(super) async fn list(&self, client: &Client) -> Result<Vec<DynamicObject>, ControlError> {
-        let api = self.api(client, "");
-        let all = ObjectName::new(self.name, "", "*");
-        let mut params = ListParams::default().limit(PAGE);
-        let mut objects = Vec::new();
-        loop {
-            let page = found(api.list(&params).await).map_err(api_error(&all))?;
-            let Some(page) = page else { return Ok(objects) };
-            let next = page.metadata.continue_.clone().filter(|token| !token.is_empty());
-            objects.extend(page.items);
-            match next {
-                Some(token) => params.continue_token = Some(token),
-                None => return Ok(objects),
-            }
-        }
+        list(&api(client, "", &self.resource), &ObjectName::new(self.name, "", "*"), |_| true).await
     }
 
     /// Sets these fields of the status of the very object that was read, in the version that was read.
@@ -65,16 +40,9 @@ impl Kind {
         fields: Map<String, Value>,
     ) -> Result<Applied, ControlError> {
         let name = self.object(object);
-        let precondition = Precondition::of(&name, &object.metadata)?;
-        let patch = Patch::Merge(json!({"metadata": precondition, "status": fields}));
-        let api = self.api(client, &name.namespace);
-        match api.patch_status(&name.name, &PatchParams::default(), &patch).await {
-            Ok(_) => Ok(Applied::Done),
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
-                Ok(Applied::Superseded)
-            }
-            Err(error) => Err(api_error(&name)(error)),
-        }
+        let metadata = Precondition::of(&name, &object.metadata)?;
+        let patch = StatusPatch { metadata, status: fields };
+        apply_status(client, &self.resource, &name, &patch).await
     }
 }
 

@@ -5,9 +5,9 @@ mod objects;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::ConfigMap as StoredMap;
-use kube::api::{ApiResource, DynamicObject};
+use kube::Client;
+use kube::api::ApiResource;
 use kube::runtime::events::EventType;
-use kube::{Api, Client};
 use model::objects::{ConfigMap, ImageConfig};
 use model::registry_ca::{
     ADMINISTRATOR_NAMESPACE, Administrators, MANAGED_NAMESPACE, MERGED_MAP, MergePlan,
@@ -15,12 +15,11 @@ use model::registry_ca::{
 };
 
 use self::objects::{config_map, image, image_object, merged_write};
-use super::runtime::{self, Reconciler, Requeue, Watched, resource};
+use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
-use crate::kubernetes::apply::{Applied, apply, read};
-use crate::kubernetes::client::found;
-use crate::kubernetes::error::api_error;
+use crate::kubernetes::apply::{Applied, apply, read, read_custom};
+use crate::kubernetes::client::resource;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 
@@ -57,12 +56,8 @@ impl RegistryCaController {
     }
 
     async fn observe(&self) -> Result<Observed, ControlError> {
-        let object = image_object();
-        let images: Api<DynamicObject> = Api::all_with(self.client.clone(), &images());
-        let image = match found(images.get(&object.name).await).map_err(api_error(&object))? {
-            Some(object) => Some(image(object.data)?),
-            None => None,
-        };
+        let found = read_custom(&self.client, &image_object(), &images()).await?;
+        let image = found.map(|object| image(object.data)).transpose()?;
         let map = async |namespace, name| {
             read::<StoredMap>(&self.client, &ObjectName::config_map(namespace, name)).await
         };

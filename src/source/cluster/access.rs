@@ -7,7 +7,7 @@ use model::access::Records;
 use model::objects::{OPERATOR_NAMESPACE, Secret, SecretName};
 use tokio::sync::watch;
 
-use super::named_secret::NamedSecret;
+use super::secrets::NamedSecret;
 use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 

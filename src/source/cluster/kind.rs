@@ -11,6 +11,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::kubernetes::client;
+
 /// A kind of object that is watched, all of its objects in one place or only one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
@@ -161,17 +163,9 @@ impl Kind {
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let place = self.place();
-        let group = if place.group.is_empty() {
-            kube::core::GroupVersionKind::gvk("", "v1", place.kind)
-        } else {
-            kube::core::GroupVersionKind::gvk(place.group, "v1", place.kind)
-        };
-        let resource = ApiResource::from_gvk_with_plural(&group, place.plural);
-        match place.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-            None => Api::all_with(client.clone(), &resource),
-        }
+        let Place { group, kind, plural, namespace, .. } = self.place();
+        let resource = client::resource(group, "v1", kind, plural);
+        client::api(client, namespace.unwrap_or_default(), &resource)
     }
 
     /// How an administrator would name one of its objects.

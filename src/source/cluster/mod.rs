@@ -16,7 +16,6 @@ mod configs;
 mod connectivity;
 mod kind;
 mod kubeconfig;
-mod named_secret;
 mod nodes;
 mod registry_cas;
 mod report;
@@ -44,8 +43,8 @@ use super::cluster::token::TokenFiles;
 use crate::kubernetes::client::{self, ConnectError};
 use crate::telemetry::Reporting;
 
-pub use super::cluster::named_secret::NamedSecret;
 pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
+pub use super::cluster::secrets::NamedSecret;
 
 /// Reports come in bursts; publishing waits for this much quiet,
 const QUIET: Duration = Duration::from_millis(10);
@@ -99,7 +98,7 @@ impl Cluster {
         nodes::follow(self.client.clone(), roster, reporting)
     }
 
-    /// Follows one secret from now on. Call it within a runtime.
+    /// Follows one secret.
     #[must_use]
     pub fn secret(&self, name: SecretName) -> NamedSecret {
         NamedSecret::new(self.client.clone(), name)

@@ -4,62 +4,42 @@
 //! serves all the same.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use model::ledger::{Node, NodeIndex, Nodes};
 use time::OffsetDateTime;
 
-use crate::backoff::Backoff;
-use crate::kubernetes::client::reason;
+use crate::kubernetes::watch::{Failure, Watch, WatchEvent};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;
-
-/// How long the API server is asked to keep a watch open.
-const WATCH_SECONDS: u32 = 60;
-/// Objects a page of a list: nodes are large.
-const PAGE: u32 = 50;
-/// The waits after failures.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Keeps `roster` in step with the cluster, for ever; what keeps it from that is told and counted.
 pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporting) {
     let Reporting { metrics, status: Status { degraded, .. } } = reporting;
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+    let mut watch = Watch::new(Api::<v1::Node>::all(client), None);
+    let mut listed = Nodes::default();
     loop {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
-        let events = watcher(Api::<v1::Node>::all(client.clone()), config);
-        pin_mut!(events);
-        let mut listed = Nodes::default();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => listed = Nodes::default(),
-                Ok(Event::InitApply(node)) => listed.add(read(&node)),
-                Ok(Event::InitDone) => {
-                    roster.set(std::mem::take(&mut listed));
-                    degraded.set("nodes", None);
-                    backoff.reset();
-                }
-                Ok(Event::Apply(node)) => roster.change(|nodes| nodes.add(read(&node))),
-                Ok(Event::Delete(node)) => roster.change(|nodes| nodes.remove(&node.name_any())),
-                Err(error) => {
-                    let error = reason(&error);
-                    metrics.watch_failed("nodes");
-                    if degraded.set("nodes", Some(format!("cannot be watched: {error}"))) {
-                        tracing::warn!(
-                            error,
-                            "cannot watch nodes; the ledger does not know who has joined"
-                        );
-                    }
-                    break;
+        match watch.next().await {
+            WatchEvent::ListBegins => listed = Nodes::default(),
+            WatchEvent::Listed(node) => listed.add(read(&node)),
+            WatchEvent::Synced => {
+                roster.set(std::mem::take(&mut listed));
+                degraded.set("nodes", None);
+            }
+            WatchEvent::Applied(node) => roster.change(|nodes| nodes.add(read(&node))),
+            WatchEvent::Deleted(node) => roster.change(|nodes| nodes.remove(&node.name_any())),
+            WatchEvent::Works => {}
+            WatchEvent::Failed(Failure { reason: error, .. }) => {
+                metrics.watch_failed("nodes");
+                if degraded.set("nodes", Some(format!("cannot be watched: {error}"))) {
+                    tracing::warn!(
+                        error,
+                        "cannot watch nodes; the ledger does not know who has joined"
+                    );
                 }
             }
         }
-        tokio::time::sleep(backoff.next()).await;
     }
 }
 

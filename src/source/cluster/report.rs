@@ -5,6 +5,7 @@ use model::objects::SecretName;
 use serde_json::value::RawValue;
 
 use super::kind::{Kind, Raw};
+use crate::kubernetes::watch::Failure;
 use crate::source::secret_seen::SecretSeen;
 
 /// What the tasks see.
@@ -56,14 +57,4 @@ pub(super) enum Change {
     /// An object is new or other than before.
     Applied(Item),
     Deleted(String),
-}
-
-/// Why a watch does not work now.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) reason: String,
-    /// The API server does not know the kind.
-    pub(super) is_absent: bool,
-    /// This server has not the right.
-    pub(super) is_forbidden: bool,
 }

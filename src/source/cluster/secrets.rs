@@ -1,70 +1,58 @@
-//! The secrets with registry logins: watched by their names, which flags and pools give, and apart from
-//! the kinds that a server always watches.
+//! Secrets that are followed by their names, apart from the kinds that a server always watches.
 //!
-//! What is in one is read here and handed on as logins; it is never kept on disk with the rest.
+//! What is in one is read here and handed on; it is never kept on disk with the rest.
 
-use std::time::Duration;
-
-use futures_util::{StreamExt as _, pin_mut};
 use k8s_openapi::api::core::v1;
-use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt as _};
-use model::objects::SecretName;
-use model::objects::{Metadata, Secret};
+use model::objects::{Metadata, Secret, SecretName};
 use tokio::sync::mpsc;
 
-use super::report::{Failure, Report};
-use crate::backoff::Backoff;
-use crate::source::cluster::watching::failure;
+use super::report::Report;
+use crate::kubernetes::watch::{Cause, ObjectSeen, ObjectWatch};
 use crate::source::secret_seen::SecretSeen;
 
-/// How long the API server is asked to keep a watch open.
-const WATCH_SECONDS: u32 = 60;
-/// The waits after failures.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A secret that is followed.
+pub struct NamedSecret {
+    name: SecretName,
+    watch: ObjectWatch<v1::Secret>,
+}
+
+impl NamedSecret {
+    /// The secret of this name. It is followed while somebody waits for what changes.
+    #[must_use]
+    pub fn new(client: Client, name: SecretName) -> Self {
+        let secrets = Api::namespaced(client, &name.namespace);
+        Self { watch: ObjectWatch::new(secrets, &name.name), name }
+    }
+
+    /// Which secret it is.
+    #[must_use]
+    pub fn name(&self) -> &SecretName {
+        &self.name
+    }
+
+    /// Waits for the secret as it is, for each change of it, and for what keeps it from being seen.
+    /// May be dropped and called again: no change is lost by that.
+    pub async fn changed(&mut self) -> SecretSeen {
+        match self.watch.next().await {
+            ObjectSeen::Present(secret) => SecretSeen::Present(read(secret)),
+            ObjectSeen::Absent => SecretSeen::Absent,
+            ObjectSeen::Failed(failure) => SecretSeen::Unwatched {
+                reason: failure.reason,
+                is_forbidden: failure.cause == Cause::Forbidden,
+            },
+        }
+    }
+}
 
 /// Reports what `name` holds, and each change of it, until nobody receives reports any more.
 pub(super) async fn watch(name: SecretName, client: Client, reports: mpsc::Sender<Report>) {
-    let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
-    let secrets = Api::<v1::Secret>::namespaced(client, &name.namespace);
+    let mut secret = NamedSecret::new(client, name.clone());
     loop {
-        let config = watcher::Config::default().timeout(WATCH_SECONDS);
-        let events =
-            watcher(secrets.clone(), config.fields(&format!("metadata.name={}", name.name)));
-        pin_mut!(events);
-        let mut listed = None;
-        while let Some(event) = events.next().await {
-            let mut is_failed = false;
-            let seen = match event {
-                Ok(Event::Init) => {
-                    listed = None;
-                    continue;
-                }
-                Ok(Event::InitApply(secret)) => {
-                    listed = Some(secret);
-                    continue;
-                }
-                Ok(Event::InitDone) => {
-                    backoff.reset();
-                    listed.take().map_or(SecretSeen::Absent, |it| SecretSeen::Present(read(it)))
-                }
-                Ok(Event::Apply(secret)) => SecretSeen::Present(read(secret)),
-                Ok(Event::Delete(_)) => SecretSeen::Absent,
-                Err(error) => {
-                    is_failed = true;
-                    let Failure { reason, is_forbidden, .. } = failure(&error);
-                    SecretSeen::Unwatched { reason, is_forbidden }
-                }
-            };
-            if reports.send(Report::Secret(name.clone(), seen)).await.is_err() {
-                return;
-            }
-            if is_failed {
-                break;
-            }
+        let report = Report::Secret(name.clone(), secret.changed().await);
+        if reports.send(report).await.is_err() {
+            return;
         }
-        tokio::time::sleep(backoff.next()).await;
     }
 }
 

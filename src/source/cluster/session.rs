@@ -19,12 +19,13 @@ use super::cache::{Cache, Snapshot};
 use super::connectivity::{Connectivity, Transition};
 use super::kind::{Kind, Raw};
 use super::kubeconfig;
-use super::report::{Change, Failure, Item, Report};
+use super::report::{Change, Item, Report};
 use super::secrets;
 use super::token::BootstrapTokenState;
 use super::view::ClusterView;
 use crate::backoff::Backoff;
 use crate::kubernetes::client::{found, reason};
+use crate::kubernetes::watch::{Cause, Failure};
 use crate::source::cluster::watching;
 use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
@@ -211,8 +212,8 @@ impl Session {
     }
 
     fn failed(&mut self, kind: Kind, failure: Failure) {
-        let Failure { reason, is_absent, .. } = failure;
-        if is_absent && kind.may_be_absent() {
+        let Failure { reason, cause } = failure;
+        if cause == Cause::NoSuchKind && kind.may_be_absent() {
             if self.failing.remove(&kind) {
                 self.reporting.status.degraded.set(kind.name(), None);
             }
@@ -360,7 +361,7 @@ mod tests {
         }
         for _ in 0..3 {
             let reason = "404 page not found".to_owned();
-            let failure = Failure { reason, is_absent: true, is_forbidden: false };
+            let failure = Failure { reason, cause: Cause::NoSuchKind };
             session.take(Report::Failed(Kind::Route, failure));
             assert!(!is_published(&mut session), "a kind is still absent");
         }
