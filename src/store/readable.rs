@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use model::ledger::Ledger;
 use nix::unistd::{Uid, User as Account, getgrouplist};
 
-use super::state_directory::{AUTHORITY, SERVING, StateDirectory, StateError};
+use super::state_directory::{AUTHORITY, SERVING, StateDirectory};
+use super::state_error::StateError;
 use super::unreadable::Unreadable;
 use crate::files::owners::{Process, Reader, Status, User};
 

@@ -1,4 +1,4 @@
-//! The certificates and pointer configs of `serve`, in a folder.
+//! The certificates of `serve`, in a folder.
 //!
 //! ```text
 //! ca.key            the signing authority: its key and certificate, and those of older ones
@@ -8,35 +8,29 @@
 //! user-data/*.ign   pointer configs
 //! ```
 //!
-//! Beside them are the tokens that pointer configs carry, see [`super::token_files`].
+//! Pointer configs are in [`super::pointer_files`], the tokens that they carry in [`super::token_files`].
 //!
 //! A file is replaced whole or not at all, and what has to change together is in one file: a pair
 //! never falls apart, whenever the process dies. Files that hold a key are their owner's alone.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ignition::{POINTER_SPEC, pointer};
-use model::pointer_check::{faults_of, pools_of};
-use model::user_data::{
-    self, Assessment, Brings, Fetch, LeftAlone, assess, fetches_of_pools, with_bearer,
-};
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Asked, Certificate, CertificateState, Generate, Host, IssueError, Lockout, LockoutReason,
-    MAX_STEPS, Next, Pointer, Policy, Step, StoredPair, Unusable, Warning, Write, next, read_chain,
+    Asked, Certificate, CertificateState, Generate, Host, IssueError, MAX_STEPS, Next, Policy,
+    Step, StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
-use super::unreadable::Unreadable;
-use crate::files::bounded;
-use crate::files::lock::{LOCK, LockError, Patience};
+use super::state_error::read_if_there;
+use crate::files::lock::{LOCK, Patience};
 use crate::files::owners::{Reader, Status};
 use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
 use crate::files::stamp::FileStamp;
 
+pub use super::state_error::StateError;
 pub use crate::files::lock::DirectoryLock;
 
 /// The file of the signing authority.
@@ -52,71 +46,7 @@ pub struct StateDirectory {
     reader: Reader,
     patience: Patience,
     /// The pools that have a config, where that is known.
-    pools: Option<Arc<BTreeSet<String>>>,
-}
-
-/// Why the folder could not be brought in order.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// A file cannot be read.
-    #[error("{}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the operating system says.
-        error: io::Error,
-    },
-    /// Another process is changing the folder, or it cannot be locked.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// A file cannot be written.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// The server could not read a file when it is started again.
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-    /// A certificate cannot be issued.
-    #[error("{}: {error}", path.display())]
-    Issue {
-        /// The folder.
-        path: PathBuf,
-        /// Why not.
-        error: IssueError,
-    },
-    /// Something else is where a pointer config belongs.
-    #[error(
-        "{} is left as it is: it does not send machines to {url}, and somebody else made it or \
-         changed it; remove it to have one made",
-        path.display()
-    )]
-    Occupied {
-        /// The file.
-        path: PathBuf,
-        /// Where it should send machines.
-        url: String,
-    },
-    /// A file holds something else than it should, and nothing is written in its place.
-    #[error("{}: {reason}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The system has no randomness for a new token.
-    #[error("{}: the system has no randomness for a new token", path.display())]
-    NoRandomness {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The plan finds no end.
-    #[error("{}: still not in order after {steps} steps", path.display())]
-    Endless {
-        /// The folder.
-        path: PathBuf,
-        /// As many as were taken.
-        steps: usize,
-    },
+    pub(super) pools: Option<Arc<BTreeSet<String>>>,
 }
 
 /// What was done, and when to look again.
@@ -139,22 +69,13 @@ pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 /// Whom machines are to trust, and whom they may have trusted.
 pub(super) struct Trust {
     /// As it is stored.
-    bundle: Option<Vec<u8>>,
+    pub(super) bundle: Option<Vec<u8>>,
     /// The authorities of the bundle.
     pub(super) trusted: Vec<Certificate>,
     /// The signing authority's store.
     authority: Option<StoredPair>,
     /// The authorities in it.
     pub(super) known: Vec<Certificate>,
-}
-
-/// A pointer config in the folder.
-#[derive(Debug)]
-pub struct PointerFile {
-    /// The file.
-    pub path: PathBuf,
-    /// What it says.
-    pub text: Vec<u8>,
 }
 
 impl StateDirectory {
@@ -216,10 +137,6 @@ impl StateDirectory {
     #[must_use]
     pub fn serving_path(&self) -> PathBuf {
         self.path.join(SERVING)
-    }
-
-    pub(super) fn pointers_path(&self) -> PathBuf {
-        self.path.join("user-data")
     }
 
     pub(super) fn lock_path(&self) -> PathBuf {
@@ -319,7 +236,7 @@ impl StateDirectory {
             }
             Write::Bundle(pem) => self.replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
-                self.replace(&self.pointers_path().join(name), text, pointer_mode(text))?;
+                self.replace_pointer(&self.pointers_path().join(name), text)?;
             }
             Write::Serving(StoredPair { certificates, key, .. }) => {
                 let text = [&key[..], certificates].concat();
@@ -352,21 +269,9 @@ impl StateDirectory {
 
     /// What there is now.
     pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
-        let Trust { bundle, trusted, authority, known } = self.trust()?;
-        let files = self.pointers()?;
-        let pools = self.pools_by(&files);
-        let pointers = files.iter().map(|PointerFile { path, text }| {
-            let title = path.display().to_string();
-            let assessed = assess(text, &trusted, &known);
-            // Of that one, the start alone was read.
-            let faults = match assessed.left_alone() {
-                Some(LeftAlone::TooLarge) => vec![too_large(&title)],
-                _ => faults_of(&title, text, &pools),
-            };
-            let pointer = user_data::pointer(pointer_name(path)?, &title, text, assessed);
-            Ok(Pointer { faults, ..pointer })
-        });
-        let pointers = pointers.collect::<Result<_, StateError>>()?;
+        let trust = self.trust()?;
+        let pointers = self.observe_pointers(&trust)?;
+        let Trust { bundle, authority, .. } = trust;
         Ok(CertificateState {
             issuer: None,
             external: None,
@@ -383,45 +288,6 @@ impl StateDirectory {
         })
     }
 
-    /// The pointer configs, by their names.
-    pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
-        let mut files = Vec::new();
-        for path in self.pointer_paths()? {
-            // Of what is too large to be one, enough is read to tell.
-            let most = user_data::MAX_BYTES as u64 + 1;
-            if let Some(text) = if_there(&path, bounded::read_start(&path, most))? {
-                files.push(PointerFile { path, text });
-            }
-        }
-        Ok(files)
-    }
-
-    /// The pools that there are, as far as is known.
-    pub fn pools(&self) -> Result<BTreeSet<String>, StateError> {
-        Ok(self.pools_by(&self.pointers()?))
-    }
-
-    fn pools_by(&self, files: &[PointerFile]) -> BTreeSet<String> {
-        let named = files.iter().filter_map(|PointerFile { path, text }| {
-            Some((path.file_stem()?.to_str()?, &text[..]))
-        });
-        self.pools.as_deref().cloned().unwrap_or_else(|| pools_of(named))
-    }
-
-    pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {
-        let directory = self.pointers_path();
-        let failed = |error| StateError::Read { path: directory.clone(), error };
-        let mut paths = Vec::new();
-        for entry in std::fs::read_dir(&directory).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|extension| extension == "ign") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths)
-    }
-
     /// Where the signing authority and the serving pair are, as people read it.
     #[must_use]
     pub fn key_files(&self) -> [String; 2] {
@@ -436,41 +302,6 @@ impl StateDirectory {
             found.is_ok_and(|found| found.mode & 0o077 & !self.reader.needed(found) != 0)
         };
         [self.authority_path(), self.serving_path()].into_iter().filter(is_open).collect()
-    }
-
-    /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`. One
-    /// that does is left as it is, and so is what somebody else has put in its place. Tells where it
-    /// is.
-    pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
-        let url = format!("https://{host}:{port}/config/{pool}");
-        let path = self.pointers_path().join(format!("{pool}.ign"));
-        let is_there = || -> Result<_, StateError> {
-            let present = read_if_there(&path)?.unwrap_or_default();
-            Ok((user_data::fetches(&present, &url), present))
-        };
-        if is_there()?.0 {
-            return Ok(path);
-        }
-        let _lock = self.lock()?;
-        // Somebody else may have written it meanwhile.
-        let (is_written, present) = is_there()?;
-        if is_written {
-            return Ok(path);
-        }
-        let Trust { bundle, trusted, known, .. } = self.trust()?;
-        let assessed = assess(&present, &trusted, &known);
-        let is_ours =
-            user_data::is_plain_pointer(&present) && !matches!(assessed, Assessment::LeftAlone(_));
-        if !is_ours && !present.trim_ascii().is_empty() {
-            return Err(StateError::Occupied { path, url });
-        }
-        let bundle = bundle.unwrap_or_default();
-        let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC)).into_bytes();
-        let issued = self.issued()?;
-        let token = issued.newest(pool).map(|token| with_bearer(&config, pool, token.as_str()));
-        let config = token.and_then(Result::ok).unwrap_or(config);
-        self.replace(&path, &config, pointer_mode(&config))?;
-        Ok(path)
     }
 
     /// A pair that somebody brought in two files becomes one file too.
@@ -545,36 +376,5 @@ impl StateDirectory {
     /// Held while the folder is changed.
     pub fn lock(&self) -> Result<DirectoryLock, StateError> {
         Ok(DirectoryLock::take(&self.path, self.reader, self.patience)?)
-    }
-}
-
-fn too_large(title: &str) -> Lockout {
-    let reason = LockoutReason::Pointer(LeftAlone::TooLarge.to_string());
-    Lockout { holder: title.to_owned(), reason }
-}
-
-/// What is written is found by its name again.
-pub(super) fn pointer_name(path: &Path) -> Result<&str, StateError> {
-    path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
-        StateError::Read { path: path.to_owned(), error }
-    })
-}
-
-/// A pointer config that carries a token is its owner's alone.
-fn pointer_mode(text: &[u8]) -> u32 {
-    let is_secret = |fetch: &Fetch| fetch.brings != Brings::Nothing;
-    if fetches_of_pools(text).iter().any(is_secret) { PRIVATE } else { PUBLIC }
-}
-
-pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    if_there(path, bounded::read(path))
-}
-
-fn if_there(path: &Path, read: io::Result<Vec<u8>>) -> Result<Option<Vec<u8>>, StateError> {
-    match read {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StateError::Read { path: path.to_owned(), error }),
     }
 }

@@ -17,9 +17,9 @@ use model::access::{AccessMode, Records, Token, generate};
 use model::user_data::{carriers, carrying};
 use time::OffsetDateTime;
 
-use super::state_directory::{
-    PointerFile, StateDirectory, StateError, Trust, pointer_name, read_if_there,
-};
+use super::pointer_files::{PointerFile, pointer_name};
+use super::state_directory::{StateDirectory, Trust};
+use super::state_error::{StateError, read_if_there};
 use crate::files::replace::PRIVATE;
 use crate::files::stamp::FileStamp;
 

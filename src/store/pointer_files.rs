@@ -1,0 +1,141 @@
+//! The pointer configs of `serve`, in `user-data/` of the same folder.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ignition::{POINTER_SPEC, pointer};
+use model::pointer_check::{faults_of, pools_of};
+use model::user_data::{self, Brings, Fetch, LeftAlone, assess, fetches_of_pools, with_bearer};
+use pki::{Host, Lockout, LockoutReason, Pointer};
+
+use super::state_directory::{StateDirectory, Trust};
+use super::state_error::{StateError, if_there, read_if_there};
+use crate::files::bounded;
+use crate::files::replace::{PRIVATE, PUBLIC, WriteError};
+
+/// A pointer config in the folder.
+#[derive(Debug)]
+pub struct PointerFile {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: Vec<u8>,
+}
+
+impl StateDirectory {
+    pub(super) fn pointers_path(&self) -> PathBuf {
+        self.path().join("user-data")
+    }
+
+    /// The pointer configs as a rotation sees them.
+    pub(super) fn observe_pointers(&self, trust: &Trust) -> Result<Vec<Pointer>, StateError> {
+        let files = self.pointers()?;
+        let pools = self.pools_by(&files);
+        let pointers = files.iter().map(|PointerFile { path, text }| {
+            let title = path.display().to_string();
+            let assessed = assess(text, &trust.trusted, &trust.known);
+            // Of that one, the start alone was read.
+            let faults = match assessed.left_alone() {
+                Some(LeftAlone::TooLarge) => vec![too_large(&title)],
+                _ => faults_of(&title, text, &pools),
+            };
+            let pointer = user_data::pointer(pointer_name(path)?, &title, text, assessed);
+            Ok(Pointer { faults, ..pointer })
+        });
+        pointers.collect()
+    }
+
+    /// The pointer configs, by their names.
+    pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
+        let mut files = Vec::new();
+        for path in self.pointer_paths()? {
+            // Of what is too large to be one, enough is read to tell.
+            let most = user_data::MAX_BYTES as u64 + 1;
+            if let Some(text) = if_there(&path, bounded::read_start(&path, most))? {
+                files.push(PointerFile { path, text });
+            }
+        }
+        Ok(files)
+    }
+
+    /// The pools that there are, as far as is known.
+    pub fn pools(&self) -> Result<BTreeSet<String>, StateError> {
+        Ok(self.pools_by(&self.pointers()?))
+    }
+
+    fn pools_by(&self, files: &[PointerFile]) -> BTreeSet<String> {
+        let named = files.iter().filter_map(|PointerFile { path, text }| {
+            Some((path.file_stem()?.to_str()?, &text[..]))
+        });
+        self.pools.as_deref().cloned().unwrap_or_else(|| pools_of(named))
+    }
+
+    pub(super) fn pointer_paths(&self) -> Result<Vec<PathBuf>, StateError> {
+        let directory = self.pointers_path();
+        let failed = |error| StateError::Read { path: directory.clone(), error };
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(&directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|extension| extension == "ign") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+
+    /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`. One
+    /// that does is left as it is, and so is what somebody else has put in its place. Tells where it
+    /// is.
+    pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
+        let url = format!("https://{host}:{port}/config/{pool}");
+        let path = self.pointers_path().join(format!("{pool}.ign"));
+        let is_there = || -> Result<_, StateError> {
+            let present = read_if_there(&path)?.unwrap_or_default();
+            Ok((user_data::fetches(&present, &url), present))
+        };
+        if is_there()?.0 {
+            return Ok(path);
+        }
+        let _lock = self.lock()?;
+        // Somebody else may have written it meanwhile.
+        let (is_written, present) = is_there()?;
+        if is_written {
+            return Ok(path);
+        }
+        let Trust { bundle, trusted, known, .. } = self.trust()?;
+        let is_ours = user_data::is_plain_pointer(&present)
+            && assess(&present, &trusted, &known).left_alone().is_none();
+        if !is_ours && !present.trim_ascii().is_empty() {
+            return Err(StateError::Occupied { path, url });
+        }
+        let bundle = bundle.unwrap_or_default();
+        let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC)).into_bytes();
+        let issued = self.issued()?;
+        let token = issued.newest(pool).map(|token| with_bearer(&config, pool, token.as_str()));
+        let config = token.and_then(Result::ok).unwrap_or(config);
+        self.replace_pointer(&path, &config)?;
+        Ok(path)
+    }
+
+    /// Puts a pointer config in place. One that carries a token is its owner's alone.
+    pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), WriteError> {
+        let is_secret = |fetch: &Fetch| fetch.brings != Brings::Nothing;
+        let has_secret = fetches_of_pools(text).iter().any(is_secret);
+        self.replace(path, text, if has_secret { PRIVATE } else { PUBLIC })
+    }
+}
+
+fn too_large(title: &str) -> Lockout {
+    let reason = LockoutReason::Pointer(LeftAlone::TooLarge.to_string());
+    Lockout { holder: title.to_owned(), reason }
+}
+
+/// What is written is found by its name again.
+pub(super) fn pointer_name(path: &Path) -> Result<&str, StateError> {
+    path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");
+        StateError::Read { path: path.to_owned(), error }
+    })
+}
