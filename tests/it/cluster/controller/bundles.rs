@@ -1,13 +1,20 @@
 //! Bundles of the real trust-manager's: one takes our CAs into all namespaces, another brings an organisation's, which
 //! the controller trusts.
 
+use std::fs;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::Certificate;
+use serde_json::json;
 
 use super::issued::storm;
-use super::*;
+use super::{Site, secrets, serving, value};
 use crate::support::cert_manager::{Approver, CertManager, collection, make, open_store, until};
+use crate::support::cluster::NAMESPACE;
 use crate::support::readme::{example, with};
 use crate::support::trust_manager::TrustManager;
+use crate::support::wait_for;
 
 const EXTERNAL: [&str; 4] = [
     "--serving-pair",

@@ -1,16 +1,26 @@
 //! A CA that the real cert-manager issues: taken over from one that issued itself, renewed, and issued by a second
 //! root, while machines with every pointer config that there was boot all the time.
 
+use std::fs;
+use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use pki::Certificate;
+use serde_json::{Value, json};
 
-use super::*;
+use super::{ROTATE, Site, authority, mount, pointer, secrets, server, serving, trusted, value};
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
 };
-use crate::support::cluster::overlay;
+use crate::support::cluster::{NAMESPACE, overlay};
+use crate::support::http::Client;
+use crate::support::machine::Machine;
 use crate::support::readme::example;
+use crate::support::server::{Server, binary};
+use crate::support::stop::Stop;
+use crate::support::wait_for;
 
 const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
 const ISSUED_BY: &str = "machineconfiguration.openshift.io/ca-issuer";
@@ -115,7 +125,7 @@ pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)
             }
         });
         scope.spawn(|| {
-            let _stop = StopOnDrop(&over);
+            let _stop = Stop(&over);
             while !over.load(Ordering::SeqCst) {
                 let known = machines.bundles.lock().expect("no panic").clone();
                 for bundle in known {
@@ -125,7 +135,7 @@ pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)
                 }
             }
         });
-        let _stop = StopOnDrop(&over);
+        let _stop = Stop(&over);
         run(&machines);
         let enough = boots.load(Ordering::SeqCst) + 20;
         wait_for("machines to boot by what is served now", || {
