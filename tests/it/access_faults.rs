@@ -13,7 +13,7 @@ use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 /// A server on a state directory that stays, which enforces.
 fn serve(state: &Path) -> Server {
@@ -215,7 +215,7 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
     let mut server = serve(state).until_ready();
     give_one_without_headers(&server, state);
     fs::remove_file(state.join("access.json")).expect("a file");
-    wait_for("it to be made anew", || {
+    wait_asking("it to be made anew", || {
         assert_closed(&server, state);
         fs::read_to_string(state.join("access.json")).ok()?.contains("worker").then_some(())
     });

@@ -20,7 +20,7 @@ use crate::support::machine::Machine;
 use crate::support::random::Random;
 use crate::support::server::{Server, binary, free_ports};
 use crate::support::stop::Stop;
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 const fn loopback(last: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, last))
@@ -245,7 +245,7 @@ impl Mortal {
     /// Waits until a machine with this token has its config: it is never refused for good.
     fn opens(&self, credential: &str) {
         let authorization = [("Authorization", credential)];
-        wait_for("a machine to boot", || {
+        wait_asking("a machine to boot", || {
             let answer = self.tls()?.try_request("GET", "/config/worker", &authorization).ok()?;
             assert!(matches!(answer.status, 200 | 503), "{answer:?}");
             (answer.status == 200).then_some(())

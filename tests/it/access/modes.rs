@@ -9,7 +9,7 @@ use super::{ACCESS, annotate, assert_refused, credential, get, printed, with_ann
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 #[test]
 fn a_pool_says_itself_how_much_it_is_restricted() {
@@ -180,7 +180,7 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
     fs::write(manifests.path().join(".new"), &whole).expect("a writable folder");
     fs::rename(manifests.path().join(".new"), &pools).expect("a rename");
     let path = server.state().join(format!("user-data/{name}.ign"));
-    wait_for("a pointer config with a token that opens it", || {
+    wait_asking("a pointer config with a token that opens it", || {
         strangers();
         let text = fs::read_to_string(&path).ok()?;
         let pointer: Value = serde_json::from_str(&text).ok()?;

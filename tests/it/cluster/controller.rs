@@ -80,7 +80,11 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
-        let cluster = Cluster::openshift_with_controller();
+        Self::of(Cluster::openshift_with_controller())
+    }
+
+    /// One with a pool, in a cluster that knows the controller's account.
+    fn of(cluster: Cluster) -> Self {
         rendered::create_empty(&cluster, "rendered");
         let site = Self { cluster, folder: tempfile::tempdir().expect("a temporary folder") };
         site.pool("worker");

@@ -15,7 +15,7 @@ use crate::support::http::Client;
 use crate::support::machine::Machine;
 use crate::support::rendered::{CONFIGS, POOLS};
 use crate::support::server::{Server, binary, free_ports};
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 const ACCESS: &str = "machineconfiguration.openshift.io/access";
 
@@ -130,7 +130,7 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
     let mut carried = first;
     for _ in 0..5 {
         site.run_tokens(&["rotate"]);
-        let next = wait_for("another token", || {
+        let next = wait_asking("another token", || {
             // What a machine was given a moment ago opens its config all the time.
             for server in &servers {
                 let status = site.status(server, "worker", Some(&carried));
@@ -140,7 +140,7 @@ fn machines_boot_by_tokens_from_two_servers_while_they_are_replaced() {
             (now != carried).then_some(now)
         });
         for server in &servers {
-            wait_for("the new one to be known", || {
+            wait_asking("the new one to be known", || {
                 let status = site.status(server, "worker", Some(&next));
                 assert!(matches!(status, 200 | 503), "{status}");
                 (status == 200).then_some(())
@@ -256,7 +256,7 @@ fn a_server_that_starts_while_the_api_server_is_away_knows_who_may_have_a_config
     server.ended();
     let [nowhere] = free_ports();
     let (server, _) = server_at(&site, nowhere, &flags);
-    wait_for("an answer by the token", || {
+    wait_asking("an answer by the token", || {
         assert!(site.status(&server, "worker", None) >= 400);
         (site.status(&server, "worker", Some(&credential)) == 200).then_some(())
     });
@@ -284,7 +284,7 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
     site.enforced(&server);
     // With the controller, which makes its user data and has that carry a token.
     site.pool("infra");
-    wait_for("the pool to be enforced", || {
+    wait_asking("the pool to be enforced", || {
         assert_closed(&site, &server, "infra");
         let is_enforced = site.known()["enforced"] == json!(["infra", "worker"]);
         let user_data = site.cluster.get(&user_data("infra-user-data-managed"))?;
@@ -292,14 +292,14 @@ fn a_pool_that_appears_is_never_served_to_strangers() {
         (is_enforced && is_carried).then_some(())
     });
     let credential = site.credential("infra-user-data-managed");
-    wait_for("its machines to be served", || {
+    wait_asking("its machines to be served", || {
         assert_closed(&site, &server, "infra");
         (site.status(&server, "infra", Some(&credential)) == 200).then_some(())
     });
     // And without it.
     controller.terminate();
     site.pool("edge");
-    wait_for("the reason", || {
+    wait_asking("the reason", || {
         assert_closed(&site, &server, "edge");
         degraded(&server).contains("pool edge: whether its pointer configs").then_some(())
     });

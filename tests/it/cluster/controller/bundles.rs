@@ -86,7 +86,7 @@ fn our_cas_are_in_every_namespace_and_so_is_a_new_one() {
 #[test]
 fn an_organisations_roots_are_taken_from_a_bundle_and_the_next_before_a_pair_by_it_is_served() {
     let site = Site::with_issuers();
-    site.applies(&["external-pair"]);
+    site.applies("external-pair");
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let _trust_manager = TrustManager::new(&site.cluster, NAMESPACE);
     let mut controller = site.start(&[]);

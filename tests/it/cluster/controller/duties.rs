@@ -247,8 +247,7 @@ fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
     wait_for("the log to tell", || controller.log().contains(reason).then_some(()));
     let metric = "mcs_user_data_left_alone{reason=\"name-only\"} 1";
     wait_for("the metric", || controller.metrics().contains(metric).then_some(()));
-    let events = || site.cluster.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
-    wait_for("an event", || events().contains(reason).then_some(()));
+    wait_for("an event", || site.cluster.events().contains(reason).then_some(()));
     let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: left alone: {reason}");
     for command in ["show", "check"] {
         let output = site.certs(&[command]);

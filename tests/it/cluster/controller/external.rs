@@ -69,7 +69,7 @@ impl Site {
 #[test]
 fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_machines_boot() {
     let site = Site::with_issuers();
-    site.applies(&["external-pair"]);
+    site.applies("external-pair");
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);
     site.settled();

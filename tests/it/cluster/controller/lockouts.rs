@@ -47,10 +47,7 @@ impl Site {
     /// fails, tell `text` of this kind.
     fn told(&self, controller: &Controller, kind: &str, text: &str) {
         wait_for("the log to tell", || controller.log().contains(text).then_some(()));
-        wait_for("an event", || {
-            let events = ["get", "events", "--all-namespaces", "-o", "json"];
-            self.cluster.kubectl(&events).contains(text).then_some(())
-        });
+        wait_for("an event", || self.cluster.events().contains(text).then_some(()));
         let metric = format!("mcs_certificates_attention{{what=\"{kind}\"}} ");
         wait_for("the metric", || {
             let page = controller.metrics();

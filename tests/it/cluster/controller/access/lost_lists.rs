@@ -11,7 +11,7 @@ use super::{ACCESS, Enforcing, assert_closed, degraded, hashes, server_with};
 use crate::support::cluster::NAMESPACE;
 use crate::support::rendered::POOLS;
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 #[test]
 fn a_list_of_tokens_that_is_lost_while_nobody_keeps_it_opens_nothing() {
@@ -43,7 +43,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     let cache = site.folder.path().join("cache");
     let flags = ["--access", "enforce", "--cache-dir", cache.to_str().expect("text")];
     let (mut server, _) = server_at(&site, site.cluster.address(), &flags);
-    wait_for("the reason", || {
+    wait_asking("the reason", || {
         assert_closed(&site, &server, "worker");
         let line = "machine-config-server-access: not found: no tokens are known";
         degraded(&server).contains(line).then_some(())
@@ -73,7 +73,7 @@ fn a_list_of_tokens_that_was_never_there_opens_nothing() {
     // Once somebody keeps tokens, it is enforced.
     controller.terminate();
     let _controller = site.start(&["--access", "enforce"]);
-    wait_for("the pool to be enforced", || {
+    wait_asking("the pool to be enforced", || {
         assert_closed(&site, &server, "worker");
         (site.status(&server, "worker", None) == 401).then_some(())
     });
@@ -94,7 +94,7 @@ fn a_list_of_tokens_that_is_restored_opens_no_pool_that_was_enforced() {
     let older = json!({"data": {"access.json": BASE64.encode(older.to_string())}});
     site.cluster.patch(&hashes(), &older);
     let holds = |server: &Server| {
-        wait_for("the server to say so", || {
+        wait_asking("the server to say so", || {
             assert_closed(&site, server, "worker");
             degraded(server).contains("pool worker: it was enforced or may have been").then_some(())
         });
@@ -150,7 +150,7 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     site.cluster.patch(&format!("{POOLS}/worker"), &right);
     // Deleted, it is made anew from what is there; nobody is let in nor locked out meanwhile.
     site.cluster.delete(&hashes());
-    wait_for("it to be made anew", || {
+    wait_asking("it to be made anew", || {
         assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
         assert_eq!(site.status(&server, "worker", None), 401);
         let secret = site.cluster.get(&hashes())?;
@@ -196,7 +196,7 @@ fn a_write_that_fails_opens_no_pool_and_one_that_is_refused_for_good_is_evidence
     });
     for _ in 0..2 {
         let server = server();
-        wait_for("the reason", || {
+        wait_asking("the reason", || {
             assert_closed(&site, &server, "worker");
             degraded(&server).contains("whether its pointer configs").then_some(())
         });
