@@ -1,7 +1,7 @@
 //! Tokens where the state directory is in a bad way, and the clock.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::support::disk::Disk;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::server::{Server, binary};
-use crate::support::wait_for;
+use crate::support::{wait_asking, wait_for};
 
 /// A server on a state directory that stays, which enforces.
 fn serve(state: &Path) -> Server {
@@ -215,7 +215,7 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
     let mut server = serve(state).until_ready();
     give_one_without_headers(&server, state);
     fs::remove_file(state.join("access.json")).expect("a file");
-    wait_for("it to be made anew", || {
+    wait_asking("it to be made anew", || {
         assert_closed(&server, state);
         fs::read_to_string(state.join("access.json")).ok()?.contains("worker").then_some(())
     });
@@ -237,15 +237,21 @@ fn lists_that_are_lost_open_no_pool_after_a_restart() {
     assert!(degraded(&server).iter().any(|it| it.contains(line)), "{:?}", degraded(&server));
 }
 
-#[test]
-fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
-    let (folder, good) = used();
-    let state = folder.path();
+/// A folder with a copy of the manifests, and where in it that is.
+fn copied_manifests() -> (TempDir, PathBuf) {
     let top = tempfile::tempdir().expect("a temporary folder");
     let manifests = top.path().join("manifests");
     let mut copy = Command::new("cp");
     copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
     assert!(copy.status().expect("cp").success());
+    (top, manifests)
+}
+
+#[test]
+fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() {
+    let (folder, good) = used();
+    let state = folder.path();
+    let (_top, manifests) = copied_manifests();
     let mut server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     let pinned = Disk::pin(&state.join("tokens.json"));
     let pool = serde_json::json!({
@@ -280,11 +286,7 @@ fn a_pool_that_appears_while_tokens_cannot_be_written_is_opened_by_no_restart() 
 fn a_pool_that_was_away_for_a_moment_comes_back_enforced() {
     let (folder, good) = used();
     let state = folder.path();
-    let top = tempfile::tempdir().expect("a temporary folder");
-    let manifests = top.path().join("manifests");
-    let mut copy = Command::new("cp");
-    copy.arg("-r").arg(in_repository("ignition-fixtures")).arg(&manifests);
-    assert!(copy.status().expect("cp").success());
+    let (top, manifests) = copied_manifests();
     let server = Server::prepared(command(&manifests, state, "enforce")).until_ready();
     give_one_without_headers(&server, state);
     let client = tls(&server, state);

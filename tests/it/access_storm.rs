@@ -19,7 +19,8 @@ use crate::support::in_repository;
 use crate::support::machine::Machine;
 use crate::support::random::Random;
 use crate::support::server::{Server, binary, free_ports};
-use crate::support::wait_for;
+use crate::support::stop::Stop;
+use crate::support::{wait_asking, wait_for};
 
 const fn loopback(last: u8) -> IpAddr {
     IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 0, last))
@@ -53,15 +54,6 @@ fn assert_nothing_of_a_config(answer: &Response) {
     assert!(answer.body.len() < 200, "{answer:?}");
 }
 
-/// Ends what goes on beside a test, also when it fails.
-pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 /// What machines and strangers see of a server.
 struct Storm<'a> {
     server: &'a Server,
@@ -72,9 +64,21 @@ struct Storm<'a> {
     /// Odd from when the server was seen to refuse until it is asked not to.
     phase: AtomicU64,
     refused: AtomicU64,
+    /// Boots by the real Ignition.
+    real: AtomicU64,
 }
 
-impl Storm<'_> {
+/// How the pool is restricted, one after the other.
+const MODES: [&str; 8] =
+    ["enforce", "\"off\"", "audit", "enforce", "audit", "enforce", "\"off\"", "enforce"];
+
+impl<'a> Storm<'a> {
+    fn new(server: &'a Server, stop: &'a AtomicBool) -> Self {
+        let zero = || AtomicU64::new(0);
+        let [boots, late, phase, refused, real] = [zero(), zero(), zero(), zero(), zero()];
+        Self { server, stop, boots, late, phase, refused, real }
+    }
+
     /// Machines that take what the pointer config says when they are made, and boot so much later.
     fn machines(&self, number: u8, later: Duration) {
         let client = self.server.tls().from(loopback(100 + number));
@@ -109,6 +113,33 @@ impl Storm<'_> {
         }
     }
 
+    /// Machines that boot by the real Ignition, one after the other.
+    fn real_machines(&self) {
+        while !self.stop.load(Ordering::SeqCst) {
+            let path = self.server.state().join("user-data/worker.ign");
+            Machine::new().boot(&fs::read_to_string(path).expect("a pointer config"));
+            self.real.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Writes the mode into the manifests, and waits until a stranger is answered by it.
+    fn set_mode(&self, manifests: &Path, mode: &str, stranger: &Client) {
+        let is_enforced = mode == "enforce";
+        let is_odd = || self.phase.load(Ordering::SeqCst) % 2;
+        if !is_enforced {
+            self.phase.fetch_add(is_odd(), Ordering::SeqCst);
+        }
+        annotate(manifests, "worker", mode);
+        let status = if is_enforced { 401 } else { 200 };
+        wait_for("the mode", || {
+            assert!(!self.stop.load(Ordering::SeqCst), "somebody was refused");
+            (get(stranger, "worker", None).status == status).then_some(())
+        });
+        if is_enforced {
+            self.phase.fetch_add(1 - is_odd(), Ordering::SeqCst);
+        }
+    }
+
     fn await_boots(&self, more: u64) {
         let before = self.boots.load(Ordering::SeqCst);
         wait_for("machines to boot", || {
@@ -125,18 +156,7 @@ fn a_storm_of_boots_goes_on_while_tokens_rotate_and_modes_change() {
     let server = Server::serve(manifests.path(), &["--token-overlap", "60s"]);
     wait_for("a token", || carried(&server.state(), "worker"));
     let stop = AtomicBool::new(false);
-    let zero = || AtomicU64::new(0);
-    let storm = Storm {
-        server: &server,
-        stop: &stop,
-        boots: zero(),
-        late: zero(),
-        phase: zero(),
-        refused: zero(),
-    };
-    let real = AtomicU64::new(0);
-    let modes =
-        ["enforce", "\"off\"", "audit", "enforce", "audit", "enforce", "\"off\"", "enforce"];
+    let storm = Storm::new(&server, &stop);
     let mut seen = BTreeSet::new();
     thread::scope(|threads| {
         let going_on = Stop(&stop);
@@ -157,45 +177,27 @@ fn a_storm_of_boots_goes_on_while_tokens_rotate_and_modes_change() {
         }
         threads.spawn(|| {
             let _stop = Stop(&stop);
-            while !stop.load(Ordering::SeqCst) {
-                let path = server.state().join("user-data/worker.ign");
-                Machine::new().boot(&fs::read_to_string(path).expect("a pointer config"));
-                real.fetch_add(1, Ordering::SeqCst);
-            }
+            storm.real_machines();
         });
-        let mut mode = modes.iter().cycle();
-        for rotation in 0..10_u8 {
-            let asked = server.plain().from(loopback(200 + rotation));
-            let next = mode.next().expect("one of a circle");
-            if *next != "enforce" {
-                storm.phase.fetch_add(storm.phase.load(Ordering::SeqCst) % 2, Ordering::SeqCst);
-            }
-            annotate(manifests.path(), "worker", next);
-            let status = if *next == "enforce" { 401 } else { 200 };
-            wait_for("the mode", || {
-                assert!(!stop.load(Ordering::SeqCst), "somebody was refused");
-                (get(&asked, "worker", None).status == status).then_some(())
-            });
-            if *next == "enforce" {
-                storm.phase.fetch_add(1 - storm.phase.load(Ordering::SeqCst) % 2, Ordering::SeqCst);
-            }
+        for (rotation, mode) in (0..10_u8).zip(MODES.iter().cycle()) {
+            storm.set_mode(manifests.path(), mode, &server.plain().from(loopback(200 + rotation)));
             storm.await_boots(15);
             let before = carried(&server.state(), "worker").expect("a token");
             assert!(tokens(&server.state(), &["rotate"]).wait().expect("a process").success());
-            if *next != "\"off\"" {
+            if *mode != "\"off\"" {
                 wait_for("another token", || {
                     carried(&server.state(), "worker").filter(|now| *now != before)
                 });
             }
             seen.insert(before);
             storm.await_boots(15);
-            println!("rotation {rotation}, {next}: {} boots", storm.boots.load(Ordering::SeqCst));
+            println!("rotation {rotation}, {mode}: {} boots", storm.boots.load(Ordering::SeqCst));
         }
-        wait_for("real machines", || (real.load(Ordering::SeqCst) >= 2).then_some(()));
+        wait_for("real machines", || (storm.real.load(Ordering::SeqCst) >= 2).then_some(()));
         wait_for("late machines", || (storm.late.load(Ordering::SeqCst) >= 3).then_some(()));
         drop(going_on);
     });
-    let counts = [&storm.boots, &storm.late, &storm.refused, &real];
+    let counts = [&storm.boots, &storm.late, &storm.refused, &storm.real];
     let [boots, late, refused, real] = counts.map(|count| count.load(Ordering::SeqCst));
     println!("{boots} boots, {late} of them late, {real} real; {refused} refusals");
     assert!(seen.len() >= 7 && refused >= 20, "{} tokens, {refused} refusals", seen.len());
@@ -243,7 +245,7 @@ impl Mortal {
     /// Waits until a machine with this token has its config: it is never refused for good.
     fn opens(&self, credential: &str) {
         let authorization = [("Authorization", credential)];
-        wait_for("a machine to boot", || {
+        wait_asking("a machine to boot", || {
             let answer = self.tls()?.try_request("GET", "/config/worker", &authorization).ok()?;
             assert!(matches!(answer.status, 200 | 503), "{answer:?}");
             (answer.status == 200).then_some(())

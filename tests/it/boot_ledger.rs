@@ -180,23 +180,28 @@ fn why_a_machine_may_not_have_the_config_is_told_to_administrators_alone() {
     }
     assert_eq!(bodies.len(), 1, "one answer for all");
     let told = |server: &Server| {
-        let page = String::from_utf8(server.metrics().get("/").body).expect("text");
-        let (_, table, _) = machines(server, "400", &[]);
         for (last, _, reason) in cases {
-            let line = machine(server, last);
-            assert_eq!(line["requests"]["refused"], json!({"status": 401, "reason": reason}));
-            let why = format!("is refused with 401: {reason}; Ignition gives up");
-            assert_eq!((&line["standing"], &line["why"]), (&json!("stuck"), &json!(why)));
-            assert!(page.contains(&why), "{why} is not on the page");
-            let address = format!("127.0.0.{last} ");
-            let row = table.lines().find(|row| row.starts_with(&address)).expect("a row");
-            assert!(row.contains(&why), "{row}");
+            refusal_is_told(server, last, reason);
         }
     };
     told(&running);
     running.terminate();
     running.ended();
     told(&server());
+}
+
+/// In the API, on the page and on a terminal.
+fn refusal_is_told(server: &Server, last: u8, reason: &str) {
+    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    let (_, table, _) = machines(server, "400", &[]);
+    let line = machine(server, last);
+    assert_eq!(line["requests"]["refused"], json!({"status": 401, "reason": reason}));
+    let why = format!("is refused with 401: {reason}; Ignition gives up");
+    assert_eq!((&line["standing"], &line["why"]), (&json!("stuck"), &json!(why)));
+    assert!(page.contains(&why), "{why} is not on the page");
+    let address = format!("127.0.0.{last} ");
+    let row = table.lines().find(|row| row.starts_with(&address)).expect("a row");
+    assert!(row.contains(&why), "{row}");
 }
 
 #[test]

@@ -368,6 +368,23 @@ fn a_serving_pair_that_does_not_match_is_refused_and_the_old_one_stays() {
     changed.within(SOON, "the new pair");
 }
 
+fn config_map(namespace: &str, name: &str, data: &Value) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": namespace, "name": name}, "data": data,
+    })
+    .to_string()
+}
+
+/// The object that names the administrators' config map of registries' authorities.
+fn image_config(name: &str) -> String {
+    json!({
+        "apiVersion": "config.openshift.io/v1", "kind": "Image",
+        "metadata": {"name": "cluster"}, "spec": {"additionalTrustedCA": {"name": name}},
+    })
+    .to_string()
+}
+
 #[test]
 fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -376,24 +393,10 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
         let path = crate::support::in_repository(&format!("certs/registry-{name}.crt"));
         fs::read_to_string(path).expect("a CA")
     });
-    let map = |namespace: &str, name: &str, data: &Value| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"namespace": namespace, "name": name}, "data": data,
-        })
-        .to_string()
-    };
-    let administrators = |name: &str, data: &Value| map("openshift-config", name, data);
-    let image = |name: &str| {
-        json!({
-            "apiVersion": "config.openshift.io/v1", "kind": "Image",
-            "metadata": {"name": "cluster"}, "spec": {"additionalTrustedCA": {"name": name}},
-        })
-        .to_string()
-    };
+    let administrators = |name: &str, data: &Value| config_map("openshift-config", name, data);
     write(at, "pool.json", &pool("worker", "rendered-1"));
     write(at, "config.json", &machine_config("rendered-1", "one"));
-    write(at, "image.json", &image("registry-ca"));
+    write(at, "image.json", &image_config("registry-ca"));
     let ours = json!({
         "registry.example.com": main, "registry-with-port.example.com..5000": main, "bad": "x",
     });
@@ -402,7 +405,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     let theirs = json!({
         format!("{internal}..5000"): mirror, format!("{internal}.cluster.local..5000"): mirror,
     });
-    write(at, "theirs.json", &map("openshift-config-managed", "image-registry-ca", &theirs));
+    write(at, "theirs.json", &config_map("openshift-config-managed", "image-registry-ca", &theirs));
     let server = Server::serve_when_up(at, &[]);
     let soon = |expected: &[&str]| {
         let changed = Stopwatch::start();
@@ -423,7 +426,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     write(at, "ours.json", &administrators("registry-ca", &json!({"added": main})));
     soon(&[&["added"], &internal[..]].concat());
     write(at, "next.json", &administrators("next", &json!({"next": main})));
-    write(at, "image.json", &image("next"));
+    write(at, "image.json", &image_config("next"));
     soon(&[&internal[..], &["next"]].concat());
     fs::remove_file(at.join("next.json")).expect("a removal");
     wait_for("the missing map to be named", || {
@@ -432,7 +435,7 @@ fn the_registries_config_maps_are_followed_and_a_bad_entry_is_refused_alone() {
     });
     assert_eq!(registries(&server), [&internal[..], &["next"]].concat());
     fs::remove_file(at.join("theirs.json")).expect("a removal");
-    write(at, "image.json", &image(""));
+    write(at, "image.json", &image_config(""));
     soon(&[]);
 }
 

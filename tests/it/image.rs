@@ -81,7 +81,21 @@ fn the_image_has_what_the_program_needs_and_nothing_else_and_the_same_digest_eac
     let content = format!("sha256:{}", data_encoding::HEXLOWER.encode(&Sha256::digest(&tar)));
     assert_eq!(config["rootfs"]["diff_ids"], json!([content]));
     fs::write(at.join("layer.tar"), tar).expect("a writable folder");
-    let listing = output(Command::new("tar").arg("tvf").arg(at.join("layer.tar")));
+    has_nothing_else(&at.join("layer.tar"));
+
+    // It runs on nothing but what is in it, as the user that it is for.
+    let root = at.join("root");
+    fs::create_dir(&root).expect("a folder");
+    output(Command::new("tar").arg("xf").arg(at.join("layer.tar")).arg("-C").arg(&root));
+    let mut version = Command::new("chroot");
+    version.arg("--userspec=65532:65532").arg(&root);
+    let said = output(version.args(["/usr/bin/machine-config-server", "version"]));
+    assert!(said.contains(labels["org.opencontainers.image.revision"].as_str().expect("text")));
+}
+
+/// A layer of root's files, where they belong.
+fn has_nothing_else(layer: &Path) {
+    let listing = output(Command::new("tar").arg("tvf").arg(layer));
     for line in listing.lines() {
         let fields: Vec<_> = line.split_whitespace().collect();
         assert_eq!(fields[1], "0/0", "root's: {line}");
@@ -95,15 +109,6 @@ fn the_image_has_what_the_program_needs_and_nothing_else_and_the_same_digest_eac
     }
     assert!(listing.contains("machine-config-server.cdx.json"), "no bill of materials: {listing}");
     assert!(listing.contains("status.d/libc6"), "scanners do not see the C library: {listing}");
-
-    // It runs on nothing but what is in it, as the user that it is for.
-    let root = at.join("root");
-    fs::create_dir(&root).expect("a folder");
-    output(Command::new("tar").arg("xf").arg(at.join("layer.tar")).arg("-C").arg(&root));
-    let mut version = Command::new("chroot");
-    version.arg("--userspec=65532:65532").arg(&root);
-    let said = output(version.args(["/usr/bin/machine-config-server", "version"]));
-    assert!(said.contains(labels["org.opencontainers.image.revision"].as_str().expect("text")));
 }
 
 #[test]

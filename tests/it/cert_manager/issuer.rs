@@ -125,6 +125,15 @@ fn nothing_is_signed_that_nobody_approved_or_somebody_denied() {
     site.cert_manager.expect_running();
 }
 
+/// A request whose key is too short.
+fn weak_request() -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let key = ["req", "-new", "-newkey", "rsa:1024", "-nodes", "-keyout", "key"];
+    let rest = ["-subj", "/CN=a.apps.example.com", "-out", "csr"];
+    openssl(folder.path(), &[&key[..], &rest].concat());
+    BASE64.encode(fs::read(folder.path().join("csr")).expect("a request"))
+}
+
 #[test]
 fn what_the_policy_does_not_cover_fails_with_all_reasons() {
     let site = Site::new(Approver::On);
@@ -168,23 +177,9 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
         "the issuer's usages lack netscape sgc",
     );
 
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let weak = [
-        "req",
-        "-new",
-        "-newkey",
-        "rsa:1024",
-        "-nodes",
-        "-keyout",
-        "key",
-        "-subj",
-        "/CN=a.apps.example.com",
-    ];
-    openssl(folder.path(), &[&weak[..], &["-out", "csr"]].concat());
-    let weak = BASE64.encode(fs::read(folder.path().join("csr")).expect("a request"));
     refused(
         "weak",
-        json!({"issuerRef": of_cluster("mcs"), "request": weak}),
+        json!({"issuerRef": of_cluster("mcs"), "request": weak_request()}),
         "its request cannot be signed: its signature is not that of its own key, or is of a kind that is not \
          taken: RSA with less than 2048 bits, SHA-1",
     );
@@ -196,10 +191,8 @@ fn what_the_policy_does_not_cover_fails_with_all_reasons() {
     make(&site.cluster, "default", "Certificate", "leaf", &spec);
     let path = format!("{}/leaf", collection("default", "certificates"));
     let told = until(&site.cluster, &path, "Issuing", "False", "Failed");
-    assert!(
-        message(&told, "Issuing").contains("the issuer's dnsNames do not cover mcs.example.com"),
-        "{told}"
-    );
+    let reason = "the issuer's dnsNames do not cover mcs.example.com";
+    assert!(message(&told, "Issuing").contains(reason), "{told}");
 }
 
 #[test]

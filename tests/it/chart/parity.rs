@@ -80,12 +80,16 @@ fn choices_of_the_insecure_port() -> [Choice; 2] {
 }
 
 fn all_choices() -> impl Iterator<Item = Choice> {
-    choices().into_iter().chain(choices_of_the_controller()).chain(choices_of_the_insecure_port())
+    choices()
+        .into_iter()
+        .chain(choices_of_many_parts())
+        .chain(choices_of_the_controller())
+        .chain(choices_of_the_insecure_port())
 }
 
+const LOGIN: &str = "openshift-config/pull-secret";
+
 fn choices() -> Vec<Choice> {
-    let pull = "machine-config-server-oci-image-registry";
-    let login = "openshift-config/pull-secret";
     vec![
         choice(json!({}), &[("kubernetes", &[])]),
         choice(json!({"platform": "openshift"}), &[("openshift", &[])]),
@@ -101,7 +105,7 @@ fn choices() -> Vec<Choice> {
         ),
         choice(
             without_server(json!({
-                "nodeCa": {"enabled": true, "layout": "containerd", "registryAuth": login},
+                "nodeCa": {"enabled": true, "layout": "containerd", "registryAuth": LOGIN},
                 "monitoring": {"nodeCa": true},
             })),
             &[("node-ca", &["containerd", "node-registry-auth", "node-ca-monitoring"])],
@@ -128,7 +132,13 @@ fn choices() -> Vec<Choice> {
                    "controller": {"enabled": true}}),
             &[("openshift", &["access-enforced"]), ("controller", &["access"])],
         ),
-        choice(json!({"server": {"registryAuth": login}}), &[("kubernetes", &["registry-auth"])]),
+        choice(json!({"server": {"registryAuth": LOGIN}}), &[("kubernetes", &["registry-auth"])]),
+    ]
+}
+
+fn choices_of_many_parts() -> Vec<Choice> {
+    let pull = "machine-config-server-oci-image-registry";
+    vec![
         choice(
             json!({"networkPolicy": {"enabled": true}, "controller": {"enabled": true},
                    "issuer": {"enabled": true}}),
@@ -148,10 +158,10 @@ fn choices() -> Vec<Choice> {
                 "access": {"server": "enforce", "controller": "enforce"},
                 "networkPolicy": {"enabled": true},
                 "monitoring": {"server": true, "controller": true, "issuer": true, "nodeCa": true},
-                "server": {"registryAuth": login, "oneLedger": true},
+                "server": {"registryAuth": LOGIN, "oneLedger": true},
                 "controller": {"enabled": true, "secretTypes": {"restrict": true}},
                 "issuer": {"enabled": true},
-                "nodeCa": {"enabled": true, "registryAuth": login},
+                "nodeCa": {"enabled": true, "registryAuth": LOGIN},
             }),
             &[
                 (

@@ -35,6 +35,26 @@ impl<'a> Release<'a> {
         self.run(arguments).unwrap_or_else(|error| panic!("helm {arguments:?}: {error}"))
     }
 
+    /// Neither what helm prints nor what it keeps as notes has the password; the manifest has it in the secret
+    /// alone.
+    fn tells_no_password(&self, notes: &str) {
+        let kept = self.say(&["get", "notes", "mcs"]);
+        let status = self.say(&["status", "mcs"]);
+        for said in [notes, &kept, &status] {
+            assert!(said.contains(SECRET), "{said}");
+            let encoded = {
+                use base64::Engine as _;
+                base64::engine::general_purpose::STANDARD.encode(format!("puller:{PASSWORD}"))
+            };
+            assert!(!said.contains(PASSWORD) && !said.contains(&encoded), "{said}");
+        }
+        let manifest = self.say(&["get", "manifest", "mcs"]);
+        assert!(!manifest.contains(PASSWORD));
+        for document in manifest.split("\n---\n").filter(|it| it.contains("dockerconfigjson")) {
+            assert!(document.contains("\nkind: Secret\n"), "{document}");
+        }
+    }
+
     /// `helm install` or `helm upgrade`; what it says.
     fn bring(&self, verb: &str, values: &Value, flags: &[&str]) -> Result<String, String> {
         let values = self.helm.values("values.json", &with_url(values));
@@ -85,6 +105,18 @@ fn with_login() -> Value {
     })
 }
 
+/// The pods are let in where they are to run.
+fn pods_pull_with_the_login(cluster: &Cluster) {
+    let controller = format!("{DEPLOYMENT}-controller");
+    let node_ca = format!("/apis/apps/v1/namespaces/{NODE_CA}/daemonsets/node-ca");
+    for (workload, namespace) in
+        [(DEPLOYMENT, NAMESPACE), (&controller, NAMESPACE), (&node_ca, NODE_CA)]
+    {
+        let pod = admitted(cluster, workload, namespace);
+        assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": SECRET}]), "{workload}");
+    }
+}
+
 #[test]
 fn a_release_comes_changes_goes_back_and_goes() {
     let cluster = Cluster::empty();
@@ -112,32 +144,8 @@ fn a_release_comes_changes_goes_back_and_goes() {
         let secret = cluster.get(&path("secrets", namespace, SECRET)).expect("the login");
         assert_eq!(secret["type"], "kubernetes.io/dockerconfigjson");
     }
-    // The pods are let in where they are to run, and pull with the login.
-    let controller = format!("{DEPLOYMENT}-controller");
-    let node_ca = format!("/apis/apps/v1/namespaces/{NODE_CA}/daemonsets/node-ca");
-    for (workload, namespace) in
-        [(DEPLOYMENT, NAMESPACE), (&controller, NAMESPACE), (&node_ca, NODE_CA)]
-    {
-        let pod = admitted(&cluster, workload, namespace);
-        assert_eq!(pod["spec"]["imagePullSecrets"], json!([{"name": SECRET}]), "{workload}");
-    }
-
-    // Neither what helm prints nor what it keeps as notes has the password; the manifest has it in the secret alone.
-    let kept = release.say(&["get", "notes", "mcs"]);
-    let status = release.say(&["status", "mcs"]);
-    for said in [&notes, &kept, &status] {
-        assert!(said.contains(SECRET), "{said}");
-        let encoded = {
-            use base64::Engine as _;
-            base64::engine::general_purpose::STANDARD.encode(format!("puller:{PASSWORD}"))
-        };
-        assert!(!said.contains(PASSWORD) && !said.contains(&encoded), "{said}");
-    }
-    let manifest = release.say(&["get", "manifest", "mcs"]);
-    assert!(!manifest.contains(PASSWORD));
-    for document in manifest.split("\n---\n").filter(|it| it.contains("dockerconfigjson")) {
-        assert!(document.contains("\nkind: Secret\n"), "{document}");
-    }
+    pods_pull_with_the_login(&cluster);
+    release.tells_no_password(&notes);
 
     // Another URL is in the pods at once.
     let mut values = with_login();
@@ -277,12 +285,8 @@ fn on_openshift_the_operators_objects_are_taken_over_and_left_behind() {
     cluster.patch(&path, &json!({"spec": {"template": {"spec": {"containers": container}}}}));
     release.say(&["uninstall", "mcs"]);
     assert_eq!(image(&cluster), "release");
-    let own = format!("{NAMESPACE}/machine-config-server");
-    let stays = [
-        "ClusterRole//machine-config-server".to_owned(),
-        "ClusterRoleBinding//machine-config-server".to_owned(),
-        format!("DaemonSet/{own}"),
-        format!("ServiceAccount/{own}"),
-    ];
-    assert_eq!(left(&cluster), stays);
+    let kinds = ["ClusterRole/", "ClusterRoleBinding/"].map(str::to_owned);
+    let namespaced = ["DaemonSet", "ServiceAccount"].map(|kind| format!("{kind}/{NAMESPACE}"));
+    let stays = kinds.into_iter().chain(namespaced).map(|it| it + "/machine-config-server");
+    assert_eq!(left(&cluster), stays.collect::<Vec<_>>());
 }

@@ -287,6 +287,11 @@ fn what_has_one_place_is_set_there() {
         assert!(policy.to_string().contains(r#""values":["scrapes"]"#), "{policy}");
     }
 
+    monitoring_is_set(&one);
+}
+
+/// `one` finds an object by kind and name.
+fn monitoring_is_set<'a>(one: &dyn Fn(&str, &str) -> &'a Value) {
     let rules = one("PrometheusRule", "machine-config-server");
     assert_eq!(rules["metadata"]["labels"]["release"], "prometheus");
     let text = rules.to_string();

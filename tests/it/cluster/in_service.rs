@@ -40,9 +40,7 @@ fn is_shown(server: &Server, pair: &Pair) -> Option<()> {
 
 #[test]
 fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_there() {
-    let site = Site::new();
-    site.machine_config("rendered-1", "one");
-    site.pool("worker", "rendered-1");
+    let site = Site::with_worker();
     let elsewhere = tempfile::tempdir().expect("a temporary folder");
     let [made, mounted, later] = ["made", "mounted", "later"].map(|name| {
         let folder = elsewhere.path().join(name);
@@ -99,9 +97,7 @@ fn a_pair_that_is_made_later_is_served_at_once_and_its_files_hold_once_they_are_
 
 #[test]
 fn a_server_that_has_read_nothing_gets_no_machines_and_one_with_a_cache_does() {
-    let site = Site::new();
-    site.machine_config("rendered-1", "one");
-    site.pool("worker", "rendered-1");
+    let site = Site::with_worker();
     let cache = site.folder.path().join("cache");
     let flags = ["--cache-dir", cache.to_str().expect("text")];
     let [nowhere] = free_ports();
@@ -122,9 +118,7 @@ fn a_server_that_has_read_nothing_gets_no_machines_and_one_with_a_cache_does() {
 
 #[test]
 fn a_pool_that_does_not_render_takes_no_server_from_the_others() {
-    let site = Site::new();
-    site.machine_config("rendered-1", "one");
-    site.pool("worker", "rendered-1");
+    let site = Site::with_worker();
     site.pool("broken", "rendered-missing");
     let server = site.start(&[]);
     put_in_service(&server);

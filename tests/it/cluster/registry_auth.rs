@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use crate::registry_auth::{Followed, LOGIN, logins, served};
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
 use crate::support::proxy::{Proxy, Way};
+use crate::support::rendered;
+use crate::support::server::make_token_folder;
 use crate::support::wait_for;
 
 const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
@@ -34,28 +36,11 @@ impl Site {
             let mine = overlay("deploy/openshift", components);
             cluster.apply(&["--force-conflicts", "-k", mine.path().to_str().expect("text")]);
         }
-        cluster.create(
-            &format!("{GROUP}/machineconfigs"),
-            &json!({
-                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-                "metadata": {"name": "rendered-1"},
-                "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-            }),
-        );
-        let pools = format!("{GROUP}/machineconfigpools");
-        cluster.create(
-            &pools,
-            &json!({
-                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-                "metadata": {"name": "worker"},
-                "spec": {"configuration": {"name": "rendered-1"}},
-            }),
-        );
-        let status = json!({"status": {"configuration": {"name": "rendered-1"}}});
-        cluster.patch(&format!("{pools}/worker/status"), &status);
+        rendered::create_empty(&cluster, "rendered-1");
+        let spec = json!({"configuration": {"name": "rendered-1"}});
+        rendered::create_pool(&cluster, "worker", &spec, "rendered-1");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        fs::write(folder.path().join("token"), "abcdef.0123456789abcdef").expect("a file");
-        fs::write(folder.path().join("ca.crt"), "CA\n").expect("a file");
+        make_token_folder(&folder.path().join("token"));
         Self { cluster, folder }
     }
 
@@ -87,7 +72,7 @@ impl Site {
         Followed::start(Settings::Cluster(cluster::Settings {
             kubeconfig: Some(self.cluster.account_kubeconfig(address)),
             apiserver_url: "https://api-int.example.com:6443".to_owned(),
-            token_dir: self.folder.path().to_owned(),
+            token_dir: self.folder.path().join("token"),
             cache_dir: Some(self.cache()),
             registry_credentials: secret.map(|name| name.parse().expect("a name")),
         }))
@@ -125,22 +110,19 @@ async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
         source.degraded().iter().any(|line| line.starts_with(place)).then_some(())
     });
     source.served_soon("worker", &["new.example", "quay.io"]).await;
-    site.cluster.create(
-        "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-config/roles",
-        &json!({
-            "metadata": {"name": "own"},
-            "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["own"],
-                       "verbs": ["list", "watch"]}],
-        }),
-    );
-    site.cluster.create(
-        "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-config/rolebindings",
-        &json!({
-            "metadata": {"name": "own"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "own"},
-            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
-        }),
-    );
+    let rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-config";
+    let role = json!({
+        "metadata": {"name": "own"},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["own"],
+                   "verbs": ["list", "watch"]}],
+    });
+    site.cluster.create(&format!("{rights}/roles"), &role);
+    let binding = json!({
+        "metadata": {"name": "own"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "own"},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+    });
+    site.cluster.create(&format!("{rights}/rolebindings"), &binding);
     let all = ["new.example", "own.example", "quay.io"];
     source
         .until("the pool's own", |inputs| served(inputs, "worker").is_ok_and(|it| it == all))

@@ -2,26 +2,27 @@
 //! into the configs that the server serves, and onto a machine that the real Ignition boots.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::cluster::{Cluster, MANAGED, NAMESPACE};
+use super::controller::{Controller, started};
+use super::server::pointer;
+use crate::support::cluster::{Cluster, MANAGED};
 use crate::support::contract::config;
 use crate::support::machine::Machine;
 use crate::support::pair::Pair;
-use crate::support::server::{Server, binary};
+use crate::support::rendered;
+use crate::support::server::{Server, binary, make_token_folder};
 use crate::support::stopwatch::Stopwatch;
 use crate::support::{in_repository, wait_for};
 
 const SOON: Duration = Duration::from_secs(1);
 const ADMINISTRATORS: &str = "/api/v1/namespaces/openshift-config/configmaps";
 const IMAGES: &str = "/apis/config.openshift.io/v1/images";
-const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
-const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
 
 fn managed() -> String {
     format!("/api/v1/namespaces/{MANAGED}/configmaps")
@@ -36,8 +37,8 @@ struct Site {
     cluster: Cluster,
     server: Server,
     pair: Pair,
-    controller: Child,
-    folder: TempDir,
+    controller: Controller,
+    _folder: TempDir,
 }
 
 impl Site {
@@ -50,49 +51,30 @@ impl Site {
                 "metadata": {"name": "cluster"}, "spec": {},
             }),
         );
-        let rendered = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-            "metadata": {"name": "rendered"},
-            "spec": {"config": {"ignition": {"version": "3.4.0"}}},
-        });
-        cluster.create(CONFIGS, &rendered);
+        rendered::create_empty(&cluster, "rendered");
         // Nothing rolls out in a paused pool; its new machines get the CAs all the same.
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": "worker"}, "spec": {"paused": true},
-        });
-        cluster.create(POOLS, &pool);
-        let status = json!({"status": {"configuration": {"name": "rendered"}}});
-        cluster.patch(&format!("{POOLS}/worker/status"), &status);
+        rendered::create_pool(&cluster, "worker", &json!({"paused": true}), "rendered");
 
         let folder = tempfile::tempdir().expect("a temporary folder");
         let pair = Pair::make(folder.path(), "localhost");
         let token = folder.path().join("token");
-        fs::create_dir(&token).expect("a new folder");
-        fs::write(token.join("token"), "abcdef.0123456789abcdef").expect("a write");
-        fs::write(token.join("ca.crt"), "CA").expect("a write");
+        make_token_folder(&token);
         let kubeconfig = cluster.account_kubeconfig(cluster.address());
         let server = Server::in_cluster(&kubeconfig, &token, &pair, &[]).until_ready();
-        let account = "machine-config-server-controller";
-        let kubeconfig = cluster.kubeconfig_of(account, NAMESPACE, cluster.address());
-        let log = File::create(folder.path().join("log")).expect("a log file");
-        let controller = binary()
-            .arg("controller")
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(["--host", "localhost", "--metrics-address", "off"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a second handle"))
-            .stderr(log)
-            .spawn()
-            .expect("the built binary");
-        let site = Self { cluster, server, pair, controller, folder };
+        let controller = started(&cluster, folder.path(), &[]);
+        let site = Self { cluster, server, pair, controller, _folder: folder };
         wait_for("the merged map", || site.cluster.get(&merged()));
         site
     }
 
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).expect("the log")
+    /// Whether a machine that boots now has these CAs, by the hosts of their folders.
+    fn boots_with(&self, expected: &[(&str, &str)]) {
+        let machine = Machine::new();
+        machine.boot(&pointer(&self.server, &self.pair, "worker"));
+        for (host, pem) in expected {
+            let path = machine.root().join(format!("etc/docker/certs.d/{host}/ca.crt"));
+            assert_eq!(fs::read_to_string(path).expect("the CA"), *pem);
+        }
     }
 
     fn map(&self, path: &str, name: &str, data: &Value) {
@@ -137,17 +119,6 @@ impl Site {
     }
 }
 
-impl Drop for Site {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
-        let _ = self.controller.kill();
-        let _ = self.controller.wait();
-        if std::thread::panicking() {
-            eprintln!("the controller's log:\n{}", self.log());
-        }
-    }
-}
-
 fn pem(name: &str) -> String {
     fs::read_to_string(in_repository(&format!("certs/registry-{name}.crt"))).expect("a CA")
 }
@@ -167,23 +138,7 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
     let both = [("registry.example.com", &main[..]), ("mirror.example.com..5000", &mirror)];
     site.in_step(&both);
 
-    // A machine that boots now has both.
-    let authority = percent_encoding::percent_encode(
-        site.pair.pem.as_bytes(),
-        percent_encoding::NON_ALPHANUMERIC,
-    );
-    let source = format!("https://localhost:{}/config/worker", site.server.secure().port());
-    let pointer = json!({"ignition": {
-        "version": "3.1.0",
-        "config": {"merge": [{"source": source}]},
-        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{authority}")}]}},
-    }});
-    let machine = Machine::new();
-    machine.boot(&pointer.to_string());
-    for (host, pem) in [("registry.example.com", &main), ("mirror.example.com:5000", &mirror)] {
-        let path = machine.root().join(format!("etc/docker/certs.d/{host}/ca.crt"));
-        assert_eq!(&fs::read_to_string(path).expect("the CA"), pem);
-    }
+    site.boots_with(&[("registry.example.com", &main), ("mirror.example.com:5000", &mirror)]);
 
     // Nothing is written when nothing changes.
     let version =
@@ -220,7 +175,7 @@ fn a_registrys_ca_is_added_replaced_and_removed_everywhere() {
     // A map that is missing takes nothing away; naming none does.
     site.cluster.delete(&format!("{ADMINISTRATORS}/renamed"));
     wait_for("the missing map to be told", || {
-        site.log().contains("ConfigMap openshift-config/renamed").then_some(())
+        site.controller.log().contains("ConfigMap openshift-config/renamed").then_some(())
     });
     site.in_step(&[("other.example.com", &next)]);
     site.refer_to("");
@@ -244,16 +199,17 @@ fn every_bad_entry_is_refused_alone() {
     site.refer_to("registry-cas");
     site.in_step(&[("good.example.com", &main)]);
     wait_for("the refusals to be told", || {
-        let log = site.log();
+        let log = site.controller.log();
         let refused = log.lines().filter(|line| line.contains("a registry's CA is refused"));
         (refused.count() == 5).then_some(())
     });
-    let log = site.log();
+    let log = site.controller.log();
     for key in ["no-certificate.example.com", "port.example.com..99999", "bad_..host..name"] {
         assert!(log.contains(key), "{key}: {log}");
     }
-    let events = || site.cluster.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
-    wait_for("an event", || events().contains("holds no certificate in PEM").then_some(()));
+    wait_for("an event", || {
+        site.cluster.events().contains("holds no certificate in PEM").then_some(())
+    });
 }
 
 #[test]

@@ -17,6 +17,13 @@ fn is_in(place: &Place, name: &str, ca: &Certificate) -> bool {
     place.certificates(name).iter().any(|it| it.has_key_of(ca) || it.is_issued_by(ca))
 }
 
+/// The first line of a CA's key, which follows the CA.
+fn key_of(ca: &Certificate, stored: &str) -> String {
+    let (_, rest) = stored.split_once(&ca.to_pem()).expect("the CA");
+    assert!(rest.starts_with("-----BEGIN PRIVATE KEY-----"), "its key follows");
+    rest.lines().nth(1).expect("its key").to_owned()
+}
+
 #[test]
 fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
     let place = Place::made(Some("-3d"));
@@ -26,13 +33,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
     let newest = place.pointer();
     let signer = place.newest_ca();
     assert_ne!(signer, leaked);
-    let key = {
-        let stored = place.text("ca.key");
-        let at = stored.find(&leaked.to_pem()).expect("the CA") + leaked.to_pem().len();
-        let key = stored[at..].lines().nth(1).expect("its key").to_owned();
-        assert!(stored[at..].starts_with("-----BEGIN PRIVATE KEY-----"), "its key follows");
-        key
-    };
+    let key = key_of(&leaked, &place.text("ca.key"));
     place.write("../leaked.pem", leaked.to_pem());
     let file = place.folder.path().join("leaked.pem").display().to_string();
     let fingerprint = leaked.fingerprint();

@@ -26,21 +26,19 @@ fn parts(text: &str) -> (&str, &str) {
     text.split_at(text.find("-----BEGIN CERTIFICATE-----").expect("a certificate"))
 }
 
-#[test]
-fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
-    let (place, pointers) = rotated();
-    let whole = place.text("ca.key");
-    let (key, certificates) = parts(&whole);
+/// Files of a CA that cannot be used: what is wrong, the text, and what is told.
+fn unusable(place: &Place, whole: &str) -> [(&'static str, String, &'static str); 9] {
+    let (key, certificates) = parts(whole);
     place.write("../key.pem", key);
     let pkcs8 =
-        made_by_openssl(&place, &["pkcs8", "-topk8", "-in", "key.pem", "-passout", "pass:secret"]);
+        made_by_openssl(place, &["pkcs8", "-topk8", "-in", "key.pem", "-passout", "pass:secret"]);
     let sec1 =
-        made_by_openssl(&place, &["ec", "-aes256", "-in", "key.pem", "-passout", "pass:secret"]);
+        made_by_openssl(place, &["ec", "-aes256", "-in", "key.pem", "-passout", "pass:secret"]);
     let ec = ["-algorithm", "EC", "-pkeyopt"];
     let another =
-        made_by_openssl(&place, &[&["genpkey"], &ec[..], &["ec_paramgen_curve:P-256"]].concat());
+        made_by_openssl(place, &[&["genpkey"], &ec[..], &["ec_paramgen_curve:P-256"]].concat());
     let unknown = made_by_openssl(
-        &place,
+        place,
         &[
             "req",
             "-x509",
@@ -59,7 +57,7 @@ fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
     let first = certificates.find("-----END CERTIFICATE-----\n").expect("an end") + 26;
     let own = &certificates[..first];
     assert!(pkcs8.contains("ENCRYPTED PRIVATE KEY") && sec1.contains("Proc-Type"));
-    for (what, text, told) in [
+    [
         ("empty", String::new(), "it is empty"),
         ("encrypted, PKCS#8", pkcs8 + own, "its key is encrypted"),
         ("encrypted, SEC1", sec1 + own, "its key is encrypted"),
@@ -69,7 +67,14 @@ fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
         ("an unknown curve", unknown_key + &unknown, "machines cannot read certificate 1"),
         ("no CA", place.text("tls.key"), "CA:TRUE is missing"),
         ("no PEM", "a note\n".to_owned(), "there is no certificate in it"),
-    ] {
+    ]
+}
+
+#[test]
+fn a_ca_file_that_cannot_be_used_is_named_and_kept_and_the_server_serves_on() {
+    let (place, pointers) = rotated();
+    let whole = place.text("ca.key");
+    for (what, text, told) in unusable(&place, &whole) {
         let place = place.copy();
         place.write("ca.key", &text);
         let before = identity(&place.file("ca.key"));

@@ -30,8 +30,8 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
     let pointer = String::from_utf8(pointer.expect("base64")).expect("JSON");
     let machine = Machine::new();
     node.inside(|| machine.boot(&pointer));
-    let kubeconfig = machine.root().join("etc/kubernetes/kubeconfig");
-    let kubeconfig = fs::read_to_string(kubeconfig).expect("the machine's kubeconfig");
+    let kubeconfig = fs::read_to_string(machine.root().join("etc/kubernetes/kubeconfig"));
+    let kubeconfig = kubeconfig.expect("the machine's kubeconfig");
     assert!(kubeconfig.contains("https://api-int.prod.example.com:6443"), "{kubeconfig}");
 
     // A new pair, as the README asks for one. kubelet brings it to the pods, which take it over.
@@ -44,14 +44,9 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
     };
     let before = shown(BALANCER);
     let storm = Storm::start(&site);
-    node.kubectl(&[
-        "-n",
-        NAMESPACE,
-        "annotate",
-        "--overwrite",
-        "secret/machine-config-server-tls",
-        "machineconfiguration.openshift.io/rotate-certificate=now",
-    ]);
+    let pair = "secret/machine-config-server-tls";
+    let asked = "machineconfiguration.openshift.io/rotate-certificate=now";
+    node.kubectl(&["-n", NAMESPACE, "annotate", "--overwrite", pair, asked]);
     let mounted = || {
         let find = "cat /var/lib/kubelet/pods/*/volumes/kubernetes.io~secret/certs/tls.crt";
         node.run(&["sh", "-c", find])
@@ -66,7 +61,7 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
     }
     wait_for("the mounted secret to be the new one", || {
         let now = mounted();
-        let secret = node.get(&["secret/machine-config-server-tls", "-n", NAMESPACE]);
+        let secret = node.get(&[pair, "-n", NAMESPACE]);
         let made = BASE64.decode(secret["data"]["tls.crt"].as_str().expect("text"));
         let made = String::from_utf8(made.expect("base64")).expect("PEM");
         (now != old && now == made.repeat(2)).then_some(())
@@ -75,7 +70,11 @@ fn a_machine_boots_from_pods_and_goes_on_booting_when_their_pair_is_renewed() {
     let machine = Machine::new();
     node.inside(|| machine.boot(&pointer));
 
-    // The pages, as from a workstation.
+    pages_are_seen_from_a_workstation(&site);
+}
+
+fn pages_are_seen_from_a_workstation(site: &Site) {
+    let node = &site.node;
     for (deployment, port, title) in [
         ("machine-config-server", 9623, "<h1>machine-config-server</h1>"),
         ("machine-config-server-controller", 9624, "<h1>machine-config-server controller</h1>"),

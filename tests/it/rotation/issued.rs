@@ -256,13 +256,11 @@ fn a_ca_that_was_issued_and_is_gone_is_asked_for_again() {
     assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())));
 }
 
-#[test]
-fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
-    let corporate = Corporate::new("Root", START);
+/// Answers by what is wrong with them, and what is told of it.
+fn misfits(corporate: &Corporate, own_key: &KeyPair) -> Vec<(&'static str, Answer, &'static str)> {
     let other = Corporate::new("Other root", START);
-    let own_key = key();
     let issue =
-        |valid, change: fn(&mut CertificateParams)| corporate.issue(&own_key, START, valid, change);
+        |valid, change: fn(&mut CertificateParams)| corporate.issue(own_key, START, valid, change);
     let root = &corporate.root;
     let nowhere = |params: &mut CertificateParams| {
         params.name_constraints = Some(rcgen::NameConstraints {
@@ -270,7 +268,7 @@ fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
             excluded_subtrees: Vec::new(),
         });
     };
-    let cases = [
+    vec![
         (
             "another key",
             issued(&corporate.issue(&key(), START, YEAR, anything), root),
@@ -292,7 +290,7 @@ fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
         ),
         (
             "later",
-            issued(&corporate.issue(&own_key, START + DAY, YEAR, anything), root),
+            issued(&corporate.issue(own_key, START + DAY, YEAR, anything), root),
             "it is not valid now: from 2026-11-22",
         ),
         (
@@ -316,8 +314,14 @@ fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
             Answer::Refused("the request was denied: no CAs here".to_owned()),
             "the request was denied: no CAs here",
         ),
-    ];
-    for (case, answer, expected) in cases {
+    ]
+}
+
+#[test]
+fn what_does_not_fit_is_told_and_the_ca_that_is_there_goes_on() {
+    let corporate = Corporate::new("Root", START);
+    let own_key = key();
+    for (case, answer, expected) in misfits(&corporate, &own_key) {
         let mut world = World::to_be_issued();
         let before = world.chain();
         world.answered(&own_key, answer);

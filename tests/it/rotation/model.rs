@@ -114,7 +114,7 @@ fn jump(world: &mut World, random: &mut Random) {
         // Who is handed a pointer config while the clock is wrong has what that clock says.
         let mut world = world.clone();
         world.handed.truncate(handed);
-        world.locked_out_holders()
+        world.locked_out_by(&world.chain())
     };
     let before = locked_out(world);
     world.now = world.now - 12 * YEAR + random.days(30 * 365);

@@ -1,7 +1,9 @@
 //! Everything that a rotation depends on, in memory, changed one write at a time; and the machines
 //! that were handed pointer configs, for ever.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use ignition::{SpecVersion, pointer};
 use model::user_data;
@@ -22,6 +24,8 @@ pub(super) const YEAR: Duration = Duration::days(365);
 pub(crate) struct World {
     pub(super) stored: CertificateState,
     pub(super) pointers: Vec<Vec<u8>>,
+    /// What texts of pointer configs say, each read once; what a copy reads, the others know.
+    pub(super) read: Rc<RefCell<BTreeMap<Vec<u8>, Vec<Holder>>>>,
     /// The pointer configs that machines hold, each once.
     pub(super) handed: Vec<Holder>,
     pub(crate) now: OffsetDateTime,
@@ -104,6 +108,7 @@ impl World {
         Self {
             stored: CertificateState { hosts: vec![host()], ..CertificateState::default() },
             pointers: Vec::new(),
+            read: Rc::default(),
             handed: Vec::new(),
             now,
             policy: Policy::default(),
@@ -211,11 +216,11 @@ impl World {
             Write::Authority(pair) | Write::Store(pair) => self.stored.authority = Some(pair),
             Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
             Write::Pointer { name, text } => {
-                let pointer = &mut self.pointers[name.parse::<usize>().expect("an index")];
-                let [old, new] = [&*pointer, &text].map(|text| user_data::holders("", text));
+                let index: usize = name.parse().expect("an index");
+                let old = std::mem::replace(&mut self.pointers[index], text.clone());
+                let [old, new] = [old, text].map(|text| self.holders_by(&text));
                 let boots = |holders: &[Holder]| locked_out(&before, holders, self.now).is_empty();
-                is_spoilt = (!old.is_empty() && boots(&old) && !boots(&new)).then_some(name);
-                *pointer = text;
+                is_spoilt = (!boots(&new) && !old.is_empty() && boots(&old)).then_some(name);
             }
             Write::Serving(pair) => self.stored.serving = Some(pair),
         }
@@ -230,11 +235,11 @@ impl World {
         assert_eq!(is_spoilt, None, "a pointer config that booted, and does not as it was written");
         let is_forced =
             self.stored.asked.force || matches!(step, Step::Serving(Reason::Distrusted, _));
-        let holders = self.holders();
-        let before = locked_out(&before, &holders, self.now);
-        let before = before.into_iter().map(|lockout| lockout.holder).collect();
-        let after = self.locked_out_holders();
-        let new: Vec<_> = after.difference(&before).collect();
+        let mut new = self.locked_out_by(&self.chain());
+        if !new.is_empty() {
+            let before = self.locked_out_by(&before);
+            new.retain(|holder| !before.contains(holder));
+        }
         assert!(
             new.is_empty() || is_forced,
             "at {}, {} writes in, {step:?} locks out {:?} by {:?}",
@@ -251,9 +256,16 @@ impl World {
         }
     }
 
+    /// The machines with a pointer config.
+    fn holders_by(&self, text: &[u8]) -> Vec<Holder> {
+        let mut read = self.read.borrow_mut();
+        read.entry(text.to_vec()).or_insert_with(|| user_data::holders("", text)).clone()
+    }
+
     /// Machines take what pointer configs there are.
     pub(super) fn hand_out(&mut self) {
-        for mut holder in self.pointers.iter().flat_map(|text| user_data::holders("", text)) {
+        let holders: Vec<_> = self.pointers.iter().flat_map(|it| self.holders_by(it)).collect();
+        for mut holder in holders {
             holder.name = format!("pointer config {}", self.handed.len());
             let is_known =
                 |known: &Holder| known.trusted == holder.trusted && known.hosts == holder.hosts;
@@ -279,9 +291,9 @@ impl World {
         lockouts.into_iter().map(|lockout| lockout.to_string()).collect()
     }
 
-    /// The same, by what they are called.
-    pub(super) fn locked_out_holders(&self) -> BTreeSet<String> {
-        let lockouts = locked_out(&self.chain(), &self.holders(), self.now);
+    /// The same for what is or was served, by what they are called.
+    pub(super) fn locked_out_by(&self, chain: &[Certificate]) -> BTreeSet<String> {
+        let lockouts = locked_out(chain, &self.holders(), self.now);
         lockouts.into_iter().map(|lockout| lockout.holder).collect()
     }
 

@@ -240,13 +240,14 @@ impl Cluster {
         self.expect("DELETE", path, "application/json", &json!({}));
     }
 
-    fn expect(&self, method: &str, path: &str, kind: &str, body: &Value) {
+    fn expect(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
         // A kind that has just been defined may have no storage for a moment.
         let response = wait_for("the API server's storage", || {
             let response = self.request(method, path, kind, body);
             (response.status != 429).then_some(response)
         });
         assert!(response.status < 300, "{method} {path}: {response:?}");
+        response
     }
 
     pub(crate) fn request(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
@@ -272,8 +273,12 @@ impl Cluster {
         namespace: &str,
         address: SocketAddr,
     ) -> PathBuf {
-        let token = self.kubectl(&["create", "token", account, "--namespace", namespace]);
-        self.write_kubeconfig(account, token.trim(), address);
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let asked =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let made = self.expect("POST", &path, "application/json", &asked).whole_json();
+        let token = made["status"]["token"].as_str().expect("a token");
+        self.write_kubeconfig(account, token, address);
         self.kubeconfig(account)
     }
 
@@ -285,6 +290,11 @@ impl Cluster {
             404 => None,
             _ => panic!("GET {path}: {response:?}"),
         }
+    }
+
+    /// All events, as JSON.
+    pub(crate) fn events(&self) -> String {
+        self.get("/api/v1/events").expect("a list").to_string()
     }
 
     /// A kubeconfig that may do everything.

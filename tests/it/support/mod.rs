@@ -25,9 +25,11 @@ pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod readme;
 pub(crate) mod registry;
+pub(crate) mod rendered;
 pub(crate) mod resource;
 pub(crate) mod rest;
 pub(crate) mod server;
+pub(crate) mod stop;
 pub(crate) mod stopwatch;
 pub(crate) mod tree;
 pub(crate) mod trust_manager;
@@ -43,14 +45,32 @@ pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Asks until there is an answer. Panics with what was waited for once the deadline is past.
-pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+/// Asks until there is an answer, less often the longer it takes: what is waited for needs the processors too. Panics with
+/// what was waited for once the deadline is past.
+pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    let pause = |waited: Duration| (waited / 10).clamp(OFTEN, 10 * OFTEN);
+    wait_with(what, pause, ask)
+}
+
+/// The same, asking as often all the time: for what has to hold whenever it is asked.
+pub(crate) fn wait_asking<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    wait_with(what, |_| OFTEN, ask)
+}
+
+const OFTEN: Duration = Duration::from_millis(5);
+
+fn wait_with<T>(
+    what: &str,
+    pause: impl Fn(Duration) -> Duration,
+    mut ask: impl FnMut() -> Option<T>,
+) -> T {
     let started = Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(started.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
+        let waited = started.elapsed();
+        assert!(waited < DEADLINE, "waited {DEADLINE:?} in vain for {what}");
+        std::thread::sleep(pause(waited));
     }
 }

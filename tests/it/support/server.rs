@@ -299,3 +299,10 @@ struct OwnPorts {
     /// Held for as long as the process lives.
     _lock: File,
 }
+
+/// Makes the folder of the token that machines join a cluster with.
+pub(crate) fn make_token_folder(folder: &Path) {
+    fs::create_dir(folder).expect("a new folder");
+    fs::write(folder.join("token"), "abcdef.0123456789abcdef").expect("a writable folder");
+    fs::write(folder.join("ca.crt"), "CA of the token\n").expect("a writable folder");
+}

@@ -5,7 +5,7 @@
 //! RFC 5280 section 4 as Go reads them, each the strictest of the releases 1.19 and 1.26: Debian builds Ignition with
 //! the first. Where they say "Go's function", that is where to look when a release changes.
 //!
-//! `tests/it/go_parser.rs` holds this against Go by mutated certificates: what Go refuses is refused. The reverse is
+//! `tests/it/go_parser` holds this against Go by mutated certificates: what Go refuses is refused. The reverse is
 //! not so for what nobody issues: keys on P-224 and keys that are not of whole octets, times without seconds or with
 //! an offset, zones of IPv6 addresses in URIs, colons in a constraint of URIs, and a version that overflows.
 

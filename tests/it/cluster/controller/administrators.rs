@@ -1,10 +1,14 @@
 //! Several administrators at once: nobody's request takes the place of another's.
 
 use std::process::Output;
+use std::process::Stdio;
 
 use pki::Certificate;
+use serde_json::json;
 
-use super::*;
+use super::{ROTATE, Site, authority};
+use crate::support::server::binary;
+use crate::support::wait_for;
 
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
 
@@ -46,9 +50,7 @@ impl Site {
 #[test]
 fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
     let site = Site::new();
-    let mut controller = Some(site.start(&[]));
-    site.object(&user_data("worker-user-data-managed"));
-    site.settled();
+    let mut controller = Some(site.start_settled(&[]));
     // While the controller is stopped, and while it writes the same secret.
     for round in ["stopped", "running"] {
         for number in 0..5 {
@@ -81,12 +83,7 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
 #[test]
 fn a_forced_rotation_stays_forced_whoever_asks_beside_it() {
     let site = Site::new();
-    drop({
-        let controller = site.start(&[]);
-        site.object(&user_data("worker-user-data-managed"));
-        site.settled();
-        controller
-    });
+    drop(site.start_settled(&[]));
     for _ in 0..4 {
         site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: null}}}));
         let mut commands = vec![vec!["certs", "rotate", "--ca"]; 5];
@@ -106,9 +103,7 @@ fn a_forced_rotation_stays_forced_whoever_asks_beside_it() {
 #[test]
 fn a_dozen_administrators_of_tokens_lose_none_of_each_others_changes() {
     let site = Site::new();
-    let mut controller = Some(site.start(&["--access", "enforce"]));
-    site.object(&user_data("worker-user-data-managed"));
-    site.settled();
+    let mut controller = Some(site.start_settled(&["--access", "enforce"]));
     for round in ["running", "stopped"] {
         if round == "stopped" {
             controller = None;

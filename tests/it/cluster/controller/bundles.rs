@@ -1,13 +1,20 @@
 //! Bundles of the real trust-manager's: one takes our CAs into all namespaces, another brings an organisation's, which
 //! the controller trusts.
 
+use std::fs;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use pki::Certificate;
+use serde_json::json;
 
 use super::issued::storm;
-use super::*;
+use super::{Site, secrets, serving, value};
 use crate::support::cert_manager::{Approver, CertManager, collection, make, open_store, until};
+use crate::support::cluster::NAMESPACE;
 use crate::support::readme::{example, with};
 use crate::support::trust_manager::TrustManager;
+use crate::support::wait_for;
 
 const EXTERNAL: [&str; 4] = [
     "--serving-pair",
@@ -79,7 +86,7 @@ fn our_cas_are_in_every_namespace_and_so_is_a_new_one() {
 #[test]
 fn an_organisations_roots_are_taken_from_a_bundle_and_the_next_before_a_pair_by_it_is_served() {
     let site = Site::with_issuers();
-    site.applies(&["external-pair"]);
+    site.applies("external-pair");
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let _trust_manager = TrustManager::new(&site.cluster, NAMESPACE);
     let mut controller = site.start(&[]);

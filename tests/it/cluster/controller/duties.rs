@@ -1,9 +1,24 @@
 //! What the controller does beside the reference's: other objects that name its certificates, and
 //! what it leaves alone.
 
-use pki::{Certificate, Host};
+use std::fs;
 
-use super::*;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use pki::{Certificate, Host};
+use serde_json::{Value, json};
+
+use super::{
+    Controller, ROTATE, Site, USER_DATA_NAMESPACE, authority, pointer, read, rsa_pair, secrets,
+    server, serving, tls_secret, user_data, user_data_config,
+};
+use crate::support::cluster::NAMESPACE;
+use crate::support::http::Client;
+use crate::support::machine::Machine;
+use crate::support::openssl::openssl;
+use crate::support::pair::Pair;
+use crate::support::server::binary;
+use crate::support::wait_for;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const RELEASE_IMAGES: &str = "/apis/machineconfiguration.openshift.io/v1/internalreleaseimages";
@@ -76,34 +91,34 @@ impl Site {
     fn version(&self, path: &str) -> Value {
         self.object(path)["metadata"]["resourceVersion"].clone()
     }
+
+    /// Makes the pair of the internal release image as the installer does, with others' annotations.
+    fn installs_release_image_pair(&self, annotations: &Value) {
+        let folder = self.folder.path();
+        rsa_pair(folder, "installer");
+        let (certificate, key) = (read(&folder.join("tls.crt")), read(&folder.join("tls.key")));
+        let (name, kind) = ("internal-release-image-tls", "kubernetes.io/tls");
+        let secret = tls_secret(name, kind, &certificate, &key, annotations);
+        self.cluster.create(&secrets(NAMESPACE), &secret);
+    }
 }
 
 #[test]
 fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
     let site = Site::new();
-    site.define(
-        "machineconfiguration.openshift.io",
-        "v1",
-        "InternalReleaseImage",
-        "internalreleaseimages",
-    );
+    let group = "machineconfiguration.openshift.io";
+    site.define(group, "v1", "InternalReleaseImage", "internalreleaseimages");
     site.set_addresses(&["192.0.2.5"]);
     let folder = site.folder.path();
-    rsa_pair(folder, "installer");
-    let (certificate, key) = (read(&folder.join("tls.crt")), read(&folder.join("tls.key")));
     let others = json!({"example.com/of-others": "stays"});
-    let kind = "kubernetes.io/tls";
-    let secret = tls_secret("internal-release-image-tls", kind, &certificate, &key, &others);
-    site.cluster.create(&secrets(NAMESPACE), &secret);
+    site.installs_release_image_pair(&others);
     let before = site.version(&release_image_pair());
 
-    let controller = site.start(&[]);
-    site.object(&user_data("worker-user-data-managed"));
-    site.settled();
+    let controller = site.start_settled(&[]);
     assert_eq!(site.version(&release_image_pair()), before, "there is no internal release image");
     // The list of the reference's controller, though the certificate has another name besides.
-    let serving_pair = site.object(&serving());
-    assert_eq!(serving_pair["metadata"]["annotations"][HOSTNAMES], "192.0.2.5,api-int.example.com");
+    let names = site.object(&serving())["metadata"]["annotations"][HOSTNAMES].clone();
+    assert_eq!(names, "192.0.2.5,api-int.example.com");
     site.named(&serving(), &["192.0.2.5", "api-int.example.com", "localhost"]);
 
     let object = json!({
@@ -116,7 +131,7 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
     let names = [&own[..], &["192.0.2.5"]].concat();
     let first = site.named(&release_image_pair(), &names);
     let signed = site.object(&release_image_pair());
-    assert_eq!(signed["type"], kind);
+    assert_eq!(signed["type"], "kubernetes.io/tls");
     assert_eq!(signed["metadata"]["annotations"], others, "nothing else is written");
     let oldest = site.newest();
     let verifies = |trusted: &str| {
@@ -145,7 +160,11 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
         wait_for(&metric, || controller.metrics().contains(&metric).then_some(()));
     }
 
-    // The installer makes the secret, and nobody else.
+    nobody_else_makes_the_release_image_pair(&site, &controller);
+}
+
+/// The installer makes the secret.
+fn nobody_else_makes_the_release_image_pair(site: &Site, controller: &Controller) {
     site.cluster.delete(&release_image_pair());
     wait_for("the log to tell", || {
         controller.log().contains("there is no secret, which the installer makes").then_some(())
@@ -206,9 +225,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
 #[test]
 fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
     let site = Site::new();
-    let controller = site.start(&[]);
-    site.object(&user_data("worker-user-data-managed"));
-    site.settled();
+    let controller = site.start_settled(&[]);
     let folder = site.folder.path();
     rsa_pair(folder, "root-ca");
     let corporate = read(&folder.join("ca.crt"));
@@ -230,8 +247,7 @@ fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
     wait_for("the log to tell", || controller.log().contains(reason).then_some(()));
     let metric = "mcs_user_data_left_alone{reason=\"name-only\"} 1";
     wait_for("the metric", || controller.metrics().contains(metric).then_some(()));
-    let events = || site.cluster.kubectl(&["get", "events", "--all-namespaces", "-o", "json"]);
-    wait_for("an event", || events().contains(reason).then_some(()));
+    wait_for("an event", || site.cluster.events().contains(reason).then_some(()));
     let line = format!("Secret {USER_DATA_NAMESPACE}/alone-user-data: left alone: {reason}");
     for command in ["show", "check"] {
         let output = site.certs(&[command]);

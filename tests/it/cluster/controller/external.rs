@@ -1,10 +1,16 @@
 //! A serving pair that the real cert-manager makes, served in place of the controller's own while machines with every
 //! pointer config that there was boot all the time.
 
+use std::fs;
+
+use serde_json::json;
+
 use super::issued::storm;
-use super::*;
+use super::{Site, secrets, serving, value};
 use crate::support::cert_manager::{Approver, CertManager, collection, condition, make, until};
+use crate::support::cluster::NAMESPACE;
 use crate::support::readme::{example, with};
+use crate::support::wait_for;
 
 const EXTERNAL: [&str; 4] = [
     "--serving-pair",
@@ -63,7 +69,7 @@ impl Site {
 #[test]
 fn a_pair_of_cert_managers_is_served_once_pointers_trust_it_and_renewed_while_machines_boot() {
     let site = Site::with_issuers();
-    site.applies(&["external-pair"]);
+    site.applies("external-pair");
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);
     site.settled();

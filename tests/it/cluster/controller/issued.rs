@@ -1,37 +1,50 @@
 //! A CA that the real cert-manager issues: taken over from one that issued itself, renewed, and issued by a second
 //! root, while machines with every pointer config that there was boot all the time.
 
+use std::fs;
+use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use pki::Certificate;
+use serde_json::{Value, json};
 
-use super::*;
+use super::{ROTATE, Site, authority, mount, pointer, secrets, server, serving, trusted, value};
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
 };
-use crate::support::cluster::overlay;
+use crate::support::cluster::{Cluster, NAMESPACE, overlay};
+use crate::support::http::Client;
+use crate::support::machine::Machine;
 use crate::support::readme::example;
+use crate::support::server::{Server, binary};
+use crate::support::stop::Stop;
+use crate::support::wait_for;
 
 const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
 const ISSUED_BY: &str = "machineconfiguration.openshift.io/ca-issuer";
 
+/// Applies the controller's manifests with a component.
+fn apply_with(cluster: &Cluster, component: &str) {
+    let overlay = overlay("deploy/controller", &[&format!("deploy/components/{component}")]);
+    cluster.apply(&["-k", overlay.path().to_str().expect("text")]);
+}
+
 impl Site {
     /// One whose controller may ask cert-manager's issuers.
     pub(super) fn with_issuers() -> Self {
-        let site = Self::new();
-        CertManager::define(&site.cluster);
-        site.applies(&["ca-from-issuer"]);
-        make(&site.cluster, "", "ClusterIssuer", "self", &json!({"selfSigned": {}}));
-        site
+        Self::of(Cluster::prepared("openshift-with-issuers", |cluster| {
+            cluster.become_openshift();
+            apply_with(cluster, "ca-from-issuer");
+            CertManager::define(cluster);
+            make(cluster, "", "ClusterIssuer", "self", &json!({"selfSigned": {}}));
+        }))
     }
 
-    /// Gives the controller's account what these components do.
-    pub(super) fn applies(&self, components: &[&str]) {
-        let components: Vec<_> =
-            components.iter().map(|name| format!("deploy/components/{name}")).collect();
-        let components: Vec<_> = components.iter().map(String::as_str).collect();
-        let overlay = overlay("deploy/controller", &components);
-        self.cluster.apply(&["-k", overlay.path().to_str().expect("text")]);
+    /// Gives the controller's account what a component does.
+    pub(super) fn applies(&self, component: &str) {
+        apply_with(&self.cluster, component);
     }
 
     /// An organisation's root.
@@ -115,7 +128,7 @@ pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)
             }
         });
         scope.spawn(|| {
-            let _stop = StopOnDrop(&over);
+            let _stop = Stop(&over);
             while !over.load(Ordering::SeqCst) {
                 let known = machines.bundles.lock().expect("no panic").clone();
                 for bundle in known {
@@ -125,7 +138,7 @@ pub(super) fn storm(site: &Site, before: Bundle, run: impl FnOnce(&Machines<'_>)
                 }
             }
         });
-        let _stop = StopOnDrop(&over);
+        let _stop = Stop(&over);
         run(&machines);
         let enough = boots.load(Ordering::SeqCst) + 20;
         wait_for("machines to boot by what is served now", || {
@@ -271,7 +284,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
 #[test]
 fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
     let site = Site::new();
-    site.applies(&["ca-from-issuer"]);
+    site.applies("ca-from-issuer");
     let mut before = site.start(&[]);
     site.settled();
     before.terminate();

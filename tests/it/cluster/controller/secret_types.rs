@@ -1,7 +1,14 @@
 //! The component that keeps the controller's account to the types and names of secrets that it writes.
 
-use super::*;
-use crate::support::cluster::overlay;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::{ACCOUNT, Site, USER_DATA_NAMESPACE, secrets};
+use crate::support::cluster::{NAMESPACE, overlay};
+use crate::support::wait_for;
 
 const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
@@ -44,6 +51,25 @@ fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token()
                  kubernetes.io/service-account-token";
     assert!(said.contains("Forbidden") && said.contains(words), "{said}");
 
+    the_account_makes_two_types_alone(&site, &create);
+
+    // One that an administrator has made is not made another account's.
+    let name = "by-controller-service-account-token-user-data";
+    let mut other = secret(name, USER_DATA_NAMESPACE, ACCOUNT_TOKEN);
+    other["metadata"]["annotations"]["kubernetes.io/service-account.name"] = json!("other");
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    let said = site.cluster.kubectl_by(&by, &apply, &other).expect_err("a refusal");
+    assert!(said.contains(words), "{said}");
+
+    the_account_writes_only_its_names(&site, &by);
+    its_own_work_goes_on(&site);
+}
+
+/// `create` does it as the account: a name, a namespace, a type.
+fn the_account_makes_two_types_alone(
+    site: &Site,
+    create: &dyn Fn(&str, &str, &str) -> Result<String, String>,
+) {
     for namespace in [NAMESPACE, USER_DATA_NAMESPACE] {
         for (type_, is_admitted) in [
             (ACCOUNT_TOKEN, false),
@@ -69,21 +95,11 @@ fn the_controllers_account_makes_no_secret_that_is_filled_with_somebodys_token()
             }
         }
     }
+}
 
-    // One that an administrator has made is not made another account's.
-    let name = "by-controller-service-account-token-user-data";
-    let mut other = secret(name, USER_DATA_NAMESPACE, ACCOUNT_TOKEN);
-    other["metadata"]["annotations"]["kubernetes.io/service-account.name"] = json!("other");
-    let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-    let said = site.cluster.kubectl_by(&by, &apply, &other).expect_err("a refusal");
-    assert!(said.contains(words), "{said}");
-
-    the_account_writes_only_its_names(&site, &by);
-
-    // Its own work goes on: all that it makes where there is nothing, and what it changes later.
-    let _controller = site.start(&["--access", "audit"]);
-    site.object(&user_data("worker-user-data-managed"));
-    site.settled();
+/// All that the controller makes where there is nothing, and what it changes later.
+fn its_own_work_goes_on(site: &Site) {
+    let _controller = site.start_settled(&["--access", "audit"]);
     for name in ["machine-config-server-access", "machine-config-server-tokens"] {
         let secret = site.object(&format!("{}/{name}", secrets(NAMESPACE)));
         assert_eq!(secret["type"], "Opaque");

@@ -1,0 +1,99 @@
+//! Lists of tokens that are lost, restored or made anew.
+
+use super::*;
+
+#[test]
+fn a_list_that_is_lost_or_restored_is_made_anew_with_the_pools_that_were_enforced() {
+    let world = enforced_with_one_that_cannot();
+    let lost = Records::default();
+    let lacking = world.state.records.lacking.clone();
+    let restored = Records { enforced: BTreeSet::new(), lacking, ..world.state.records.clone() };
+    for records in [lost, restored] {
+        let mut world = world.clone();
+        world.state.records = records;
+        assert!(standing(&world.state, NOON).enforced.contains("worker"));
+        world.settle(NOON);
+        assert!(world.state.records.enforced.contains("worker"));
+        // Asked for no more, neither list says so.
+        world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
+        world.settle(NOON);
+        assert_eq!(world.state.issued.enforced, BTreeSet::new());
+        assert_eq!(world.state.records.enforced, BTreeSet::new());
+    }
+    // Nor is there a moment in which servers know more than is kept with the tokens.
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    while world.step(NOON).is_some() {
+        assert!(world.state.issued.enforced.is_superset(&world.state.records.enforced));
+    }
+}
+
+#[test]
+fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
+    let mut world = enforced_with_one_that_cannot();
+    world.state.issued = Issued::default();
+    world.state.records = Records::default();
+    let worker: BTreeSet<_> = ["worker".to_owned()].into();
+    for lists_that_are_lost_again in 0..3 {
+        let state = &mut world.state;
+        match lists_that_are_lost_again {
+            1 => state.issued = Issued::default(),
+            2 => state.records = Records::default(),
+            _ => {}
+        }
+        while world.step(NOON).is_some() {
+            let records = &world.state.records;
+            assert!(matches!(records.standing("worker"), Standing::Waiting(_)), "{world:?}");
+        }
+        assert_eq!(world.state.records.unsure, worker);
+    }
+    world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
+    world.settle(NOON);
+    world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
+    world.settle(NOON);
+    assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
+    // What is lost with all that any pointer config carries never was.
+    let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot]);
+    world.settle(NOON);
+    assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
+}
+
+#[test]
+fn whatever_list_is_lost_nobody_is_refused() {
+    let mut before = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    before.settle(NOON);
+    let token = before.token();
+    let holds = |world: &World| {
+        world
+            .state
+            .records
+            .find(&token.hash())
+            .is_some_and(|record| record.is_valid_at(NOON + POLICY.overlap - Duration::MINUTE))
+    };
+    for lost in 1..8 {
+        let mut world = before.clone();
+        if lost & 1 != 0 {
+            world.state.issued = Issued::default();
+        }
+        if lost & 2 != 0 {
+            world.state.records = Records::default();
+        }
+        if lost & 4 != 0 {
+            world.state.pointers[0].carries = Carried::Nothing;
+        }
+        world.settle(NOON);
+        let nothing_has_it = lost & 3 == 3 && lost & 4 != 0;
+        assert_eq!(holds(&world), !nothing_has_it, "{lost:03b}");
+        let Carried::Token(carried) = &world.state.pointers[0].carries else { panic!() };
+        assert!(world.state.records.find(&carried.hash()).unwrap().is_valid_at(NOON));
+    }
+}
+
+#[test]
+fn a_list_that_is_made_anew_opens_nothing_meanwhile() {
+    let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
+    world.settle(NOON);
+    world.state.records = Records::default();
+    assert_eq!(world.step(NOON), Some(Reason::New));
+    assert!(world.state.records.enforced.contains("worker"));
+}

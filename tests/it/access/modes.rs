@@ -1,0 +1,220 @@
+//! How much a pool is restricted: by flag, by its annotation, and before what it says is known.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{ACCESS, annotate, assert_refused, credential, get, printed, with_annotated_pool};
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::server::Server;
+use crate::support::{wait_asking, wait_for};
+
+#[test]
+fn a_pool_says_itself_how_much_it_is_restricted() {
+    let manifests = with_annotated_pool("worker", "enforce");
+    let server = Server::serve(manifests.path(), &[]);
+    let status = |pool: &str| get(&server.tls(), pool, None).status;
+    assert_eq!([status("worker"), status("master")], [401, 200]);
+    annotate(manifests.path(), "worker", "\"off\"");
+    wait_for("it to be open", || (status("worker") == 200).then_some(()));
+    annotate(manifests.path(), "worker", "enforce");
+    wait_for("it to be closed", || (status("worker") == 401).then_some(()));
+    // What is not understood changes nothing.
+    annotate(manifests.path(), "worker", "enforced");
+    let line = wait_for("it to be told", || {
+        let overview = server.metrics().get("/api/v1/overview").json();
+        let lines = overview["degraded"].as_array()?.clone();
+        lines.iter().filter_map(Value::as_str).find(|line| line.contains(ACCESS)).map(str::to_owned)
+    });
+    assert!(
+        line.contains("pool worker") && line.contains("expected off, audit or enforce"),
+        "{line}"
+    );
+    wait_for("it to be closed still", || (status("worker") == 401).then_some(()));
+}
+
+#[test]
+fn enforcing_waits_for_pointer_configs_that_lack_a_token() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let sample = in_repository("ignition-fixtures");
+    drop(Server::serve_with_state(&sample, state.path()));
+    // A machine of an older installation has this one: it trusts this CA, and knows no headers.
+    let own = fs::read_to_string(state.path().join("user-data/worker.ign")).expect("a pointer");
+    let mut old: Value = serde_json::from_str(&own).expect("JSON");
+    let resource = old["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch");
+    resource.remove("httpHeaders");
+    old["ignition"]["version"] = json!("3.0.0");
+    old["storage"] = json!({"files": [{"path": "/etc/rack"}]});
+    let path = state.path().join("user-data/rack-7.ign");
+    fs::write(&path, old.to_string()).expect("a writable folder");
+    let mut command = crate::support::server::binary();
+    command.arg("serve").arg(&sample).arg("--state-dir").arg(state.path());
+    command.args(["--host", "localhost", "--access", "enforce"]);
+    let server = Server::prepared(command).until_ready();
+    let state_client =
+        Client::tls(server.secure(), &fs::read(state.path().join("ca.crt")).expect("CA"));
+    assert_eq!(get(&state_client, "worker", None).status, 200, "it is audited");
+    assert_refused(&get(&state_client, "master", None));
+    let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+    assert!(degraded.contains("rack-7.ign: its Ignition spec 3.0.0 has no headers"), "{degraded}");
+    let counts = |line: &str| {
+        let page = server.metrics().get("/metrics").body;
+        String::from_utf8(page).expect("text").lines().any(|it| it == line)
+    };
+    assert!(counts(r#"mcs_access_mode{pool="worker",asked="enforce",mode="audit"} 1"#));
+    assert!(counts(r#"mcs_access_mode{pool="master",asked="enforce",mode="enforce"} 1"#));
+    assert!(counts("mcs_tokens_attention 1"));
+    assert_eq!(fs::read_to_string(&path).expect("text"), old.to_string(), "it is left as it is");
+
+    // Once there is none, it is enforced; one that comes later opens nothing.
+    fs::remove_file(&path).expect("a file");
+    let refused = || (get(&state_client, "worker", None).status == 401).then_some(());
+    wait_for("it to be enforced", refused);
+    assert!(counts(r#"mcs_access_mode{pool="worker",asked="enforce",mode="enforce"} 1"#));
+    assert!(!counts(r#"mcs_access_mode{pool="worker",asked="enforce",mode="audit"} 1"#));
+    assert!(counts("mcs_tokens_attention 0"));
+    fs::write(&path, old.to_string()).expect("a writable folder");
+    wait_for("it to be told", || {
+        let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+        degraded.contains("its machines are refused").then_some(())
+    });
+    assert_refused(&get(&state_client, "worker", None));
+}
+
+#[test]
+fn a_pointer_config_of_ours_in_an_older_spec_is_lifted() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let sample = in_repository("ignition-fixtures");
+    drop(Server::serve_with_state(&sample, state.path()));
+    let path = state.path().join("user-data/worker.ign");
+    let own = fs::read_to_string(&path).expect("a pointer");
+    let mut old: Value = serde_json::from_str(&own).expect("JSON");
+    old["ignition"]["config"]["merge"][0].as_object_mut().expect("a fetch").remove("httpHeaders");
+    old["ignition"]["version"] = json!("3.0.0");
+    fs::write(&path, old.to_string()).expect("a writable folder");
+    let server = Server::serve_with_state(&sample, state.path());
+    wait_for("it to be lifted", || {
+        let text = fs::read_to_string(&path).ok()?;
+        let pointer: Value = serde_json::from_str(&text).expect("JSON");
+        let resource = &pointer["ignition"]["config"]["merge"][0];
+        (pointer["ignition"]["version"] == "3.1.0" && resource["httpHeaders"].is_array())
+            .then_some(())
+    });
+    drop(server);
+}
+
+#[test]
+fn a_server_that_starts_gives_nothing_out_before_it_knows_the_tokens() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    for start in 0..4 {
+        let mut command = crate::support::server::binary();
+        command.arg("serve").arg(in_repository("ignition-fixtures"));
+        command.arg("--state-dir").arg(state.path());
+        command.args(["--host", "localhost", "--access", "enforce"]);
+        let mut server = Server::prepared(command);
+        let mut seen = BTreeSet::new();
+        wait_for("it to be ready", || {
+            seen.insert(get(&server.plain(), "worker", None).status);
+            (server.plain().get("/readyz").status == 200).then_some(())
+        });
+        assert!(seen.is_subset(&[401, 503].into()), "start {start}: {seen:?}");
+        // What is broken is never taken for nothing.
+        server.terminate();
+        server.ended();
+        if start == 2 {
+            fs::write(state.path().join("access.json"), "{\"tokens\": [")
+                .expect("a writable folder");
+            let mut command = crate::support::server::binary();
+            command.arg("serve").arg(in_repository("ignition-fixtures"));
+            command.arg("--state-dir").arg(state.path());
+            command.args(["--host", "localhost", "--access", "enforce"]);
+            let server = Server::prepared(command).until_ready();
+            assert_eq!(get(&server.plain(), "worker", None).status, 503);
+            let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+            assert!(degraded.contains("access.json: EOF while parsing"), "{degraded}");
+            let text = fs::read_to_string(state.path().join("access.json")).expect("text");
+            assert_eq!(text, "{\"tokens\": [", "it is not written over");
+            fs::remove_file(state.path().join("access.json")).expect("a file");
+            wait_for("it to be mended", || {
+                (get(&server.plain(), "worker", None).status == 401).then_some(())
+            });
+        }
+    }
+}
+
+#[test]
+fn what_strangers_can_read_is_told_by_the_check_of_certificates() {
+    let manifests = with_annotated_pool("worker", "enforce");
+    let server = Server::serve(manifests.path(), &[]);
+    credential(&server, "worker");
+    let mut command = crate::support::server::binary();
+    command.args(["certs", "check", "--state-dir"]).arg(server.state());
+    let lines = printed(&command.output().expect("the built binary"));
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    command.arg("--manifests").arg(manifests.path());
+    let lines = printed(&command.output().expect("the built binary"));
+    let master = lines.lines().find(|line| line.starts_with("pool master: ")).expect("a line");
+    assert!(master.contains("whoever reaches the server can read"), "{master}");
+    assert!(master.contains("/etc/kubernetes/kubeconfig (kubeconfig"), "{master}");
+    assert!(!lines.contains("pool worker"), "it is enforced: {lines}");
+}
+
+#[test]
+fn a_pool_that_appears_is_never_served_to_strangers() {
+    let manifests = with_annotated_pool("worker", "enforce");
+    let pools = manifests.path().join("pools.yaml");
+    let whole = fs::read_to_string(&pools).expect("text");
+    let (others, last) = whole.rsplit_once("\n---\n").expect("several pools");
+    let name = last.split("  name: ").nth(1).and_then(|it| it.lines().next()).expect("a name");
+    fs::write(&pools, others).expect("a writable folder");
+    let server = Server::serve(manifests.path(), &["--access", "enforce"]);
+    let strangers = || {
+        for client in [server.tls(), server.plain()] {
+            let status = get(&client, name, None).status;
+            assert!(matches!(status, 401 | 503), "a stranger got {status}");
+        }
+    };
+    strangers();
+    fs::write(manifests.path().join(".new"), &whole).expect("a writable folder");
+    fs::rename(manifests.path().join(".new"), &pools).expect("a rename");
+    let path = server.state().join(format!("user-data/{name}.ign"));
+    wait_asking("a pointer config with a token that opens it", || {
+        strangers();
+        let text = fs::read_to_string(&path).ok()?;
+        let pointer: Value = serde_json::from_str(&text).ok()?;
+        let header = &pointer["ignition"]["config"]["merge"][0]["httpHeaders"][0]["value"];
+        (get(&server.tls(), name, Some(header.as_str()?)).status == 200).then_some(())
+    });
+    strangers();
+}
+
+#[test]
+fn a_slip_of_the_pen_opens_no_pool_of_which_nothing_is_known() {
+    for slip in ["enforced", "\"\"", "ENFORCE", "\"off \""] {
+        let manifests = with_annotated_pool("worker", slip);
+        let server = Server::serve(manifests.path(), &["--access", "off"]);
+        let stranger = get(&server.tls(), "worker", None);
+        assert_eq!((stranger.status, stranger.header("retry-after")), (503, Some("5")), "{slip}");
+        assert_eq!(get(&server.tls(), "master", None).status, 200, "{slip}");
+        let degraded = server.metrics().get("/api/v1/overview").json()["degraded"].to_string();
+        assert!(degraded.contains("pool worker: its mode of access is not known"), "{degraded}");
+        // Another change meanwhile does not make it clear.
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "extra"},
+        });
+        fs::write(manifests.path().join("extra.json"), pool.to_string())
+            .expect("a writable folder");
+        wait_for("the change", || {
+            let pools = server.metrics().get("/api/v1/overview").json()["pools"].to_string();
+            pools.contains("extra").then_some(())
+        });
+        assert_eq!(get(&server.tls(), "worker", None).status, 503, "{slip}");
+        annotate(manifests.path(), "worker", "audit");
+        wait_for("it to be open", || {
+            (get(&server.tls(), "worker", None).status == 200).then_some(())
+        });
+    }
+}

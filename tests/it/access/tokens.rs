@@ -1,0 +1,73 @@
+//! `tokens`: named ones, rotations, and one that leaked.
+
+use super::{credential, enforcing, get, printed};
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+/// Runs `tokens` on the folder where a server keeps its state.
+fn tokens(server: &Server, arguments: &[&str]) -> std::process::Output {
+    let mut command = crate::support::server::binary();
+    command.arg("tokens").args(arguments).arg("--state-dir").arg(server.state());
+    command.output().expect("the built binary")
+}
+
+#[test]
+fn a_token_with_a_name_opens_its_pools_until_it_is_revoked() {
+    let server = enforcing(&[]);
+    credential(&server, "worker");
+    let added = ["add", "rack-7", "--pool", "worker,edge", "--until", "30d"];
+    let token = printed(&tokens(&server, &added));
+    let bearer = format!("Bearer {}", token.trim());
+    let status = |pool: &str| get(&server.tls(), pool, Some(&bearer)).status;
+    wait_for("the server to know it", || (status("worker") == 200).then_some(()));
+    assert_eq!([status("edge"), status("master")], [200, 401]);
+    let list = printed(&tokens(&server, &["list"]));
+    let line = list.lines().find(|line| line.contains("rack-7")).expect("a line");
+    assert!(line.contains("edge,worker") && line.ends_with("valid"), "{line}");
+    assert!(!list.contains(token.trim()) && list.contains("(pointer configs)"), "{list}");
+
+    let again = tokens(&server, &added);
+    let error = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(error.contains("rack-7: there is a token of this name"), "{error}");
+    printed(&tokens(&server, &["revoke", "rack-7"]));
+    wait_for("it to be refused", || (status("worker") == 401).then_some(()));
+    let error = tokens(&server, &["revoke", "rack-7"]);
+    assert!(!error.status.success());
+    assert!(printed(&tokens(&server, &["list"])).contains("revoked"));
+}
+
+#[test]
+fn a_rotation_replaces_tokens_and_those_before_go_on_for_a_while() {
+    let server = enforcing(&["--token-overlap", "3s"]);
+    let before = credential(&server, "worker");
+    printed(&tokens(&server, &["rotate", "--pool", "worker"]));
+    let after = wait_for("another token", || {
+        let now = credential(&server, "worker");
+        (now != before).then_some(now)
+    });
+    let status = |credential: &str| get(&server.tls(), "worker", Some(credential)).status;
+    assert_eq!([status(&before), status(&after)], [200, 200]);
+    wait_for("the one before to end", || (status(&before) == 401).then_some(()));
+    assert_eq!(status(&after), 200);
+    let log = server.log();
+    let metric = "mcs_access_total{pool=\"worker\",mode=\"enforce\",verdict=\"expired\"}";
+    assert!(server.metric(metric) >= 1.0, "{log}");
+    let other = tokens(&server, &["rotate", "--pool", "nowhere"]);
+    let error = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(error.contains("pool nowhere: its pointer configs carry no tokens"), "{error}");
+}
+
+#[test]
+fn a_token_that_leaked_is_replaced_at_once() {
+    let server = enforcing(&[]);
+    let leaked = credential(&server, "worker");
+    let list = printed(&tokens(&server, &["list"]));
+    let line = list.lines().find(|line| line.contains("worker")).expect("a line");
+    let id = line.split_whitespace().next().expect("an id");
+    printed(&tokens(&server, &["revoke", id]));
+    wait_for("another token", || (credential(&server, "worker") != leaked).then_some(()));
+    let refused = || (get(&server.tls(), "worker", Some(&leaked)).status == 401).then_some(());
+    wait_for("it to be refused", refused);
+    let now = credential(&server, "worker");
+    assert_eq!(get(&server.tls(), "worker", Some(&now)).status, 200);
+}

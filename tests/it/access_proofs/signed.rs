@@ -1,0 +1,312 @@
+//! Tokens that another issuer has signed, and keys of that issuer that are replaced.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, EncodingKey};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use time::OffsetDateTime;
+
+use super::loopback;
+use crate::access::{credential, enforcing, get};
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::server::{Server, binary};
+use crate::support::stop::Stop;
+use crate::support::wait_for;
+
+/// An issuer of signed tokens, with its keys in a file.
+struct Issuer {
+    folder: TempDir,
+}
+
+struct Key {
+    id: String,
+    pair: KeyPair,
+}
+
+impl Key {
+    fn new(id: &str) -> Self {
+        Self { id: id.to_owned(), pair: KeyPair::generate().expect("a key") }
+    }
+
+    fn encoding(&self) -> EncodingKey {
+        EncodingKey::from_ec_der(&self.pair.serialize_der())
+    }
+
+    fn jwk(&self) -> Value {
+        let mut jwk = Jwk::from_encoding_key(&self.encoding(), Algorithm::ES256).expect("a key");
+        jwk.common.key_id = Some(self.id.clone());
+        serde_json::to_value(jwk).expect("JSON")
+    }
+
+    fn sign(&self, head: &Value, claims: &Value) -> String {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", part(head), part(claims));
+        let signed =
+            jsonwebtoken::crypto::sign(message.as_bytes(), &self.encoding(), Algorithm::ES256);
+        format!("Bearer {message}.{}", signed.expect("a signature"))
+    }
+
+    fn token(&self, claims: &Value) -> String {
+        self.sign(&json!({"alg": "ES256", "kid": self.id}), claims)
+    }
+}
+
+fn claims() -> Value {
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    json!({"iss": "https://issuer.example", "aud": "mcs", "sub": "rack-7", "pool": "worker",
+        "exp": now + 3600})
+}
+
+fn with(name: &str, value: Value) -> Value {
+    let mut claims = claims();
+    claims[name] = value;
+    claims
+}
+
+impl Issuer {
+    fn new(keys: &[&Key]) -> Self {
+        let issuer = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        issuer.publish(&json!({"keys": keys.iter().map(|key| key.jwk()).collect::<Vec<_>>()}));
+        issuer
+    }
+
+    fn publish(&self, set: &Value) {
+        self.replace(&set.to_string());
+    }
+
+    fn replace(&self, text: &str) {
+        let new = self.folder.path().join("new");
+        fs::write(&new, text).expect("a writable folder");
+        fs::rename(new, self.path()).expect("a rename");
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join("jwks.json")
+    }
+
+    fn enforcing(&self) -> Server {
+        let path = self.path();
+        let path = path.to_str().expect("text");
+        let flags = ["--access-jwks", path, "--access-issuer", "https://issuer.example"];
+        enforcing(&[&flags[..], &["--access-audience", "mcs"]].concat())
+    }
+}
+
+#[test]
+fn a_signed_token_opens_what_it_says_and_nothing_else() {
+    let (key, stranger) = (Key::new("a"), Key::new("a"));
+    let issuer = Issuer::new(&[&key]);
+    let server = issuer.enforcing();
+    let own = credential(&server, "worker");
+    let now = OffsetDateTime::now_utc().unix_timestamp();
+    let mut last = 20;
+    let mut status = |client: Client, pool: &str, token: &str| {
+        last += 1;
+        get(&client.from(loopback(last)), pool, Some(token)).status
+    };
+    let good = key.token(&claims());
+    assert_eq!(status(server.tls(), "worker", &good), 200);
+    assert_eq!(status(server.tls(), "worker", &own), 200, "our own go on");
+    assert_eq!(status(server.plain(), "worker", &good), 401);
+    assert_eq!(status(server.tls(), "master", &good), 401);
+    assert_eq!(status(server.tls(), "nowhere", &good), 503);
+    for claims in [
+        with("exp", json!(now - 61)),
+        with("exp", json!("later")),
+        with("exp", Value::Null),
+        with("pool", json!("master")),
+        with("pool", json!("work")),
+        with("pool", json!({"worker": true})),
+        with("iss", json!("https://else.example")),
+        with("aud", json!("else")),
+        with("sub", Value::Null),
+    ] {
+        assert_eq!(status(server.tls(), "worker", &key.token(&claims)), 401, "{claims}");
+    }
+    let early = key.token(&with("nbf", json!(now + 600)));
+    assert_eq!(status(server.tls(), "worker", &early), 503, "time brings it");
+    assert_eq!(status(server.tls(), "worker", &stranger.token(&claims())), 401);
+    let unknown_key = Key::new("b").token(&claims());
+    assert_eq!(status(server.tls(), "worker", &unknown_key), 503, "it may come in a moment");
+    for token in forged(&key, &good) {
+        assert_eq!(status(server.tls(), "worker", &token), 401, "{token}");
+    }
+    // A key that the token brings along is a stranger's word.
+    let head = json!({"alg": "ES256", "kid": "a", "jwk": stranger.jwk()});
+    assert_eq!(status(server.tls(), "worker", &stranger.sign(&head, &claims())), 401);
+    assert!(!server.log().contains("eyJ"), "no token is in the log: {}", server.log());
+}
+
+/// Tokens by who knows what everybody may know: the public key is no secret, and none is no algorithm.
+fn forged(key: &Key, good: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    let public = key.jwk();
+    let secrets = [
+        key.pair.public_key_pem().into_bytes(),
+        key.pair.public_key_raw().to_vec(),
+        public.to_string().into_bytes(),
+        URL_SAFE_NO_PAD.decode(public["x"].as_str().expect("a half")).expect("base64"),
+    ];
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
+        let head = json!({"alg": format!("{algorithm:?}"), "kid": "a"});
+        let message = format!("{}.{}", part(&head), part(&claims()));
+        for secret in &secrets {
+            let secret = EncodingKey::from_secret(secret);
+            let signed = jsonwebtoken::crypto::sign(message.as_bytes(), &secret, algorithm);
+            tokens.push(format!("Bearer {message}.{}", signed.expect("a signature")));
+        }
+    }
+    let signature = good.rsplit('.').next().expect("a signature");
+    for algorithm in ["none", "None", "NONE", ""] {
+        let message = format!("{}.{}", part(&json!({"alg": algorithm})), part(&claims()));
+        for end in ["", signature] {
+            tokens.push(format!("Bearer {message}.{end}"));
+        }
+    }
+    tokens
+}
+
+/// Machines that boot by an issuer's tokens while its keys are replaced.
+struct Machines<'a> {
+    server: &'a Server,
+    keys: &'a [Key],
+    /// Which of the keys signs now.
+    current: AtomicUsize,
+    boots: AtomicU64,
+    stop: &'a AtomicBool,
+}
+
+impl Machines<'_> {
+    fn status(&self, key: &Key, last: u8) -> u16 {
+        let client = self.server.tls().from(loopback(last));
+        get(&client, "worker", Some(&key.token(&claims()))).status
+    }
+
+    fn boot(&self, last: u8) {
+        let _stop = Stop(self.stop);
+        let client = self.server.tls().from(loopback(last));
+        while !self.stop.load(Ordering::SeqCst) {
+            // One that is accepted all the time that this takes.
+            let key = self.current.load(Ordering::SeqCst);
+            let answer = get(&client, "worker", Some(&self.keys[key].token(&claims())));
+            let is_so_still = self.current.load(Ordering::SeqCst) == key;
+            assert!(!is_so_still || answer.status == 200, "{answer:?}");
+            self.boots.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn go_on(&self) {
+        let before = self.boots.load(Ordering::SeqCst);
+        wait_for("machines to boot", || {
+            assert!(!self.stop.load(Ordering::SeqCst), "a machine was refused");
+            (self.boots.load(Ordering::SeqCst) > before + 10).then_some(())
+        });
+    }
+}
+
+#[test]
+fn keys_are_replaced_while_machines_boot() {
+    let keys: Vec<_> = (0..5).map(|number| Key::new(&format!("k{number}"))).collect();
+    let issuer = Issuer::new(&[&keys[0]]);
+    let server = issuer.enforcing();
+    let stop = AtomicBool::new(false);
+    let (current, boots) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let machines = Machines { server: &server, keys: &keys, current, boots, stop: &stop };
+    thread::scope(|threads| {
+        let going_on = Stop(&stop);
+        for number in 0..3 {
+            let machines = &machines;
+            threads.spawn(move || machines.boot(100 + number));
+        }
+        let status = |key, last| machines.status(key, last);
+        for (number, pair) in (0_u8..).zip(keys.windows(2)) {
+            machines.go_on();
+            issuer.publish(&json!({"keys": [pair[0].jwk(), pair[1].jwk()]}));
+            wait_for("the new key", || (status(&pair[1], 30 + number) == 200).then_some(()));
+            assert_eq!(status(&pair[0], 40), 200);
+            machines.current.fetch_add(1, Ordering::SeqCst);
+            issuer.publish(&json!({"keys": [pair[1].jwk()]}));
+            wait_for("the old key to end", || (status(&pair[0], 50 + number) == 503).then_some(()));
+        }
+        machines.go_on();
+        what_cannot_be_used_leaves_the_key_before(&issuer, &machines);
+        fs::remove_file(issuer.path()).expect("a file");
+        machines.go_on();
+        drop(going_on);
+    });
+}
+
+/// And is told.
+fn what_cannot_be_used_leaves_the_key_before(issuer: &Issuer, machines: &Machines<'_>) {
+    let key = machines.keys.last().expect("a key");
+    let degraded = || machines.server.metrics().get("/api/v1/overview").json()["degraded"].clone();
+    let mut private = key.jwk();
+    private["d"] = json!("AAAA");
+    let symmetric = json!({"kty": "oct", "kid": "s", "k": "AAAA"});
+    for broken in [
+        "{".to_owned(),
+        String::new(),
+        json!({"keys": []}).to_string(),
+        json!({"keys": [private]}).to_string(),
+        json!({"keys": [key.jwk(), symmetric]}).to_string(),
+        json!({"keys": "secret text"}).to_string(),
+    ] {
+        issuer.replace(&broken);
+        let told = wait_for("it to be told", || {
+            let lines = degraded();
+            let mut lines = lines.as_array()?.iter().filter_map(Value::as_str);
+            lines.find(|line| line.contains("jwks.json")).map(str::to_owned)
+        });
+        assert!(told.lines().count() == 1 && !told.contains("secret"), "{told}");
+        machines.go_on();
+        issuer.publish(&json!({"keys": [key.jwk()]}));
+        wait_for("it to be told no more", || {
+            (!degraded().to_string().contains("jwks.json")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn flags_that_belong_together_are_asked_for_in_one_line() {
+    let issuer = Issuer::new(&[&Key::new("a")]);
+    let path = issuer.path();
+    let path = path.to_str().expect("text");
+    let refused = |flags: &[&str]| {
+        let mut command = binary();
+        let state = issuer.folder.path().join("state");
+        command.arg("serve").arg(in_repository("ignition-fixtures"));
+        command.arg("--state-dir").arg(state).args(flags);
+        let output = command.output().expect("the built binary");
+        assert!(!output.status.success(), "{flags:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let absent = Path::new(path).with_file_name("absent.json");
+    let absent = absent.to_str().expect("text");
+    let all = |file| {
+        ["--access-jwks", file, "--access-issuer", "i", "--access-audience", "a"].map(str::to_owned)
+    };
+    for (flags, named) in [
+        (vec!["--access-jwks", path], "--access-issuer"),
+        (vec!["--access-jwks", path, "--access-issuer", "i"], "--access-audience"),
+        (vec!["--access-jwks", path, "--access-audience", "a"], "--access-issuer"),
+        (vec!["--access-issuer", "i"], "--access-jwks"),
+        (vec!["--access-audience", "a"], "--access-jwks"),
+        (vec!["--access-pool-claim", "c"], "--access-jwks"),
+        (all(absent).iter().map(|it| &**it).collect(), "absent.json: No such file"),
+    ] {
+        let error = refused(&flags);
+        let first = error.lines().next().unwrap_or_default();
+        assert!(error.contains(named), "{flags:?}: {error}");
+        assert!(first.contains("required") || first.contains(named), "{flags:?}: {error}");
+    }
+}

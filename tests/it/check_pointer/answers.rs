@@ -1,0 +1,208 @@
+//! By what a server answers: tokens, pools, and nobody there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Said, Served, check, merge, one_error};
+use crate::access::{credential, unknown};
+use crate::support::in_repository;
+use crate::support::server::{Server, binary};
+use crate::support::wait_for;
+
+/// What is told of pointer configs where their tokens are asked for.
+struct Enforced {
+    served: Served,
+    url: String,
+}
+
+impl Enforced {
+    fn start() -> Self {
+        let served = Served::with_flags(&["--access", "enforce"]);
+        credential(&served.server, "worker");
+        let url = merge(&mut served.config())["source"].as_str().expect("a URL").to_owned();
+        Self { served, url }
+    }
+
+    /// A file for which the pointer config sends this.
+    fn sends(&self, value: &str) -> PathBuf {
+        self.served.with(|config| merge(config)["httpHeaders"][0]["value"] = value.into())
+    }
+
+    fn assert_proven(&self, file: &Path) {
+        let (served, url) = (&self.served, &self.url);
+        let Said { status, lines, error } = served.by_state(file);
+        let by = format!("by the certificates and tokens of {}", served.state);
+        assert_eq!(lines, [format!("{}: boots from {url}, {by}", file.display())]);
+        assert_eq!((status, &error[..]), (0, ""));
+        assert_eq!(served.by_server(file).status, 0);
+    }
+
+    /// A server answers with `status`.
+    fn assert_refused(&self, file: &Path, reason: &str, then: &str, status: u16) {
+        let (served, url) = (&self.served, &self.url);
+        let by = format!("by the tokens of {}: {reason}: a machine {then}", served.state);
+        let told = format!("{}: no config from {url}, {by}", file.display());
+        let said = served.by_state(file);
+        assert_eq!((said.status, said.lines), (1, vec![told]));
+        assert_eq!(said.error, one_error(file, 1));
+        let said = served.by_server(file);
+        assert_eq!((said.status, said.lines.len()), (1, 1), "{:?}", said.lines);
+        let answer = format!(" answers {status} for {url}");
+        assert!(said.lines[0].contains(&answer), "{:?}", said.lines);
+        assert_eq!(said.error, one_error(file, 1));
+    }
+
+    fn tokens(&self, arguments: &[&str]) -> String {
+        let mut command = binary();
+        command.arg("tokens").args(arguments).args(["--state-dir", &self.served.state]);
+        let said = Said::from(command.output().expect("the built binary"));
+        assert_eq!((said.status, &said.error[..]), (0, ""));
+        said.lines.join("\n")
+    }
+}
+
+#[test]
+fn what_proves_who_asks_is_judged_as_a_server_that_enforces_judges_it() {
+    let enforced = Enforced::start();
+    let served = &enforced.served;
+    enforced.assert_proven(&served.own());
+    let without = served.with(|config| {
+        merge(config).as_object_mut().expect("a fetch").remove("httpHeaders");
+    });
+    enforced.assert_refused(&without, "it has no token", "gives up", 401);
+    let malformed = enforced.sends("Basic eA==");
+    enforced.assert_refused(&malformed, "its token is malformed", "gives up", 401);
+    let again = "asks again until it is";
+    let unknown = enforced.sends(&unknown());
+    enforced.assert_refused(&unknown, "its token is not known here", again, 503);
+
+    // Whose keys servers have, and the folder has not.
+    let signed = enforced.sends("Bearer e30.e30.c2ln");
+    let Said { status, lines, .. } = served.by_state(&signed);
+    assert_eq!((status, lines.len()), (0, 2), "{lines:?}");
+    assert!(lines[0].contains(": warning: ") && lines[0].contains("another issuer"), "{lines:?}");
+
+    let before = credential(&served.server, "worker");
+    let kept = enforced.sends(&before);
+    let listed = enforced.tokens(&["list"]);
+    let of_worker = listed.lines().find(|line| line.contains(" worker ")).expect("a token");
+    enforced.tokens(&["revoke", of_worker.split(' ').next().expect("an id")]);
+    wait_for("another token", || (served.by_server(&kept).status == 1).then_some(()));
+    enforced.assert_refused(&kept, "its token was revoked", "gives up", 401);
+    wait_for("another token in the pointer config", || {
+        (credential(&served.server, "worker") != before).then_some(())
+    });
+    enforced.assert_proven(&served.own());
+
+    // What cannot be read says nothing.
+    fs::write(served.server.state().join("access.json"), "[").expect("a writable folder");
+    let Said { status, lines, error } = served.by_state(&served.own());
+    assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
+    assert!(error.contains("access.json") && error.contains("; --connect HOST:PORT"), "{error}");
+}
+
+#[test]
+fn what_a_server_answers_is_what_a_machine_makes_of_it() {
+    let mut served = Served::start();
+    let url = "https://localhost:22623/config/nobody";
+    let unknown =
+        served.with(|config| config["ignition"]["config"]["merge"][0]["source"] = url.into());
+    let Said { status, lines, error } = served.by_server(&unknown);
+    let (name, address) = (unknown.display(), &served.address);
+    let told =
+        format!("{name}: {address} answers 503 for {url}: a machine asks again until that is 200");
+    assert_eq!((status, lines), (1, vec![told]));
+    assert_eq!(error, one_error(&unknown, 1));
+
+    // No TLS there.
+    let plain = served.server.insecure().to_string();
+    let Said { status, lines, error } = check(&served.own(), &["--connect", &plain]);
+    assert_eq!((status, lines.len()), (1, 0), "{lines:?}");
+    assert!(
+        error.starts_with(&format!("machine-config-server: --connect {plain}: TLS: ")),
+        "{error}"
+    );
+
+    // Nobody there.
+    served.server.terminate();
+    served.server.ended();
+    let Said { status, lines, error } = served.by_server(&served.own());
+    assert_eq!((status, lines.len(), error.lines().count()), (1, 0, 1), "{lines:?} {error}");
+    assert!(
+        error.contains(&format!("--connect {}: Connection refused", served.address)),
+        "{error}"
+    );
+    assert_eq!(served.by_state(&served.own()).status, 0, "what is kept is judged as before");
+}
+
+#[test]
+fn there_has_to_be_something_to_judge_by() {
+    let served = Served::start();
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    let missing = empty.path().join("missing");
+    for (state, expected) in [
+        (missing.as_path(), "there is no such directory"),
+        (empty.path(), "there is no serving pair"),
+    ] {
+        let said = check(&served.own(), &["--state-dir", state.to_str().expect("text")]);
+        assert_eq!((said.status, said.error.lines().count()), (1, 1), "{}", said.error);
+        assert!(said.error.contains(expected), "{}", said.error);
+        assert!(said.error.ends_with("; --connect HOST:PORT asks a server that runs\n"));
+    }
+    let usage = |arguments: &[&str]| -> String {
+        let mut command = binary();
+        let output = command.args(["certs", "check"]).args(arguments).output();
+        let said = Said::from(output.expect("the built binary"));
+        assert_eq!(said.status, 1);
+        said.error
+    };
+    for (arguments, expected) in [
+        (&["--connect", "localhost:1"][..], "missing --pointer <FILE>"),
+        (&["--pointer", "x", "--connect", "localhost"], "expected HOST:PORT"),
+        (&["--pointer", "x", "--connect", "a:1", "--state-dir", "y"], "does not go with"),
+    ] {
+        let error = usage(arguments);
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn pools_are_known_by_the_manifests_where_those_are_at_hand() {
+    let manifests = in_repository("ignition-fixtures");
+    let served = Served::start();
+    let kept = served.copied();
+    let mut gone = served.config();
+    merge(&mut gone)["source"] = "https://localhost:1/config/gone".into();
+    let gone = gone.to_string();
+    fs::write(kept.pointer("gone"), &gone).expect("a writable folder");
+    // Its own name is all that tells.
+    assert_eq!((kept.check(&[]).status, kept.check_pointer("gone", &[]).status), (0, 0));
+    let with = ["--manifests", manifests.to_str().expect("text")];
+    let said = kept.check(&with);
+    let name = kept.pointer("gone").display().to_string();
+    let is_told = |lines: &[String]| {
+        lines.iter().any(|it| it.starts_with(&name) && it.contains("no pool gone"))
+    };
+    assert!(said.status == 1 && is_told(&said.lines), "{:?}", said.lines);
+    let said = kept.check_pointer("gone", &with);
+    assert!(said.status == 1 && is_told(&said.lines), "{:?}", said.lines);
+    assert_eq!(kept.check_pointer("worker", &with).status, 0);
+
+    // The page of a server that has read them, and its log.
+    let running = Server::serve_with_state(&manifests, &kept.state);
+    let problem = wait_for("a problem of the pointer config", || {
+        let overview = running.metrics().get("/api/v1/overview").json();
+        let pointers = overview["pointers"].as_array().expect("a list").clone();
+        let gone = pointers.into_iter().find(|it| it["name"] == name.as_str())?;
+        gone["problem"].as_str().map(str::to_owned)
+    });
+    assert!(problem.contains("no pool gone"), "{problem}");
+    wait_for("the log", || running.log().contains("there is no pool gone here").then_some(()));
+
+    // One that somebody puts beside them while it runs.
+    fs::write(kept.pointer("late"), &gone).expect("a writable folder");
+    wait_for("the readiness", || {
+        let told = running.metrics().get("/readyz").body;
+        String::from_utf8_lossy(&told).contains("locked out: 2").then_some(())
+    });
+}

@@ -1,0 +1,143 @@
+//! What cannot be written, watched or understood: it is told, and holds up nothing else.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::json;
+
+use super::{
+    ACCOUNT, ROTATE, Site, USER_DATA_NAMESPACE, authority, bundle, serving, trusted, user_data,
+    user_data_config,
+};
+use crate::support::cluster::NAMESPACE;
+use crate::support::in_repository;
+use crate::support::stopwatch::Stopwatch;
+use crate::support::wait_for;
+
+#[test]
+fn a_secret_that_cannot_be_written_holds_up_no_other() {
+    let site = Site::new();
+    let controller = site.start_settled(&[]);
+    let source = json!({"source": format!("data:;base64,{}", BASE64.encode(site.newest()))});
+    let text = user_data_config("3.1.0", &source).to_string();
+    for name in ["rejected-user-data", "worker-user-data"] {
+        site.make_user_data(name, text.as_bytes());
+    }
+    let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings";
+    let policy = json!({
+        "metadata": {"name": "reject"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+                "resources": ["secrets"], "resourceNames": ["rejected-user-data"],
+            }]},
+            "validations": [{"expression": "false", "message": "not now"}],
+        },
+    });
+    site.cluster.create(policies, &policy);
+    let binding = json!({
+        "metadata": {"name": "reject"},
+        "spec": {"policyName": "reject", "validationActions": ["Deny"]},
+    });
+    site.cluster.create(bindings, &binding);
+    let path = user_data("rejected-user-data");
+    let mut tries = 0;
+    wait_for("the policy to be in force", || {
+        tries += 1;
+        let change = json!({"metadata": {"labels": {"try": tries.to_string()}}});
+        let answer = site.cluster.request("PATCH", &path, "application/merge-patch+json", &change);
+        (answer.status == 422).then_some(())
+    });
+    let before = site.bundle();
+    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    wait_for("a new bundle", || (site.bundle() != before).then_some(()));
+    let is_followed = |name: &str| trusted(&site.user_data(name)) == site.bundle().as_bytes();
+    wait_for("the others to follow", || is_followed("worker-user-data").then_some(()));
+    wait_for("the refusal to be told", || controller.log().contains("not now").then_some(()));
+    let pair = || site.serial(&serving());
+    let chain = || String::from_utf8(pair()).expect("text").matches("BEGIN").count();
+    wait_for("the serving pair, which does not wait either", || (chain() == 2).then_some(()));
+    assert!(!is_followed("rejected-user-data"));
+
+    site.cluster.delete(&format!("{bindings}/reject"));
+    wait_for("the last one to follow", || is_followed("rejected-user-data").then_some(()));
+    site.settled();
+}
+
+#[test]
+fn a_watch_that_is_forbidden_shows_at_once_and_heals() {
+    let site = Site::new();
+    let bindings =
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/openshift-machine-api/rolebindings";
+    site.cluster.delete(&format!("{bindings}/{ACCOUNT}"));
+    wait_for("the right to be gone", || {
+        (!site.may("list", "/secrets", USER_DATA_NAMESPACE)).then_some(())
+    });
+    let controller = site.start(&[]);
+    wait_for("the controller to be active", || controller.is_active().then_some(()));
+    let active = Stopwatch::start();
+    // Other watches may have failures of their own, while the API server starts.
+    let lines = |what: &str| -> Vec<String> {
+        let object = "object=Secret openshift-machine-api/*";
+        let log = controller.log();
+        let own = log.lines().filter(|line| line.contains(what) && line.contains(object));
+        own.map(str::to_owned).collect()
+    };
+    let told = || lines("it cannot be watched; trying again");
+    wait_for("the log to tell", || (!told().is_empty()).then_some(()));
+    wait_for("the metric", || (controller.watch_failures() > 0).then_some(()));
+    let named = "Secret openshift-machine-api/*: it cannot be watched: secrets is forbidden";
+    let readiness = wait_for("readiness to tell", || {
+        let (status, lines) = controller.readiness();
+        (status == 503 && lines.contains("certificates: ")).then_some(lines)
+    });
+    active.within(Duration::from_secs(5), "what is forbidden");
+    assert!(readiness.lines().any(|line| line.starts_with(named)), "{readiness}");
+    for wanted in ["ERROR", "kind=\"Secret\"", "forbidden"] {
+        assert!(told()[0].contains(wanted), "{wanted} in {:?}", told());
+    }
+
+    // It is told once, however often it fails; and one that waits for its turn is ready.
+    let standby = site.start(&[]);
+    wait_for("another try", || (controller.watch_failures() > 1).then_some(()));
+    assert_eq!(told().len(), 1, "{:?}", told());
+    let ready = (200, String::new());
+    wait_for("the other one to be ready", || (standby.readiness() == ready).then_some(()));
+    assert!(!standby.is_active());
+
+    site.cluster.apply(&["-k", in_repository("deploy/controller").to_str().expect("text")]);
+    wait_for("it to heal", || (controller.readiness() == ready).then_some(()));
+    wait_for("the log to tell", || (lines("watched again").len() == 1).then_some(()));
+    site.object(&user_data("worker-user-data-managed"));
+}
+
+#[test]
+fn what_is_not_understood_is_told_and_nothing_is_written_over_it() {
+    let site = Site::new();
+    let map = json!({
+        "metadata": {"name": "machine-config-server-ca"},
+        "data": {"ca-bundel.crt": "a slip of a hand"},
+    });
+    site.cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map);
+    let before = site.object(&bundle());
+    let controller = site.start(&[]);
+    let reason = format!(
+        "certificates: ConfigMap {NAMESPACE}/machine-config-server-ca: it has no key ca-bundle.crt\n"
+    );
+    wait_for("readiness to tell", || {
+        (controller.readiness() == (503, reason.clone())).then_some(())
+    });
+    assert_eq!(site.object(&bundle()), before);
+    assert!(site.cluster.get(&authority()).is_none(), "nothing else is made either");
+    let checked = site.certs(&["check"]);
+    assert!(!checked.status.success());
+    assert!(String::from_utf8_lossy(&checked.stderr).contains("no key ca-bundle.crt"));
+
+    site.cluster.patch(&bundle(), &json!({"data": {"ca-bundel.crt": null, "ca-bundle.crt": ""}}));
+    site.object(&user_data("worker-user-data-managed"));
+    site.settled();
+    wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
+}

@@ -1,0 +1,97 @@
+//! What `serve` has made, handed over to a controller by the commands of deploy/README.md.
+
+use std::path::PathBuf;
+
+use pki::Certificate;
+
+use super::super::{Site, mount, pointer, read, server, serving, trusted, user_data};
+use super::{commands, said, to_server};
+use crate::support::http::Client;
+use crate::support::in_repository;
+use crate::support::machine::Machine;
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+/// What `serve` has made in a folder, handed over by the commands of deploy/README.md.
+struct HandedOver {
+    serve: Server,
+    folder: PathBuf,
+}
+
+impl HandedOver {
+    fn new() -> Self {
+        let serve = Server::serve(&in_repository("ignition-fixtures"), &[]);
+        let folder = serve.state().parent().expect("a folder").to_owned();
+        Self { serve, folder }
+    }
+
+    /// A pointer config as it is now, on the port that the server in the cluster has.
+    fn pointer(&self) -> String {
+        let port = format!(":{}/", self.serve.secure().port());
+        read(&self.serve.state().join("user-data/worker.ign")).replace(&port, ":22623/")
+    }
+
+    fn run(&self, site: &Site, line: &str) {
+        let output = site.shell(&self.folder, line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+    }
+
+    /// The command that hands a secret over.
+    fn command(name: &str) -> String {
+        let word = format!("create secret tls {name}");
+        commands("deploy/README.md", "**The serving pair**", &word).remove(0).trim_end().to_owned()
+    }
+}
+
+#[test]
+fn what_serve_made_goes_on_booting_after_the_controller_has_taken_over() {
+    let site = Site::new();
+    let made = HandedOver::new();
+    let first = made.pointer();
+    made.run(&site, "machine-config-server certs rotate --ca --state-dir state");
+    let second = made.pointer();
+    assert_ne!(trusted(first.as_bytes()), trusted(second.as_bytes()));
+    for name in ["machine-config-server-tls", "machine-config-server-ca"] {
+        made.run(&site, &HandedOver::command(name));
+    }
+    let pair = site.chain(&serving());
+    let _controller = site.start_in_order();
+    assert_eq!(site.chain(&serving()), pair, "nothing needs to be issued");
+    let (server, mounted) = server(&site);
+    let boot_all = || {
+        for old in [&first, &second] {
+            Machine::new().boot(&to_server(old, &server));
+        }
+        Machine::new().boot(&pointer(&site, &server));
+    };
+    boot_all();
+    site.rotate("now");
+    mount(&site, &mounted);
+    wait_for("the new pair to be served", || {
+        let now = trusted(&site.user_data("worker-user-data-managed"));
+        let newest = Certificate::read_all(&now).into_iter().max_by_key(Certificate::made_at)?;
+        let client = Client::tls(server.secure(), newest.to_pem().as_bytes());
+        client.try_request("GET", "/healthz", &[]).ok()
+    });
+    boot_all();
+}
+
+#[test]
+fn a_pair_that_came_without_its_ca_stays_until_the_ca_comes() {
+    let site = Site::new();
+    let made = HandedOver::new();
+    made.run(&site, &HandedOver::command("machine-config-server-tls"));
+    let pair = site.serial(&serving());
+    let controller = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.told(&controller, "locked-out", "the bundle could not boot a machine");
+    site.looked_at("infra");
+    assert_eq!(site.serial(&serving()), pair);
+    assert!(site.boots(made.pointer().as_bytes()));
+    let late = HandedOver::command("machine-config-server-ca");
+    made.run(&site, &(late + " --dry-run=client -o yaml | kubectl replace -f -"));
+    site.in_order(&controller);
+    assert_eq!(site.serial(&serving()), pair);
+    assert!(site.boots(made.pointer().as_bytes()));
+    assert!(site.boots(&site.user_data("worker-user-data-managed")));
+}

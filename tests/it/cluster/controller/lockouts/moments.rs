@@ -1,0 +1,113 @@
+//! What is served at any moment of a rotation, and by a controller whose clock is wrong.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use pki::{Certificate, Holder, locked_out};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use super::super::{
+    ACCOUNT, Controller, ROTATE, Site, authority, bundle, serving, trusted, user_data,
+    user_data_config,
+};
+use crate::support::clock::set_clock;
+use crate::support::cluster::NAMESPACE;
+use crate::support::server::binary;
+use crate::support::stop::Stop;
+use crate::support::wait_for;
+
+#[test]
+fn the_first_ca_of_bundle_and_user_data_vouches_for_what_is_served_at_any_moment() {
+    let site = Site::new();
+    let controller = site.start(&[]);
+    let managed = site.user_data("worker-user-data-managed");
+    site.in_order(&controller);
+    let mut spec_2 = user_data_config("2.2.0", &json!({"source": ""}));
+    let pem = trusted(&managed);
+    let source = format!("data:;base64,{}", BASE64.encode(pem));
+    spec_2["ignition"]["security"]["tls"]["certificateAuthorities"][0]["source"] = source.into();
+    site.make_user_data("spec-2-user-data", spec_2.to_string().as_bytes());
+    site.settled();
+    let stop = AtomicBool::new(false);
+    let looks = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _stopping = Stop(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                let names = ["worker-user-data-managed", "spec-2-user-data"];
+                let mut texts = names.map(|name| trusted(&site.user_data(name))).to_vec();
+                texts.push(site.bundle().into_bytes());
+                let first = |pem: &Vec<u8>| Holder::of_one(&Certificate::read_all(pem)[0]);
+                let holders: Vec<_> = texts.iter().map(first).collect();
+                let lockouts =
+                    locked_out(&site.chain(&serving()), &holders, OffsetDateTime::now_utc());
+                assert_eq!(lockouts, []);
+                looks.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        for round in 0..4 {
+            let before = looks.load(Ordering::SeqCst);
+            site.rotate(&round.to_string());
+            wait_for("a look", || (looks.load(Ordering::SeqCst) > before + 1).then_some(()));
+        }
+    });
+}
+
+#[test]
+fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_right_again() {
+    let site = Site::new();
+    let mut first = site.start(&[]);
+    site.object(&user_data("worker-user-data-managed"));
+    site.in_order(&first);
+    first.terminate();
+    let state = || {
+        [authority(), serving(), bundle(), user_data("worker-user-data-managed")]
+            .map(|path| site.object(&path)["data"].clone())
+    };
+    let before = state();
+    let kubeconfig = site.cluster.kubeconfig_of(ACCOUNT, NAMESPACE, site.cluster.address());
+    let at = |offset: &str| {
+        let mut command = binary();
+        set_clock(&mut command, offset);
+        Controller::run(command, &kubeconfig, site.folder.path(), &[])
+    };
+    for behind in ["-2h", "-400d"] {
+        let mut controller = at(behind);
+        let told = "the clock is behind: ";
+        wait_for("the log to tell", || controller.log().contains(told).then_some(()));
+        wait_for("the metric", || {
+            let metric = "mcs_certificates_attention{what=\"clock\"} 1";
+            controller.metrics().contains(metric).then_some(())
+        });
+        wait_for("readiness", || (controller.readiness().0 == 200).then_some(()));
+        site.annotate(&authority(), &json!({ROTATE: behind}));
+        // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
+        if behind == "-2h" {
+            let refused = "a new certificate authority is refused (it was asked for): the clock";
+            wait_for("the refusal", || controller.log().contains(refused).then_some(()));
+        }
+        site.looked_at(&format!("pool{behind}"));
+        site.annotate(&authority(), &json!({ROTATE: null}));
+        assert_eq!(state(), before, "{behind}");
+        controller.terminate();
+    }
+    let mut next = site.start(&[]);
+    site.looked_at("infra");
+    site.in_order(&next);
+    assert_eq!(state(), before);
+    next.terminate();
+
+    // Far ahead it has to make a CA; when the clock is right again, machines boot as before.
+    let old = site.user_data("worker-user-data-managed");
+    let mut ahead = at("+5000d");
+    wait_for("a CA of that time", || {
+        ahead.log().contains("issued a new serving pair").then_some(())
+    });
+    ahead.terminate();
+    let last = site.start(&[]);
+    wait_for("the old one to be back", || site.boots(&old).then_some(()));
+    site.told(&last, "clock", "the clock is behind: ");
+    assert!(site.boots(&site.user_data("worker-user-data-managed")));
+}

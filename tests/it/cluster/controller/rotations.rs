@@ -1,0 +1,200 @@
+//! Rotations: asked for, due, beside the edits of others, and ended by the next controller when one is killed.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::{
+    HANDLED, NOT_AFTER, ROTATE, Site, authority, bundle, mount, pointer, secrets, server, serving,
+    tls_secret, trusted, user_data, user_data_config,
+};
+use crate::support::cluster::NAMESPACE;
+use crate::support::contract::config;
+use crate::support::http::Client;
+use crate::support::machine::Machine;
+use crate::support::openssl::openssl;
+use crate::support::server::Server;
+use crate::support::stop::Stop;
+use crate::support::wait_for;
+
+/// A boot by the oldest pointer config, whose authority `old` trusts, and one by that of this moment.
+fn boots_by_old_and_new(site: &Site, server: &Server, old: &Client) {
+    assert_eq!(config(old, "worker", "3.4.0").status, 200);
+    let now = trusted(&site.user_data("worker-user-data-managed"));
+    let new = Client::tls(server.secure(), &now);
+    assert_eq!(config(&new, "worker", "3.4.0").status, 200);
+}
+
+#[test]
+fn rotations_that_are_asked_for_happen_once_while_machines_go_on_booting() {
+    let site = Site::new();
+    let _controller = site.start_settled(&[]);
+    let (server, pair) = server(&site);
+    let oldest = pointer(&site, &server);
+    let oldest_ca = trusted(oldest.as_bytes());
+
+    let stop = AtomicBool::new(false);
+    let boots = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let _stopping = Stop(&stop);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let old = Client::tls(server.secure(), &oldest_ca);
+                while !stop.load(Ordering::SeqCst) {
+                    boots_by_old_and_new(&site, &server, &old);
+                    boots.fetch_add(2, Ordering::SeqCst);
+                }
+            });
+        }
+        let asked = |path: &str, change: &Value, path_of_new: &str| {
+            let before = site.serial(path_of_new);
+            site.cluster.patch(path, change);
+            wait_for("a rotation", || (site.serial(path_of_new) != before).then_some(()));
+            site.settled();
+            let after = site.serial(path_of_new);
+            mount(&site, &pair);
+            let started = boots.load(Ordering::SeqCst);
+            wait_for("machines to go on booting", || {
+                (boots.load(Ordering::SeqCst) > started + 20).then_some(())
+            });
+            assert_eq!(site.serial(path_of_new), after, "once is enough");
+        };
+        let value = |value: &str| json!({"metadata": {"annotations": {ROTATE: value}}});
+        let without_date = json!({"metadata": {"annotations": {NOT_AFTER: null}}});
+        asked(&serving(), &value("first"), &serving());
+        asked(&authority(), &value("first"), &authority());
+        asked(&serving(), &without_date, &serving());
+        // Within an hour one CA is enough, however it is asked for, but for who insists.
+        let newest = site.serial(&authority());
+        for change in [&without_date, &value("second")] {
+            site.cluster.patch(&authority(), change);
+            wait_for("the request to be answered", || {
+                let annotations = site.object(&authority())["metadata"]["annotations"].clone();
+                let is_dated = annotations[NOT_AFTER].is_string();
+                (is_dated && annotations[HANDLED] == annotations[ROTATE]).then_some(())
+            });
+            site.settled();
+            assert_eq!(site.serial(&authority()), newest);
+        }
+        asked(&authority(), &value("third --force"), &authority());
+    });
+    assert_eq!(site.bundle().matches("BEGIN CERTIFICATE").count(), 3);
+    let machine = Machine::new();
+    machine.boot(&oldest);
+
+    the_command_asks_in_the_same_way(&site);
+}
+
+fn the_command_asks_in_the_same_way(site: &Site) {
+    let before = site.serial(&authority());
+    assert!(site.certs(&["rotate", "--ca", "--force"]).status.success());
+    wait_for("a rotation", || (site.serial(&authority()) != before).then_some(()));
+    site.settled();
+    let shown = String::from_utf8(site.certs(&["show"]).stdout).expect("text");
+    assert!(shown.contains("older authority"), "{shown}");
+    assert!(shown.contains("worker-user-data-managed: trusts the authority"), "{shown}");
+}
+
+#[test]
+fn objects_that_others_edit_meanwhile_lose_nothing() {
+    let site = Site::new();
+    let _controller = site.start_settled(&[]);
+    let source = json!({"source": format!("data:;base64,{}", BASE64.encode(site.newest()))});
+    site.make_user_data(
+        "worker-user-data",
+        user_data_config("3.1.0", &source).to_string().as_bytes(),
+    );
+    let path = user_data("worker-user-data");
+    for round in 0..5 {
+        let before = site.bundle();
+        let value = format!("{round} --force");
+        let asked = json!({"metadata": {"annotations": {ROTATE: value}}});
+        site.cluster.patch(&authority(), &asked);
+        for edit in 0..20 {
+            let labels = json!({"metadata": {"labels": {format!("edit-{round}-{edit}"): "x"}}});
+            site.cluster.patch(&path, &labels);
+            site.cluster.patch(&authority(), &labels);
+            site.cluster.patch(&bundle(), &labels);
+        }
+        wait_for("a new bundle", || (site.bundle() != before).then_some(()));
+        site.settled();
+    }
+    for path in [path, authority(), bundle()] {
+        let labels = site.object(&path)["metadata"]["labels"].clone();
+        for round in 0..5 {
+            for edit in 0..20 {
+                assert_eq!(labels[format!("edit-{round}-{edit}")], "x", "{path}");
+            }
+        }
+    }
+    assert_eq!(trusted(&site.user_data("worker-user-data")), site.bundle().as_bytes());
+    assert_eq!(site.bundle().matches("BEGIN").count(), 6);
+}
+
+#[test]
+fn an_authority_that_is_due_is_renewed() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "machine-config-server-ca@1");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    // Nine years old, of ten.
+    let now = time::OffsetDateTime::now_utc();
+    params.not_before = now - time::Duration::days(9 * 365);
+    params.not_after = now + time::Duration::days(365);
+    let old = params.self_signed(&key).expect("a certificate").pem();
+    let secret = tls_secret(
+        "machine-config-server-ca",
+        "kubernetes.io/tls",
+        &old,
+        &key.serialize_pem(),
+        &json!({}),
+    );
+    site.cluster.create(&secrets(NAMESPACE), &secret);
+    let source = json!({"source": format!("data:;base64,{}", BASE64.encode(&old))});
+    let text = user_data_config("3.1.0", &source).to_string();
+    site.make_user_data("worker-user-data", text.as_bytes());
+    let controller = site.start(&[]);
+    wait_for("a renewal", || controller.log().contains("it is due for renewal").then_some(()));
+    site.settled();
+    fs::write(folder.join("old"), &old).expect("a write");
+    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(folder, &["verify", "-CAfile", "old", "-untrusted", "chain", "chain"]);
+}
+
+#[test]
+fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let first = site.start_settled(&[]);
+    drop(first);
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/\
+                 machine-config-server-controller";
+    let mut handed = Vec::new();
+    for round in 0..12_u64 {
+        handed.push(trusted(&site.user_data("worker-user-data-managed")));
+        let value = format!("round {round} --force");
+        site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
+        // Its Lease would keep the next one waiting.
+        site.cluster.delete(lease);
+        let controller = site.start(&[]);
+        wait_for("the controller to be active", || controller.is_active().then_some(()));
+        std::thread::sleep(Duration::from_millis(8 * round));
+        drop(controller);
+        fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+        for pem in &handed {
+            fs::write(folder.join("trusted"), pem).expect("a write");
+            openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+        }
+    }
+    site.cluster.delete(lease);
+    let _last = site.start(&[]);
+    site.settled();
+    assert_eq!(trusted(&site.user_data("worker-user-data-managed")), site.bundle().as_bytes());
+}

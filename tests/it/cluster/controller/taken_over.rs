@@ -1,0 +1,161 @@
+//! Certificates that are there already, of the reference, of an old installation or of an older release.
+
+use std::fs;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::json;
+
+use super::{
+    NOT_AFTER, Site, authority, bundle, read, rsa_pair, secrets, serving, tls_secret, trusted,
+    user_data, user_data_config, value,
+};
+use crate::support::cluster::NAMESPACE;
+use crate::support::openssl::openssl;
+use crate::support::wait_for;
+
+#[test]
+fn what_the_reference_made_is_taken_over_without_a_write() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    let name = format!("{NAMESPACE}_machine-config-server-ca@1700000000");
+    rsa_pair(folder, &name);
+    let dates = json!({
+        "auth.openshift.io/certificate-not-before": "2026-01-01T00:00:00Z",
+        NOT_AFTER: "2036-01-01T00:00:00Z",
+        "auth.openshift.io/certificate-issuer": name,
+        "certificates.openshift.io/refresh-period": "70080h0m0s",
+    });
+    let in_folder = |file: &str| read(&folder.join(file));
+    let kind = "kubernetes.io/tls";
+    for part in ["ca", "tls"] {
+        let name = format!("machine-config-server-{part}");
+        let [certificate, key] = ["crt", "key"].map(|end| in_folder(&format!("{part}.{end}")));
+        let secret = tls_secret(&name, kind, &certificate, &key, &dates);
+        site.cluster.create(&secrets(NAMESPACE), &secret);
+    }
+    let map = json!({
+        "metadata": {"name": "machine-config-server-ca"},
+        "data": {"ca-bundle.crt": in_folder("ca.crt")},
+    });
+    site.cluster.create(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map);
+    let source = json!({
+        "source": format!("data:text/plain;charset=utf-8;base64,{}", BASE64.encode(in_folder("ca.crt"))),
+        "verification": {},
+    });
+    let mut managed = user_data_config("3.4.0", &source);
+    managed["ignition"]["proxy"] = json!({});
+    site.make_user_data("worker-user-data-managed", managed.to_string().as_bytes());
+    let own = user_data_config("2.2.0", &source).to_string();
+    site.make_user_data("worker-user-data", own.as_bytes());
+
+    let paths = [
+        authority(),
+        serving(),
+        bundle(),
+        user_data("worker-user-data-managed"),
+        user_data("worker-user-data"),
+    ];
+    let versions =
+        || paths.clone().map(|path| site.object(&path)["metadata"]["resourceVersion"].clone());
+    let before = versions();
+    let controller = site.start(&[]);
+    wait_for("the controller to be active", || controller.is_active().then_some(()));
+    // A pool that comes shows that the controller has looked at everything.
+    site.pool("infra");
+    site.object(&user_data("infra-user-data-managed"));
+    site.settled();
+    assert_eq!(versions(), before, "{}", controller.log());
+    // And its RSA key, in PKCS#1, signs the next authority.
+    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {NOT_AFTER: null}}}));
+    wait_for("a rotation", || (site.bundle().matches("BEGIN").count() == 2).then_some(()));
+    site.settled();
+    let chain = value(&site.object(&serving()), "tls.crt");
+    fs::write(folder.join("chain"), chain).expect("a write");
+    openssl(folder, &["verify", "-CAfile", "ca.crt", "-untrusted", "chain", "chain"]);
+}
+
+#[test]
+fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
+    let site = Site::new();
+    let folder = site.folder.path();
+    rsa_pair(folder, "root-ca");
+    let in_folder = |file: &str| read(&folder.join(file));
+    let opaque = tls_secret(
+        "machine-config-server-tls",
+        "Opaque",
+        &in_folder("tls.crt"),
+        &in_folder("tls.key"),
+        &json!({}),
+    );
+    site.cluster.create(&secrets(NAMESPACE), &opaque);
+    let root = json!({"metadata": {"name": "root-ca"}, "data": {"ca.crt": in_folder("ca.crt")}});
+    site.cluster.create("/api/v1/namespaces/kube-system/configmaps", &root);
+    let source = json!({"source": format!("data:;base64,{}", BASE64.encode(in_folder("ca.crt")))});
+    site.make_user_data(
+        "worker-user-data",
+        user_data_config("3.1.0", &source).to_string().as_bytes(),
+    );
+
+    let pair = in_folder("tls.crt").into_bytes();
+    let copy = format!("{}/machine-config-server-tls-retype", secrets(NAMESPACE));
+    let holds_pair =
+        |path: &str| site.cluster.get(path).is_some_and(|secret| value(&secret, "tls.crt") == pair);
+    // Killed at any moment: from before its first write to after its last, a little later each time.
+    for round in 0..8_u64 {
+        let controller = site.start(&[]);
+        std::thread::sleep(Duration::from_millis(20 * round));
+        drop(controller);
+        // Its Lease would keep the next one waiting.
+        let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/\
+                     leases/machine-config-server-controller";
+        if site.cluster.get(lease).is_some() {
+            site.cluster.delete(lease);
+        }
+        assert!(holds_pair(&copy) || holds_pair(&serving()), "the pair is lost in round {round}");
+    }
+    let _controller = site.start(&[]);
+    site.settled();
+    let secret = site.object(&serving());
+    assert_eq!(secret["type"], "kubernetes.io/tls");
+    assert_eq!(value(&secret, "tls.crt"), pair, "the old pair stays until its own renewal");
+    assert!(site.cluster.get(&copy).is_none(), "the copy is gone");
+    assert_eq!(site.bundle().matches("BEGIN").count(), 2, "old and new are trusted");
+    assert_eq!(trusted(&site.user_data("worker-user-data")), site.bundle().as_bytes());
+}
+
+#[test]
+fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_authority() {
+    let site = Site::new();
+    let mut first = site.start_settled(&[]);
+    let oldest = site.bundle();
+    site.rotate("first");
+    first.terminate();
+    let previous = site.object(&authority())["data"]["previous-cas.pem"].clone();
+    assert!(previous.is_string());
+    // As older releases have stored it.
+    let renamed = json!({"data": {"previous-cas.pem": null, "lineage.pem": previous}});
+    site.cluster.patch(&authority(), &renamed);
+
+    let versions = || {
+        [authority(), serving(), bundle()]
+            .map(|path| site.object(&path)["metadata"]["resourceVersion"].clone())
+    };
+    let before = versions();
+    let _second = site.start(&[]);
+    // A pool that comes shows that the controller has looked at everything.
+    site.pool("infra");
+    site.object(&user_data("infra-user-data-managed"));
+    site.settled();
+    assert_eq!(versions(), before, "taking it over writes nothing");
+
+    site.rotate("second");
+    let data = site.object(&authority())["data"].clone();
+    assert!(data["previous-cas.pem"].is_string() && data["lineage.pem"].is_null());
+    // Both older authorities are still followed.
+    let folder = site.folder.path();
+    fs::write(folder.join("oldest"), &oldest).expect("a write");
+    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(folder, &["verify", "-CAfile", "oldest", "-untrusted", "chain", "chain"]);
+}

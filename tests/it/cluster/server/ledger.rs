@@ -1,0 +1,100 @@
+//! Which machines have asked, of all servers, and which have joined.
+
+use serde_json::{Value, json};
+
+use super::Site;
+use crate::support::cluster::ACCOUNT;
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+/// What an overview tells that is not in order, but for what strangers can read.
+fn degraded(overview: &Value) -> Vec<String> {
+    let lines = overview["degraded"].as_array().expect("a list").iter();
+    let lines = lines.map(|line| line.as_str().expect("words").to_owned());
+    lines.filter(|line| !line.contains(": whoever reaches the server can read ")).collect()
+}
+
+#[test]
+fn the_ledger_tells_of_all_servers_machines_and_who_has_joined() {
+    let site = Site::new();
+    site.machine_config("rendered-worker-1", "one");
+    site.pool("worker", "rendered-worker-1");
+    let other = site.start(&[]).until_ready();
+    let peers = other.metrics().address().to_string();
+    let server = site.start(&["--peers", &peers]).until_ready();
+    let fetch = |server: &Server, last: u8| {
+        let client = server.plain().from([127, 0, 0, last].into());
+        let agent = [("User-Agent", "Ignition/2.14.0")];
+        assert_eq!(client.request("GET", "/config/worker", &agent).status, 200);
+    };
+    fetch(&server, 2);
+    fetch(&other, 3);
+    let why = |last: u8| {
+        let machine = server.metrics().get(&format!("/api/v1/machines/127.0.0.{last}"));
+        if machine.status == 200 {
+            machine.json()["why"].as_str().expect("words").to_owned()
+        } else {
+            String::new()
+        }
+    };
+    for last in [2, 3] {
+        wait_for("who has not joined", || {
+            why(last).ends_with(" ago, no Node has this address yet").then_some(())
+        });
+    }
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-3"},
+        "status": {"addresses": [
+            {"type": "InternalIP", "address": "127.0.0.3"}, {"type": "Hostname", "address": "worker-3"},
+        ]},
+    });
+    site.cluster.create("/api/v1/nodes", &node);
+    wait_for("who has joined", || why(3).contains("Node worker-3").then_some(()));
+    assert!(why(2).contains("no Node has this address yet"));
+
+    drop(other);
+    let overview = wait_for("the other server to be missed", || {
+        let overview = server.metrics().get("/api/v1/overview").json();
+        let silent = overview["silent_servers"].as_array().expect("a list").len();
+        (silent == 1).then_some(overview)
+    });
+    let silent = overview["silent_servers"][0].as_str().expect("words");
+    assert!(silent.starts_with(&peers), "{silent}");
+    assert_eq!(overview["machines"].as_array().expect("a list").len(), 1);
+    let of_it = degraded(&overview).into_iter().find(|line| line.contains(&peers));
+    assert_eq!(of_it, None, "a silent server keeps this one from nothing");
+}
+
+#[test]
+fn a_server_that_may_not_see_nodes_serves_and_says_so() {
+    let site = Site::new();
+    site.machine_config("rendered-worker-1", "one");
+    site.pool("worker", "rendered-worker-1");
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/machine-config-server";
+    let rules = site.cluster.get(role).expect("the role")["rules"].clone();
+    let rules: Vec<&Value> = rules.as_array().expect("rules").iter().collect();
+    let is_of_nodes = |rule: &&&Value| rule["resources"] != json!(["nodes"]);
+    let less: Vec<_> = rules.iter().filter(is_of_nodes).collect();
+    assert_eq!(less.len() + 1, rules.len());
+    site.cluster.patch(role, &json!({"rules": less}));
+    // The API server goes by a role's change some time after it has taken it.
+    wait_for("the role to count", || {
+        (!site.cluster.may(ACCOUNT, "list", "/nodes", "")).then_some(())
+    });
+    let server = site.start(&[]).until_ready();
+    let agent = [("User-Agent", "Ignition/2.14.0")];
+    assert_eq!(server.plain().request("GET", "/config/worker", &agent).status, 200);
+    let of_nodes = || {
+        let overview = server.metrics().get("/api/v1/overview").json();
+        degraded(&overview).into_iter().find(|line| line.starts_with("nodes: "))
+    };
+    let line = wait_for("it to say so", of_nodes);
+    assert!(line.starts_with("nodes: cannot be watched: ") && line.contains("forbidden"), "{line}");
+    assert!(server.metric("mcs_watch_failures_total{kind=\"nodes\"}") >= 1.0);
+    let machine = server.metrics().get("/api/v1/machines/127.0.0.1").json();
+    let why = machine["why"].as_str().expect("text");
+    assert!(why.ends_with("no nodes are known here"), "{why}");
+
+    site.cluster.patch(role, &json!({"rules": rules}));
+    wait_for("it to see them", || of_nodes().is_none().then_some(()));
+}

@@ -1,0 +1,134 @@
+//! What a hundred pools, hundreds of configs and many boots cost.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{SOON, Site, machine_config, marker};
+use crate::support::contract::config;
+use crate::support::http::Client;
+use crate::support::rendered::{CONFIGS, POOLS};
+use crate::support::rest::comes_to_rest;
+use crate::support::server::Server;
+use crate::support::stopwatch::{HURRY, Stopwatch, once_within};
+use crate::support::wait_for;
+
+#[test]
+fn a_hundred_pools_that_change_at_once_are_served_within_a_second() {
+    let site = Site::new();
+    let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
+    // As large as what a real cluster renders.
+    let make = |marker: &str| {
+        for name in &names {
+            let config = machine_config(&format!("{name}-{marker}"), marker, 85);
+            site.cluster.create(CONFIGS, &config);
+        }
+    };
+    make("first");
+    for name in &names {
+        site.pool(name, &format!("{name}-first"));
+    }
+    let server = site.start(&[]).until_ready();
+    let is_served = |name: &str, marker: &str| {
+        let body = config(&server.plain(), name, "3.4.0").body;
+        let wanted = format!("data:,{marker}\"");
+        body.windows(wanted.len()).any(|window| window == wanted.as_bytes())
+    };
+    for name in &names {
+        assert!(is_served(name, "first"), "{name}");
+    }
+    once_within(SOON * HURRY, "the last of 100 pools", |attempt| {
+        let marker = format!("change-{attempt}");
+        make(&marker);
+        for name in &names {
+            let configuration = json!({"name": format!("{name}-{marker}")});
+            let status = json!({"status": {"configuration": configuration}});
+            site.cluster.patch(&format!("{POOLS}/{name}/status"), &status);
+        }
+        let changed = Stopwatch::start();
+        for name in &names {
+            wait_for("the new config", || is_served(name, &marker).then_some(()));
+        }
+        changed.took()
+    });
+}
+
+#[test]
+fn a_server_of_a_hundred_pools_comes_to_rest() {
+    let site = Site::new();
+    site.machine_config("rendered", "one");
+    for number in 0..100 {
+        site.pool(&format!("pool-{number}"), "rendered");
+    }
+    let cache = site.folder.path().join("cache");
+    let flags = ["--cache-dir", cache.to_str().expect("text")];
+    let server = site.start(&flags).until_ready();
+    assert_eq!(config(&server.plain(), "pool-1", "3.4.0").status, 200);
+    comes_to_rest(server.pid());
+}
+
+#[test]
+fn memory_does_not_grow_with_configs_that_no_pool_refers_to() {
+    const LIMIT: u64 = 40 << 20;
+    let site = Site::new();
+    for number in 0..500 {
+        let name = format!("rendered-{number}");
+        site.cluster.create(CONFIGS, &machine_config(&name, &name, 85));
+    }
+    for (pool, number) in [("master", 7), ("worker", 250), ("infra", 499)] {
+        site.pool(pool, &format!("rendered-{number}"));
+    }
+    let server = site.start(&[]).until_ready();
+    for (pool, number) in [("master", 7), ("worker", 250), ("infra", 499)] {
+        assert_eq!(marker(&server, pool), Ok(format!("rendered-{number}")));
+    }
+    let used = server.resident_bytes();
+    println!("{} KiB are resident", used >> 10);
+    assert!(used <= LIMIT, "{} MiB are resident", used >> 20);
+}
+
+#[test]
+fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
+    const BOOTS: u32 = 600;
+    let site = Site::new();
+    let config = machine_config("rendered-1", "one", 170);
+    site.cluster.create(CONFIGS, &config);
+    site.pool("worker", "rendered-1");
+    let manifests = tempfile::tempdir().expect("a temporary folder");
+    let pool = json!({
+        "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"},
+        "status": {"configuration": {"name": "rendered-1"}},
+    });
+    for (name, object) in [("pool", &pool), ("config", &config)] {
+        let path = manifests.path().join(format!("{name}.json"));
+        fs::write(path, object.to_string()).expect("a writable folder");
+    }
+    let from_cluster = site.start(&[]).until_ready();
+    let from_directory = Server::serve(manifests.path(), &[]);
+    let ca = from_directory.ca();
+    let sides = [(&from_cluster, site.pair.pem.as_bytes()), (&from_directory, &ca[..])];
+    let mut least = [u64::MAX; 2];
+    // By turns, and the least of each: whatever else the machine does only adds. A tenth, and a
+    // tick at either end, is what such a measurement is good for.
+    let holds = |[cluster, directory]: [u64; 2]| cluster <= directory + directory / 10 + 2;
+    for round in 0..20 {
+        if round >= 5 && holds(least) {
+            break;
+        }
+        for ((server, authority), least) in sides.iter().zip(&mut least) {
+            let client = Client::tls(server.secure(), authority);
+            let before = server.cpu_ticks();
+            for _ in 0..BOOTS {
+                assert_eq!(
+                    crate::support::contract::config(&client, "worker", "3.4.0").status,
+                    200
+                );
+            }
+            *least = (*least).min(server.cpu_ticks() - before);
+        }
+    }
+    let [cluster, directory] = least;
+    println!("{cluster} ticks from the cluster, {directory} from the directory");
+    assert!(holds(least), "{cluster} ticks against {directory}");
+}

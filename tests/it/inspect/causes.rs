@@ -1,0 +1,304 @@
+//! The cause that keeps a machine from coming up, each made to happen.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{SOON, Said, assert_cause, empty, fixtures, inspect, pointer, url};
+use crate::support::clock::set_clock;
+use crate::support::in_repository;
+use crate::support::server::{Server, binary, free_ports};
+use crate::support::wait_for;
+
+/// A folder of manifests with these pools: name, the text of its Ignition config.
+fn manifests(pools: &[(&str, Option<Value>)]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, config) in pools {
+        let kind = "machineconfiguration.openshift.io/v1";
+        let rendered = format!("rendered-{name}");
+        let configuration = if config.is_some() { json!({"name": rendered}) } else { json!({}) };
+        let pool = json!({
+            "apiVersion": kind, "kind": "MachineConfigPool", "metadata": {"name": name},
+            "spec": {"configuration": configuration}, "status": {"configuration": configuration},
+        });
+        let machine_config = config.as_ref().map(|config| {
+            json!({
+                "apiVersion": kind, "kind": "MachineConfig", "metadata": {"name": rendered},
+                "spec": {"config": config, "osImageURL": "registry.example.com/os@sha256:0"},
+            })
+        });
+        let text =
+            format!("{pool}\n{}", machine_config.map(|it| it.to_string()).unwrap_or_default());
+        fs::write(folder.path().join(format!("{name}.json")), text).expect("a file");
+    }
+    folder
+}
+
+#[test]
+fn a_request_is_the_one_that_ignition_makes() {
+    for (spec, accept, user_agent) in [
+        (
+            "2.2",
+            "application/vnd.coreos.ignition+json; version=2.2.0, application/vnd.coreos.ignition+json; version=1; q=0.5, */*; q=0.1",
+            "Ignition/0.22.0",
+        ),
+        ("3.4", "application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1", "Ignition/2.15.0"),
+    ] {
+        let (address, heads) = answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        assert_cause(&[&format!("http://{address}"), "worker", "--as", spec], "given-up", "404");
+        let head = heads.recv().expect("a request").to_lowercase();
+        assert!(head.starts_with("get /config/worker http/1.1\r\n"), "{head}");
+        assert!(head.contains(&format!("\r\naccept: {accept}\r\n").to_lowercase()), "{head}");
+        assert!(
+            head.contains(&format!("\r\nuser-agent: {user_agent}\r\n").to_lowercase()),
+            "{head}"
+        );
+        assert!(head.contains("\r\naccept-encoding: identity\r\n"), "{head}");
+    }
+}
+
+/// A server that answers each connection with these bytes, and tells what it was asked.
+fn answering(bytes: &'static [u8]) -> (SocketAddr, mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let (sender, heads) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let sender = sender.clone();
+            thread::spawn(move || {
+                let mut head = [0; 4096];
+                let read = stream.read(&mut head).unwrap_or_default();
+                let _ = sender.send(String::from_utf8_lossy(&head[..read]).into_owned());
+                let _ = stream.write_all(bytes);
+            });
+        }
+    });
+    (address, heads)
+}
+
+#[test]
+fn a_pool_that_is_unknown_is_named() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let words = "the pool is unknown: there is no pool nobody";
+    assert_cause(&["--pointer", &pointer(&server, "worker"), "nobody"], "pool-unknown", words);
+    assert_cause(&[&fixtures(), "nobody"], "pool-unknown", words);
+}
+
+#[test]
+fn a_pool_without_a_config_is_named() {
+    let folder = manifests(&[("new", None), ("old", Some(empty()))]);
+    let server = Server::serve_when_up(folder.path(), &[]);
+    let words = "the pool has no config yet";
+    assert_cause(&[&url(server.secure()), "new"], "no-config-yet", words);
+    assert_cause(&[&folder.path().display().to_string(), "new"], "no-config-yet", words);
+}
+
+#[test]
+fn what_the_machines_spec_cannot_say_is_named() {
+    let mut config = empty();
+    config["kernelArguments"] = json!({"shouldNotExist": ["quiet"]});
+    let folder = manifests(&[("worker", Some(config))]);
+    let server = Server::serve_when_up(folder.path(), &[]);
+    let words = "the config cannot be said in the machine's spec 3.2.0: ";
+    let specs = "served in 3.3.0 to 3.6.0";
+    for place in [url(server.secure()), folder.path().display().to_string()] {
+        assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", words);
+        assert_cause(&[&place, "worker", "--as", "3.2"], "not-in-spec", specs);
+        assert_eq!(inspect(&[&place, "worker", "--as", "3.3"]).status, 0);
+    }
+    // One that was kept, for a machine that is too old for it, by any other server.
+    let (address, _heads) = answering(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 33\r\n\r\n{\"ignition\":{\"version\":\"3.4.0\"}}\n\n",
+    );
+    let arguments = [&format!("http://{address}")[..], "p", "--as", "3.2"];
+    assert_cause(&arguments, "not-in-spec", "spec 3.2.0");
+    assert!(inspect(&arguments).text.contains("It does not ask again."));
+}
+
+#[test]
+fn an_invalid_config_is_named() {
+    let invalid = json!({
+        "ignition": {"version": "3.4.0"},
+        "storage": {"files": [{"path": "no/slash", "contents": {"source": "data:,"}}]},
+    });
+    let folder = manifests(&[("bad", Some(invalid)), ("good", Some(empty()))]);
+    let server = Server::serve_when_up(folder.path(), &[]);
+    let words = "the config is invalid";
+    let arguments = [&url(server.secure())[..], "bad"];
+    assert_cause(&arguments, "invalid-config", words);
+    assert!(inspect(&arguments).text.contains("It asks again until this is mended."));
+    // Who has the manifests is told where it is.
+    let path = folder.path().display().to_string();
+    assert_cause(&[&path, "bad"], "invalid-config", "storage.files[0].path");
+    assert_eq!(inspect(&[&path, "good"]).status, 0);
+}
+
+#[test]
+fn a_pointer_that_trusts_an_old_ca_is_named() {
+    let [old, new] = [(); 2].map(|()| Server::serve(&in_repository("ignition-fixtures"), &[]));
+    let address = format!("localhost:{}", new.secure().port());
+    let arguments = ["--pointer", &pointer(&old, "worker"), "--connect", &address];
+    assert_cause(&arguments, "unknown-authority", "certificate signed by unknown authority");
+    let ca = old.state().join("ca.crt").display().to_string();
+    let arguments = [&url(new.secure()), "worker", "--ca", &ca];
+    assert_cause(&arguments, "unknown-authority", "certificate signed by unknown authority");
+}
+
+#[test]
+fn a_name_that_is_not_in_the_certificate_is_named() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let ca = server.state().join("ca.crt").display().to_string();
+    let address = format!("localhost:{}", server.secure().port());
+    let arguments = ["https://mcs.example.com:22623", "worker", "--connect", &address, "--ca", &ca];
+    let words = "the name is not in the certificate: it is for localhost";
+    assert_cause(&arguments, "wrong-name", words);
+    assert_cause(&arguments, "wrong-name", "not mcs.example.com");
+    assert_cause(&arguments[..4], "wrong-name", words);
+}
+
+#[test]
+fn a_serving_pair_that_has_expired_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut made = Command::new("openssl");
+    set_clock(&mut made, "@2020-01-01 00:00:00");
+    made.args(["req", "-x509", "-newkey", "ec", "-nodes"]);
+    made.args(["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=old", "-days", "366"]);
+    made.args(["-addext", "subjectAltName=DNS:localhost", "-keyout", "tls.key", "-out", "tls.crt"]);
+    let made = made.current_dir(folder.path()).output().expect("openssl");
+    assert!(made.status.success(), "{made:?}");
+    let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+    let base = folder.path().join("base");
+    for name in ["machine-pools", "machine-configs", "controller-config"] {
+        fs::create_dir_all(base.join(name)).expect("a folder");
+    }
+    let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
+    let flags = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("text")];
+    let server = Server::bootstrap(&base, &certificate, &key, &flags);
+    let ca = certificate.display().to_string();
+    let words = "the serving pair expired: \"old\" ended at 2021-01-01T00:00:";
+    let arguments = [&url(server.secure())[..], "master", "--ca", &ca];
+    assert_cause(&arguments, "serving-pair-expired", words);
+    assert_cause(&arguments[..2], "serving-pair-expired", words);
+}
+
+#[test]
+fn a_machine_whose_clock_is_wrong_is_named() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let file = pointer(&server, "worker");
+    for at in ["2020-01-01", "2060-01-01T00:00:00Z"] {
+        let words = format!("the machine's clock is wrong: it says {}", &at[..10]);
+        assert_cause(&["--pointer", &file, "--at", at], "wrong-clock", &words);
+    }
+    // Run by the machine itself, it goes by the server's clock.
+    let mut command = binary();
+    set_clock(&mut command, "@2020-01-01 00:00:00");
+    command.args(["inspect", "--pointer", &file]);
+    let said = Said::from(command.output().expect("the built binary"));
+    assert_eq!(said.status, 1);
+    assert!(
+        said.text.contains("the machine's clock is wrong: it says 2020-01-01"),
+        "{}",
+        said.text
+    );
+}
+
+#[test]
+fn a_server_that_is_down_is_named() {
+    let [nobody] = free_ports::<1>();
+    let words = "the server is down";
+    assert_cause(&[&url(nobody), "worker"], "server-down", words);
+    assert_cause(
+        &["https://nobody.invalid", "worker"],
+        "name-unknown",
+        "the name does not resolve",
+    );
+    // A listener that takes no connection: its queue is full, so that packets are dropped.
+    let address = {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("a socket");
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
+        socket.listen(0).expect("a listener");
+        let address = socket.local_addr().expect("an address").as_socket().expect("an address");
+        let waiting: Vec<_> = (0..8)
+            .map(|_| {
+                let client =
+                    socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+                        .expect("a socket");
+                client.set_nonblocking(true).expect("a socket");
+                let _ = client.connect(&address.into());
+                client
+            })
+            .collect();
+        (address, socket, waiting)
+    };
+    let since = Instant::now();
+    let said = inspect(&[&format!("https://{}", address.0), "worker"]);
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+    assert!(said.status == 1 && said.text.contains("In the runbook: server-down"), "{said:?}");
+}
+
+#[test]
+fn access_that_is_refused_is_named() {
+    let (address, _heads) = answering(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n");
+    let words = "refused by access rules: 401";
+    assert_cause(&[&format!("http://{address}"), "worker"], "access-refused", words);
+
+    let server = Server::serve(&in_repository("ignition-fixtures"), &["--access", "enforce"]);
+    let ca = server.state().join("ca.crt").display().to_string();
+    assert_cause(&[&url(server.secure()), "worker", "--ca", &ca], "access-refused", words);
+    // The page says so too.
+    let page = String::from_utf8(server.metrics().get("/").body).expect("text");
+    assert!(page.contains("401: it has no token"), "{page}");
+    // By the pointer config that a machine has, it is not.
+    let pointer = server.state().join("user-data/worker.ign").display().to_string();
+    let said = wait_for("a token in the pointer config", || {
+        let said = inspect(&["--pointer", &pointer]);
+        (said.status == 0).then_some(said)
+    });
+    assert!(!said.text.contains("Bearer"), "{}", said.text);
+}
+
+#[test]
+fn what_is_no_server_of_configs_is_told() {
+    let garbage = [
+        (&b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n\xff\xfe\0\0"[..], "invalid-config"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", "invalid-config"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{", "no-answer"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: https://other/\x1b[2J\r\nContent-Length: 0\r\n\r\n",
+            "no-answer",
+        ),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: https://other/\r\nContent-Length: 0\r\n\r\n",
+            "redirected",
+        ),
+        (b"220 mail.example.com ESMTP\r\n", "no-answer"),
+        (b"", "no-answer"),
+    ];
+    for (bytes, label) in garbage {
+        let (address, _heads) = answering(bytes);
+        assert_cause(&[&format!("http://{address}"), "worker"], label, "");
+    }
+    let (address, _heads) = answering(b"no TLS here\r\n");
+    assert_cause(&[&format!("https://{address}"), "worker"], "no-tls", "there is no TLS");
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_when_ignition_would() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    for scheme in ["http", "https"] {
+        let since = Instant::now();
+        let said = inspect(&[&format!("{scheme}://{address}"), "worker"]);
+        assert!((10..20).contains(&since.elapsed().as_secs()), "{:?}", since.elapsed());
+        assert!(said.status == 1 && said.text.contains("within 10 s"), "{said:?}");
+    }
+}

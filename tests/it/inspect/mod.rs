@@ -1,0 +1,91 @@
+//! `inspect`: what a machine becomes, and the cause that keeps it from coming up, each made to happen.
+
+mod causes;
+mod page;
+mod secrets;
+
+use std::net::SocketAddr;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::in_repository;
+use crate::support::server::{Server, binary};
+
+/// By when a cause has to be named.
+const SOON: Duration = Duration::from_secs(5);
+
+/// What a command said, and how it ended.
+#[derive(Debug)]
+struct Said {
+    status: i32,
+    text: String,
+    error: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        let status = output.status.code().expect("an exit code");
+        Self { status, text: text(output.stdout), error: text(output.stderr) }
+    }
+}
+
+impl Said {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+}
+
+fn prepared(arguments: &[&str]) -> Command {
+    let mut command = binary();
+    for name in ["COLUMNS", "NO_COLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(name);
+    }
+    // No authorities lie there.
+    command.current_dir(std::env::temp_dir()).arg("inspect").args(arguments);
+    command
+}
+
+fn inspect(arguments: &[&str]) -> Said {
+    prepared(arguments).output().expect("the built binary").into()
+}
+
+fn fixtures() -> String {
+    in_repository("ignition-fixtures").display().to_string()
+}
+
+/// The cause that is named, in words and for a script, within the time that there is.
+fn assert_cause(arguments: &[&str], label: &str, words: &str) {
+    let since = Instant::now();
+    let said = inspect(arguments);
+    assert!(since.elapsed() < SOON, "{label} took {:?}", since.elapsed());
+    assert_eq!((said.status, &said.error[..]), (1, ""), "{label}: {said:?}");
+    let line = said.text.lines().find(|line| line.starts_with("A machine does not come up: "));
+    assert!(line.is_some_and(|line| line.contains(words)), "{label}: {words}: {}", said.text);
+    assert!(said.text.ends_with(&format!("\nIn the runbook: {label}\n")), "{label}: {}", said.text);
+    assert!(!said.text.contains("Files: "), "{}", said.text);
+
+    let page = inspect(&[arguments, &["--json"]].concat()).json();
+    assert_eq!(page["way"]["cause"]["label"], label, "{page}");
+    assert_eq!(page["machine"], Value::Null);
+    let steps = page["way"]["steps"].as_array().expect("steps");
+    if let Some((last, before)) = steps.split_last() {
+        assert_eq!(last["outcome"], "failed", "{page}");
+        assert!(before.iter().all(|step| step["outcome"] != "failed"), "{page}");
+    }
+}
+
+fn empty() -> Value {
+    json!({"ignition": {"version": "3.4.0"}})
+}
+
+fn url(address: SocketAddr) -> String {
+    format!("https://localhost:{}", address.port())
+}
+
+/// The pointer config that a server has made.
+fn pointer(server: &Server, pool: &str) -> String {
+    server.state().join(format!("user-data/{pool}.ign")).display().to_string()
+}

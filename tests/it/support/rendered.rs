@@ -1,0 +1,28 @@
+//! Pools of a cluster and the configs that are rendered for them.
+
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+
+pub(crate) const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
+pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+
+/// Makes a config of this name with nothing in it.
+pub(crate) fn create_empty(cluster: &Cluster, name: &str) {
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name}, "spec": {"config": {"ignition": {"version": "3.4.0"}}},
+    });
+    cluster.create(CONFIGS, &config);
+}
+
+/// Makes a pool of which no machine has the rendered config yet.
+pub(crate) fn create_pool(cluster: &Cluster, name: &str, spec: &Value, rendered: &str) {
+    let pool = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": name}, "spec": spec,
+    });
+    cluster.create(POOLS, &pool);
+    let status = json!({"status": {"configuration": {"name": rendered}}});
+    cluster.patch(&format!("{POOLS}/{name}/status"), &status);
+}
