@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use model::registry_credentials::{self, Entries, Refused};
 
-use super::Health;
+use super::health::{Health, SECRETS};
 use super::login_keeper::{LoginKeeper, LoginReport};
 use crate::source::SecretSeen;
 use crate::source::cluster::NamedSecret;
@@ -36,7 +36,7 @@ pub async fn follow_logins(mut keeper: LoginKeeper, mut secret: NamedSecret, hea
                 },
                 SecretSeen::Absent => told.kept(&health, &place, "is not there"),
                 SecretSeen::Unwatched { reason, .. } => {
-                    health.metrics.secret_unwatched();
+                    health.metrics.watch_failed(SECRETS);
                     told.kept(&health, &place, &format!("cannot be watched ({reason})"));
                 }
             },

@@ -159,7 +159,8 @@ impl Metrics {
         );
         registry.register(
             "tokens_attention",
-            "What is not in order with the tokens that are kept here: pointer configs that lack one              where access is to be enforced, files that cannot be used, a clock that is behind",
+            "What is not in order with the tokens that are kept here: pointer configs that lack one \
+             where access is to be enforced, files that cannot be used, a clock that is behind",
             self.tokens_attention.clone(),
         );
         registry.register(
@@ -168,7 +169,7 @@ impl Metrics {
             self.response_bytes.clone(),
         );
         self.connections.register(registry);
-        self.administrators.register(registry.sub_registry_with_prefix("administrators"));
+        self.administrators.register_administrators(registry);
         registry.register(
             "render_duration_seconds",
             "Time to render one config in one version",
@@ -235,6 +236,11 @@ impl Metrics {
             "Reads and writes of the inputs' cache that failed",
             self.cache_failures.clone(),
         );
+    }
+
+    #[cfg(test)]
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// The counter for one outcome of a request. Look it up once where the outcome repeats.
