@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use clap::Args;
 use model::objects::TlsProfile;
 use model::overview::History;
 use pki::Certificate;
@@ -15,18 +16,23 @@ use tokio::sync::watch;
 use super::tls::{Pair, PairError};
 use super::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::flags::TLS;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Conditions;
 
 /// What conditions call it.
 const THING: &str = "serving pair";
 
-/// A certificate file with its key's; both may be one file.
-#[derive(Debug, Clone)]
+/// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
+/// key is PKCS#1, SEC1 or PKCS#8 in PEM.
+#[derive(Debug, Clone, Args)]
 pub struct PairFiles {
-    /// The certificate, followed by the authorities that are sent with it.
+    /// Certificate for TLS
+    #[arg(id = "cert", long = "cert", value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt",
+        help_heading = TLS)]
     pub certificate: PathBuf,
-    /// PEM: PKCS#1, SEC1 or PKCS#8.
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key", help_heading = TLS)]
     pub key: PathBuf,
 }
 

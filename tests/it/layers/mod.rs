@@ -13,7 +13,7 @@ use crate::support::in_repository;
 /// Where every module of the source belongs.
 const RULES: Rules = Rules {
     floors: &[
-        &["backoff", "http_client", "parallel"],
+        &["backoff", "flags", "http_client", "parallel"],
         &["cmp_http", "telemetry"],
         &["files", "kubernetes"],
         &["store"],
