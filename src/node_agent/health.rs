@@ -10,7 +10,7 @@ use model::registry_credentials;
 use super::login_keeper::LoginReport;
 use super::reconciler::Report;
 use crate::telemetry::NodeCaMetrics;
-use crate::telemetry::conditions::Status;
+use crate::telemetry::conditions::{Condition, Status};
 
 /// The config map's kind, as the other commands count it.
 const WATCHED: &str = "configmaps";
@@ -34,18 +34,26 @@ impl Health {
         place: &str,
         entries: Result<&registry_credentials::Entries, &str>,
     ) {
-        let condition = match entries {
-            Ok(entries) => entries.refused.first().map(|first| {
-                let more = match entries.refused.len() - 1 {
-                    0 => String::new(),
-                    more => format!(" (and {more} more)"),
-                };
-                format!("{first}{more}; all else in it is used")
-            }),
-            Err(reason) => Some(format!("{reason}; what is on the node is kept")),
+        let degraded = &self.status.degraded;
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(reason) => {
+                let kept = format!("{reason}; what is on the node is kept");
+                Condition::failed(place.to_owned(), kept).report_failure(degraded, |_| {
+                    tracing::error!(place, reason, "what is on the node is kept");
+                });
+                return;
+            }
         };
-        self.status.degraded.set(place.to_owned(), condition);
-        let Ok(entries) = entries else { return };
+        let condition = entries.refused.first().map(|first| {
+            let more = match entries.refused.len() - 1 {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            format!("{first}{more}; all else in it is used")
+        });
+        // The log has each entry.
+        Condition::new(place.to_owned(), condition).note(degraded);
         let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
         self.metrics.logins.set(count(entries.good.len()));
         self.metrics.logins_refused.set(count(entries.refused.len()));
@@ -55,13 +63,13 @@ impl Health {
     pub(super) fn logins_looked(&self, path: &str, report: &LoginReport) {
         self.metrics.login_changes.inc_by((report.written.len() + report.removed.len()) as u64);
         self.metrics.login_problems.set(report.problem.is_some().into());
-        self.status.not_ready.set(path.to_owned(), report.problem.clone());
+        self.path_looked(path, report.problem.clone());
     }
 
     /// Notes that the config map is followed.
     pub(super) fn watched(&self, map: Result<&Entries, &str>) {
         let condition = map.err().map(|reason| format!("{reason}; what is on the node is kept"));
-        self.status.degraded.set(map_name(), condition);
+        Condition::new(map_name(), condition).note(&self.status.degraded);
         self.metrics.stale_since.set(0);
         let Ok(entries) = map else { return };
         let count = |many: usize| i64::try_from(many).unwrap_or(i64::MAX);
@@ -71,9 +79,10 @@ impl Health {
 
     /// Notes that it is not, and why.
     pub(super) fn unwatched(&self, reason: &str, now: SystemTime) {
-        self.metrics.watch_failed(WATCHED);
         let condition = format!("cannot be watched ({reason}); what is on the node is kept");
-        self.status.degraded.set(map_name(), Some(condition));
+        Condition::failed(map_name(), condition)
+            .counted_by(&self.metrics.watch_failures(WATCHED))
+            .note(&self.status.degraded);
         if self.metrics.stale_since.get() == 0 {
             let since = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
             self.metrics.stale_since.set(since.try_into().unwrap_or(i64::MAX));
@@ -85,12 +94,22 @@ impl Health {
         self.metrics.changes.inc_by((report.written.len() + report.removed.len()) as u64);
         let problems = i64::try_from(report.problems.len()).unwrap_or(i64::MAX);
         self.metrics.problems.set(problems);
-        for path in known.keys().filter(|path| !report.problems.contains_key(*path)) {
-            self.status.not_ready.set(path.clone(), None);
-        }
         for (path, reason) in &report.problems {
-            self.status.not_ready.set(path.clone(), Some(reason.clone()));
+            self.path_looked(path, Some(reason.clone()));
         }
+        for path in known.keys().filter(|path| !report.problems.contains_key(*path)) {
+            self.path_looked(path, None);
+        }
+    }
+
+    /// Notes why a path is not as it should be, or with `None` that it is.
+    fn path_looked(&self, path: &str, problem: Option<String>) {
+        Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
+            match reason {
+                Some(reason) => tracing::error!(path, reason, "not as it should be"),
+                None => tracing::info!(path, "in order again"),
+            }
+        });
     }
 }
 

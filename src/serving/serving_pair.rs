@@ -18,7 +18,7 @@ use super::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::flags::TLS;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Conditions;
+use crate::telemetry::conditions::{Condition, Conditions};
 
 /// What conditions call it.
 const THING: &str = "serving pair";
@@ -97,7 +97,7 @@ impl ServingPair {
             Err(error) if may_come_later && error.is_missing() => {
                 let reason = format!("not there yet: {error}");
                 tracing::warn!(reason, "waiting for the serving pair");
-                pair.reporting.status.out_of_service.set(THING, Some(reason));
+                Condition::failed(THING, reason).note(&pair.reporting.status.out_of_service);
             }
             taken_over => taken_over?,
         }
@@ -200,7 +200,7 @@ impl ProfileFollower {
                 tracing::error!(error, "the TLS profile cannot be used; what was before stays");
             }
         }
-        self.degraded.set("TLS profile", taken_over.err());
+        Condition::new("TLS profile", taken_over.err()).note(&self.degraded);
     }
 }
 
@@ -233,7 +233,7 @@ impl ActivePair {
         terms.pair = Some(pair);
         drop(terms);
         self.judge(OffsetDateTime::now_utc());
-        self.reporting.status.out_of_service.set(THING, None);
+        Condition::ok(THING).note(&self.reporting.status.out_of_service);
         Ok(())
     }
 
@@ -246,11 +246,9 @@ impl ActivePair {
             None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
             None => None,
         });
-        if self.reporting.status.degraded.set(THING, reason.clone())
-            && let Some(reason) = reason
-        {
+        Condition::new(THING, reason).report_failure(&self.reporting.status.degraded, |reason| {
             tracing::error!(reason, "no machine boots by the serving pair; bring another one");
-        }
+        });
     }
 
     /// Whether the pair of the files was shown; they may be gone since.

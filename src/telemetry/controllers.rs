@@ -183,8 +183,9 @@ impl ControllerMetrics {
         }
     }
 
-    pub(crate) fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&Kind { kind }).inc();
+    /// Counts failed watches of objects of a kind (in the plural).
+    pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
+        self.watch_failures.get_or_create_owned(&Kind { kind })
     }
 
     pub(crate) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {

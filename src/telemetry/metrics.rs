@@ -293,7 +293,13 @@ impl Metrics {
 
     /// Counts a list, a watch or a fetch that failed, of objects of a kind (in the plural).
     pub fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&KindLabels { kind }).inc();
+        self.watch_failures(kind).inc();
+    }
+
+    /// Counts all such failures.
+    #[must_use]
+    pub fn watch_failures(&self, kind: &'static str) -> Counter {
+        self.watch_failures.get_or_create_owned(&KindLabels { kind })
     }
 
     /// Notes since when what is served may be out of step with the cluster.

@@ -59,7 +59,7 @@ mod tests {
         metrics.attention(&[]);
         metrics.registry_ca_refused(&BTreeMap::from([("a", 1)]));
         metrics.user_data_left_alone([LeftAlone::Foreign].into_iter());
-        metrics.watch_failed("secrets");
+        metrics.watch_failures("secrets").inc();
         with_connections(&metrics.connections);
         metrics
     }
@@ -67,7 +67,7 @@ mod tests {
     fn of_node() -> NodeCaMetrics {
         let metrics = NodeCaMetrics::default();
         metrics.entries_refused(["a"].into_iter());
-        metrics.watch_failed("configmaps");
+        metrics.watch_failures("configmaps").inc();
         with_connections(&metrics.connections);
         metrics
     }

@@ -113,9 +113,9 @@ impl NodeCaMetrics {
         registry
     }
 
-    /// Counts a failed watch of objects of a kind (in the plural).
-    pub(crate) fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&Watched { kind }).inc();
+    /// Counts failed watches of objects of a kind (in the plural).
+    pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
+        self.watch_failures.get_or_create_owned(&Watched { kind })
     }
 
     /// Notes the reasons for which entries of the merged config map are refused now, one an entry.

@@ -64,6 +64,7 @@ use crate::flags::CertificateFlags;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed};
+use crate::telemetry::conditions::Condition;
 
 /// What the controller is given.
 #[derive(Debug, Clone, Args)]
@@ -344,8 +345,8 @@ impl Reconciler for CertificateController {
                     };
                     self.report.attention(&attention).await;
                     self.health.metrics.attention(&attention);
-                    let summary = Warning::summary(&attention);
-                    self.health.status.degraded.set("certificates", summary);
+                    Condition::new("certificates", Warning::summary(&attention))
+                        .note(&self.health.status.degraded);
                     self.health.metrics.observe(&certificates, state.newest_trusted());
                     return Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()));
                 }

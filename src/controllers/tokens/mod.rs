@@ -29,6 +29,7 @@ use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, ObjectWrite};
+use crate::telemetry::conditions::Condition;
 use model::access::ACCESS_ANNOTATION;
 
 /// What the controller is given.
@@ -105,7 +106,7 @@ impl TokenController {
             Some((pool.name.clone(), mode))
         });
         let pools = pools.collect();
-        let _ = self.health.status.degraded.set_all("access", &faults);
+        Condition::of_all("access", &faults).note(&self.health.status.degraded);
         Ok(Observed { cluster, tokens, access, pools })
     }
 
@@ -154,7 +155,7 @@ impl TokenController {
     }
 
     async fn tell(&mut self, attention: Vec<String>) {
-        let _ = self.health.status.degraded.set_all("tokens", &attention);
+        Condition::of_all("tokens", &attention).note(&self.health.status.degraded);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.tokens_attention.set(count);
         let now: BTreeSet<String> = attention.into_iter().collect();

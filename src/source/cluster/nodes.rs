@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use crate::backoff::Backoff;
 use crate::kubernetes::client::reason;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
+use crate::telemetry::conditions::{Condition, Status};
 
 /// How long the API server is asked to keep a watch open.
 const WATCH_SECONDS: u32 = 60;
@@ -41,20 +41,22 @@ pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporti
                 Ok(Event::InitApply(node)) => listed.add(read(&node)),
                 Ok(Event::InitDone) => {
                     roster.set(std::mem::take(&mut listed));
-                    degraded.set("nodes", None);
+                    Condition::ok("nodes").note(&degraded);
                     backoff.reset();
                 }
                 Ok(Event::Apply(node)) => roster.change(|nodes| nodes.add(read(&node))),
                 Ok(Event::Delete(node)) => roster.change(|nodes| nodes.remove(&node.name_any())),
                 Err(error) => {
                     let error = reason(&error);
-                    metrics.watch_failed("nodes");
-                    if degraded.set("nodes", Some(format!("cannot be watched: {error}"))) {
-                        tracing::warn!(
-                            error,
-                            "cannot watch nodes; the ledger does not know who has joined"
-                        );
-                    }
+                    let failures = metrics.watch_failures("nodes");
+                    Condition::failed("nodes", format!("cannot be watched: {error}"))
+                        .counted_by(&failures)
+                        .report_failure(&degraded, |_| {
+                            tracing::warn!(
+                                error,
+                                "cannot watch nodes; the ledger does not know who has joined"
+                            );
+                        });
                     break;
                 }
             }
