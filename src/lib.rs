@@ -20,6 +20,7 @@
 //!
 //! | room | job | may use |
 //! | --- | --- | --- |
+//! | `flags` | how values of flags are read | nothing |
 //! | [`telemetry`] | logs, metrics, readiness | standard error |
 //! | [`files`] | files within bounds, replaced whole, locked, watched | the file system |
 //! | [`kubernetes`] | clients, objects, watches, Leases, Events | the API server |
@@ -30,8 +31,8 @@
 //! | [`node_agent`] | registry CAs and credentials of one node | `files`, `source` |
 //! | [`serving`] | access policy, rendered answers, serving pair: everything that is swapped while it is served | `files`, `source`, `store` |
 //! | [`server`] | listeners, connections, TLS, HTTP: nothing here reads a file, parses YAML or converts a config | sockets |
-//! | [`commands`] | one module a subcommand: puts rooms together from plain settings | all of them |
-//! | [`cli`] | flags, made into those settings | `commands` |
+//! | [`commands`] | one module a subcommand: its settings, which clap reads, and the rooms put together by them | all of them |
+//! | [`cli`] | the commands by name, help and exit codes | `commands` |
 //!
 //! The clock, randomness and the environment are read by those that do I/O, and passed on as
 //! arguments.
@@ -43,6 +44,7 @@ mod cmp_http;
 pub mod commands;
 pub mod controllers;
 pub mod files;
+mod flags;
 mod http_client;
 pub mod kubernetes;
 pub mod node_agent;

@@ -1,19 +1,11 @@
 //! Flags about who gets configs.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use model::access::AccessMode;
-use model::access::rotation::RotationPolicy;
 use model::access::signed::Settings;
 
-use super::flags::duration;
 use crate::serving::token_issuer::TokenIssuer;
-
-/// How much access is restricted where no flag says so.
-pub(super) const OFF: &str = "off";
-pub(super) const AUDIT: &str = "audit";
 
 /// Who gets configs beside whoever has one of our own tokens.
 #[derive(Debug, Args)]
@@ -47,30 +39,4 @@ impl IssuerFlags {
         let settings = Settings { issuer, audience, pool_claim: self.pool_claim };
         TokenIssuer::open(jwks, settings).map(Some)
     }
-}
-
-/// How old tokens get.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Access")]
-pub(super) struct TokenFlags {
-    /// Time after which pointer configs carry a new token: 7d, 12h and the like
-    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = duration)]
-    token_period: Duration,
-    /// Time for which a token is accepted after no pointer config carries it any more
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = duration)]
-    token_overlap: Duration,
-}
-
-impl TokenFlags {
-    pub(super) fn policy(&self) -> anyhow::Result<RotationPolicy> {
-        Ok(RotationPolicy {
-            period: self.token_period.try_into()?,
-            overlap: self.token_overlap.try_into()?,
-        })
-    }
-}
-
-/// Reads `off`, `audit` or `enforce`.
-pub(super) fn mode(text: &str) -> Result<AccessMode, String> {
-    text.parse()
 }

@@ -1,25 +1,16 @@
-//! The command line: flags, made into plain settings for [`crate::commands`].
+//! The command line: which commands there are, and how they end. Their flags are the settings of [`crate::commands`].
 
 mod access_flags;
-mod bootstrap;
 mod certs;
 mod cmp;
 mod completions;
-mod controller;
 mod examples;
 mod flags;
-mod inspect;
-mod issuer;
-mod machines;
-mod network_flags;
-mod node_ca;
 mod registry_auth;
-mod render;
 mod serve;
 mod start;
 mod tokens;
 mod usage;
-mod validate;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -28,8 +19,16 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use flags::KlogFlags;
 use model::escape::escaped;
+use time::OffsetDateTime;
 
 use crate::commands;
+use crate::commands::bootstrap::{self, BootstrapSettings};
+use crate::commands::inspect::{self, InspectSettings};
+use crate::commands::machines::{self, MachinesSettings};
+use crate::commands::node_ca::{self, NodeCaSettings};
+use crate::commands::render::{self, RenderSettings};
+use crate::commands::validate::{self, ValidateSettings};
+use crate::commands::{controller, issuer};
 use crate::telemetry;
 
 pub use usage::one_line;
@@ -49,7 +48,7 @@ struct Cli {
 enum Command {
     /// Serve the first control-plane machines from a directory, before there is a cluster.
     #[command(after_help = examples::BOOTSTRAP)]
-    Bootstrap(bootstrap::Args),
+    Bootstrap(BootstrapSettings),
     /// Serve all pools of a running cluster.
     #[command(after_help = examples::START)]
     Start(start::Args),
@@ -58,10 +57,10 @@ enum Command {
     Serve(serve::Args),
     /// Keep the certificates and the user data of a cluster in order.
     #[command(after_help = examples::CONTROLLER)]
-    Controller(controller::Args),
+    Controller(controller::Settings),
     /// Sign certificates for others, through cert-manager.
     #[command(after_help = examples::ISSUER)]
-    Issuer(issuer::Args),
+    Issuer(issuer::Settings),
     /// Show, check or replace the certificates of a state directory or a cluster.
     #[command(after_help = examples::CERTS)]
     Certs(certs::Args),
@@ -76,23 +75,23 @@ enum Command {
     /// Exit codes: 0 a machine comes up, or two are the same; 1 it does not, or they differ; 2 there is
     /// nothing to inspect.
     #[command(after_help = examples::INSPECT)]
-    Inspect(inspect::Args),
+    Inspect(InspectSettings),
     /// Show which machines asked a server that runs, and why one does not come up.
     ///
     /// Exits with 1 where a machine is stuck.
     #[command(after_help = examples::MACHINES)]
-    Machines(machines::Args),
+    Machines(MachinesSettings),
     /// Print the config of a pool's machines, or their pointer config, without a server.
     #[command(after_help = examples::RENDER)]
-    Render(render::Args),
+    Render(RenderSettings),
     /// Judge a directory of manifests before it is served.
     ///
     /// Exits with 1 where a pool would get nothing, or a file cannot be used.
     #[command(after_help = examples::VALIDATE)]
-    Validate(validate::Args),
+    Validate(ValidateSettings),
     /// Keep a node's registry CAs in step with the cluster's.
     #[command(after_help = examples::NODE_CA)]
-    NodeCa(node_ca::Args),
+    NodeCa(NodeCaSettings),
     /// Print what a shell needs to complete this command line.
     #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Args),
@@ -132,30 +131,35 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             commands::print_line(&commands::version());
             return ExitCode::SUCCESS;
         }
-        Some(Command::Inspect(args)) => {
-            return inspect::run(args).unwrap_or_else(|error| {
+        Some(Command::Inspect(settings)) => {
+            let shown = inspect::run(&settings, OffsetDateTime::now_utc());
+            return shown.unwrap_or_else(|error| {
                 fail(&format!("{error:#}"));
                 ExitCode::from(NOTHING_TO_INSPECT)
             });
         }
-        Some(Command::Validate(args)) => {
-            return validate::run(args).unwrap_or_else(|error| fail(&format!("{error:#}")));
+        Some(Command::Validate(settings)) => {
+            return match validate::run(settings) {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::FAILURE,
+                Err(error) => fail(&format!("{error:#}")),
+            };
         }
-        Some(Command::Machines(args)) => machines::run(args),
-        Some(Command::Render(args)) => render::run(args),
+        Some(Command::Machines(settings)) => machines::run(&settings),
+        Some(Command::Render(settings)) => render::run(&settings),
         Some(Command::Completions(args)) => {
             completions::run(&args, Cli::command());
             return ExitCode::SUCCESS;
         }
         Some(Command::Certs(args)) => certs::run(&args),
-        Some(Command::Cmp(args)) => cmp::run(args),
+        Some(Command::Cmp(args)) => cmp::run(&args),
         Some(Command::Tokens(args)) => tokens::run(&args),
-        Some(Command::Controller(args)) => with_logs(&cli.klog, || controller::run(&args)),
-        Some(Command::Issuer(args)) => with_logs(&cli.klog, || issuer::run(args)),
-        Some(Command::Bootstrap(args)) => with_logs(&cli.klog, || bootstrap::run(args)),
+        Some(Command::Controller(settings)) => with_logs(&cli.klog, || controller::run(settings)),
+        Some(Command::Issuer(settings)) => with_logs(&cli.klog, || issuer::run(settings)),
+        Some(Command::Bootstrap(settings)) => with_logs(&cli.klog, || bootstrap::run(settings)),
         Some(Command::Start(args)) => with_logs(&cli.klog, || start::run(args)),
         Some(Command::Serve(args)) => with_logs(&cli.klog, || serve::run(args)),
-        Some(Command::NodeCa(args)) => with_logs(&cli.klog, || node_ca::run(args)),
+        Some(Command::NodeCa(settings)) => with_logs(&cli.klog, || node_ca::run(settings)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

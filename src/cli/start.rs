@@ -6,10 +6,11 @@ use clap::Args as ClapArgs;
 use model::access::AccessMode;
 use model::objects::SecretName;
 
-use super::access_flags::{IssuerFlags, OFF, mode};
-use super::flags::{PairFlags, ServingFlags, TLS};
+use super::access_flags::IssuerFlags;
 use super::registry_auth::RegistryCredentialsFlags;
-use crate::commands::server::{self, AccessSettings, ServerSettings};
+use crate::commands::server::{self, AccessSettings, PairFiles, ServerSettings};
+use crate::commands::serving_flags::ServingFlags;
+use crate::flags::{OFF, TLS, host_and_port, url};
 use crate::serving::token_cache::TokenCache;
 use crate::source::{self, cluster};
 
@@ -36,13 +37,12 @@ pub(super) struct Args {
     peers: Option<String>,
     /// Who gets configs where a pool does not say so itself: off everybody, audit everybody, telling who
     /// would be refused, enforce who has a token
-    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, value_parser = mode,
-        help_heading = "Access")]
+    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
     access: AccessMode,
     #[command(flatten)]
     issuer: IssuerFlags,
     #[command(flatten)]
-    pair: PairFlags,
+    pair: PairFiles,
     /// Secret with that pair, which is read from the API server for as long as --cert and --key are not
     /// there yet
     #[arg(long, value_name = "NAMESPACE/NAME", help_heading = TLS)]
@@ -66,7 +66,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
             registry_credentials: args.registry_auth.secret(),
         }),
         options: args.serving.options()?,
-        pair: args.pair.files(),
+        pair: args.pair,
         pair_secret: args.pair_secret,
         access: AccessSettings {
             mode: args.access,
@@ -79,44 +79,4 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         pointers: None,
         local: None,
     })
-}
-
-pub(super) fn host_and_port(text: &str) -> Result<String, String> {
-    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-    match port.and_then(|port| port.parse::<u16>().ok()) {
-        Some(1..) => Ok(text.to_owned()),
-        _ => Err("expected HOST:PORT".to_owned()),
-    }
-}
-
-/// A URL that kubelet takes for an API server's.
-pub(super) fn url(text: &str) -> Result<String, String> {
-    let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
-        matches!(url.scheme_str(), Some("https" | "http"))
-            && url.host().is_some_and(|host| !host.is_empty())
-    });
-    if is_url { Ok(text.to_owned()) } else { Err("expected https://HOST:PORT".to_owned()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn peers_are_a_host_and_a_port() {
-        assert!(host_and_port("servers.example:8797").is_ok());
-        assert!(host_and_port("[2001:db8::1]:8797").is_ok());
-        for text in ["", "servers.example", ":8797", "servers.example:", "a:0", "a:70000"] {
-            assert!(host_and_port(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn an_api_servers_url_has_a_scheme_and_a_host() {
-        assert!(url("https://api-int.example.com:6443").is_ok());
-        assert!(url("https://[2001:db8::1]:6443").is_ok());
-        for text in ["", "api-int.example.com:6443", "api-int", "ftp://a", "https://"] {
-            assert!(url(text).is_err(), "{text:?}");
-        }
-    }
 }

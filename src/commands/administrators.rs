@@ -1,11 +1,14 @@
 //! The listener for administrators, probes and Prometheus.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use anyhow::Context as _;
 use axum::Router;
+use clap::Args;
 use pki::Host;
 
+use crate::flags::LISTENING;
 use crate::server::administrators::{self, protected};
 use crate::server::hosts::KnownHosts;
 use crate::server::readiness::Readiness;
@@ -13,13 +16,33 @@ use crate::server::{Limits, Listener, Serving};
 use crate::telemetry::ConnectionMetrics;
 use crate::telemetry::conditions::Status;
 
-/// Where administrators ask.
-#[derive(Debug, Clone, Default)]
+/// Where administrators ask, and by which names. The port differs from command to command.
+#[derive(Debug, Clone, Args)]
 pub struct AdministratorsAddress {
-    /// Where to listen, `None` for nowhere.
-    pub address: Option<SocketAddr>,
-    /// Names of the listener beside this machine's own.
+    /// Address and port for metrics, /healthz and /readyz; `off` for none
+    #[arg(id = "metrics_address", long = "metrics-address", value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:8797", help_heading = LISTENING)]
+    pub address: MetricsAddress,
+    /// Further host name by which clients ask at the metrics address, such as a proxy's; IP addresses,
+    /// localhost, this machine's own name and those of a cluster's services need none
+    #[arg(long = "metrics-name", value_name = "NAME,...", value_delimiter = ',', help_heading = LISTENING)]
     pub names: Vec<Host>,
+}
+
+/// Where metrics are given out, `None` for nowhere.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricsAddress(pub Option<SocketAddr>);
+
+impl FromStr for MetricsAddress {
+    type Err = &'static str;
+
+    /// Reads `ADDRESS:PORT`, or `off`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() || text == "off" {
+            return Ok(Self(None));
+        }
+        text.parse().map(|address| Self(Some(address))).map_err(|_| "expected ADDRESS:PORT or off")
+    }
 }
 
 /// Answers at `address`, if that is anywhere, these questions and those of `more`, for as long as what is
@@ -41,7 +64,7 @@ where
     };
     let pages = administrators::router(encode, readiness).merge(more);
     let serving = address.serving(pages, connections);
-    if let Some(address) = address.address {
+    if let MetricsAddress(Some(address)) = address.address {
         let listener = Listener::bind(address, None).with_context(|| {
             format!("cannot listen on {address} (metrics); use --metrics-address")
         })?;

@@ -4,35 +4,51 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use clap::Args;
 use model::objects::{ApiServer, Object};
 use model::registry_ca::RegistryHost;
 
-use super::server::{AccessSettings, PairFiles, ServerSettings, ServingOptions, run as serve};
+use super::server::{AccessSettings, PairFiles, ServerSettings, run as serve};
+use super::serving_flags::ServingFlags;
 use crate::files::bounded;
 use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
 /// What is to be served.
+#[derive(Debug, Args)]
 pub struct BootstrapSettings {
-    /// The folder with `machine-pools`, `machine-configs`, `controller-config` and `api-server`.
-    pub base: PathBuf,
-    /// The kubeconfig that machines get.
-    pub kubeconfig: PathBuf,
-    /// Each image registry with the file of its authorities, below `base`.
-    pub registry_cas: Vec<(RegistryHost, PathBuf)>,
-    /// With which certificate.
-    pub pair: PairFiles,
-    /// How it is served; a TLS profile goes before the TLS policy.
-    pub options: ServingOptions,
-    /// Whether manifests with something that has no effect are refused.
-    pub is_strict: bool,
+    /// Directory with machine-pools, machine-configs, controller-config and api-server
+    #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap")]
+    server_basedir: PathBuf,
+    /// Kubeconfig that machines get
+    #[arg(long, value_name = "FILE", default_value = "/etc/kubernetes/kubeconfig")]
+    bootstrap_kubeconfig: PathBuf,
+    /// Certificate authorities of image registries, each in a file below the base directory
+    #[arg(long, value_name = "HOST=FILE,...", value_delimiter = ',', value_parser = registry_ca)]
+    bootstrap_certs: Vec<(RegistryHost, PathBuf)>,
+    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
+    /// the config's spec
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    pair: PairFiles,
+    #[command(flatten)]
+    serving: ServingFlags,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
-    let BootstrapSettings { base, kubeconfig, registry_cas, pair, mut options, is_strict } =
-        settings;
+    let BootstrapSettings {
+        server_basedir: base,
+        bootstrap_kubeconfig: kubeconfig,
+        bootstrap_certs: registry_cas,
+        strict: is_strict,
+        pair,
+        serving,
+    } = settings;
+    serving.log_start();
+    let mut options = serving.options()?;
     std::fs::File::open(&kubeconfig)
         .with_context(|| format!("--bootstrap-kubeconfig {}", kubeconfig.display()))?;
     let profile = base.join("api-server").join("apiserver.yaml");
@@ -55,6 +71,16 @@ pub fn run(settings: BootstrapSettings) -> anyhow::Result<()> {
         pointers: None,
         local: None,
     })
+}
+
+fn registry_ca(text: &str) -> Result<(RegistryHost, PathBuf), String> {
+    let (host, file) = text.split_once('=').ok_or("expected HOST=FILE")?;
+    if file.is_empty() || file.contains('=') {
+        return Err("expected HOST=FILE".to_owned());
+    }
+    let host = RegistryHost::parse(host).map_err(|error| error.to_string())?;
+    // A leading slash is taken as below the base directory too, as the reference joins paths.
+    Ok((host, PathBuf::from(file.trim_start_matches('/'))))
 }
 
 /// The policy of the API server's TLS profile, which goes before the flags as it does for the

@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use kube::Client;
 
 use super::administrators::AdministratorsAddress;
 use super::controller_page;
 use super::leader_elected::LeaderElected;
-use crate::controllers::certificates::{self, CertificateController, Observer, TrustSnapshot};
+use crate::controllers::certificates::{
+    self, CertificateController, ExternalPair, Observer, TrustSnapshot,
+};
 use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::tokens::{self, TokenController};
 use crate::kubernetes::Health;
@@ -16,33 +19,42 @@ use crate::kubernetes::Health;
 const LEASE: &str = "machine-config-server-controller";
 
 /// What the controllers are given.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8798")))]
 pub struct Settings {
-    /// A kubeconfig; without one, the pod's service account is used.
-    pub kubeconfig: Option<PathBuf>,
-    /// Where metrics and readiness are served, if anywhere.
-    pub administrators: AdministratorsAddress,
-    /// What the certificates' controller is given.
-    pub certificates: certificates::Settings,
-    /// What the tokens' controller is given.
-    pub access: tokens::Settings,
+    /// Kubeconfig for access to the API server; the pod's service account by default
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    access: tokens::Settings,
+    #[command(flatten)]
+    certificates: certificates::Settings,
+    #[command(flatten)]
+    administrators: AdministratorsAddress,
 }
 
 /// Keeps a cluster in order until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
+    tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, certificates, access } = settings;
+    let external = certificates.external()?;
     let (health, shown) = (Health::default(), TrustSnapshot::default());
     let pages = controller_page::router(shown.clone(), health.status.clone());
     let leader_elected =
         LeaderElected { kubeconfig, administrators, lease: LEASE, pages, health: health.clone() };
-    leader_elected
-        .run(|client, identity| keep(client, (certificates, access), identity, health, shown))
+    leader_elected.run(|client, identity| {
+        keep(client, (certificates, external, access), identity, health, shown)
+    })
 }
 
 /// Keeps everything in order. What it returns is why it could not.
 async fn keep(
     client: Client,
-    (certificates, access): (certificates::Settings, tokens::Settings),
+    (certificates, external, access): (
+        certificates::Settings,
+        Option<ExternalPair>,
+        tokens::Settings,
+    ),
     identity: String,
     health: Health,
     shown: TrustSnapshot,
@@ -54,7 +66,8 @@ async fn keep(
         certificates.hosts.clone(),
     );
     let tokens = TokenController::new(client.clone(), observer, access, &identity, health.clone());
-    let certificates = CertificateController::new(client, certificates, &identity, health, shown);
+    let certificates = CertificateController::new(client, certificates, &identity, health, shown)
+        .with_external(external);
     tokio::select! {
         error = tokens.run() => error.into(),
         error = certificates.run() => error.into(),

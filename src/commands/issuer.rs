@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use axum::Router;
+use clap::Args;
 
 use super::administrators::AdministratorsAddress;
 use super::leader_elected::LeaderElected;
+use crate::controllers::NAMESPACE;
 use crate::controllers::issuer::IssuerController;
 use crate::kubernetes::Health;
 
@@ -13,18 +15,22 @@ use crate::kubernetes::Health;
 const LEASE: &str = "machine-config-server-issuer";
 
 /// What the issuer is given.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
+#[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8800")))]
 pub struct Settings {
-    /// A kubeconfig; without one, the pod's service account is used.
-    pub kubeconfig: Option<PathBuf>,
-    /// Where metrics and readiness are served, if anywhere.
-    pub administrators: AdministratorsAddress,
-    /// Where cluster issuers have their secrets.
-    pub cluster_resource_namespace: String,
+    /// Kubeconfig for access to the API server; the pod's service account by default
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace of the secrets that a ClusterIssuer names
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
+    cluster_resource_namespace: String,
+    #[command(flatten)]
+    administrators: AdministratorsAddress,
 }
 
 /// Signs until a signal ends it.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
+    tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, cluster_resource_namespace } = settings;
     let (health, pages) = (Health::default(), Router::new());
     let leader_elected =

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
 use model::ledger::Severity;
 use model::overview::{MACHINE_COLUMNS, MachineLine, machine_row};
 use model::table::table;
@@ -10,17 +11,20 @@ use serde::Deserialize;
 use tokio::net::lookup_host;
 
 use super::{print_line, terminal};
+use crate::flags::host_and_port;
 use crate::serving::peers::get;
 
 /// Whom to ask, and for what.
-#[derive(Debug)]
+#[derive(Debug, Args)]
 pub struct MachinesSettings {
-    /// The server's listener for administrators, `HOST:PORT`.
-    pub from: String,
-    /// One machine, or all.
-    pub address: Option<IpAddr>,
-    /// Whether JSON is printed.
-    pub is_json: bool,
+    /// The machine at this address alone
+    address: Option<IpAddr>,
+    /// Where a server has its metrics and its page
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8797", value_parser = host_and_port)]
+    from: String,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    json: bool,
 }
 
 /// What matters here of an overview.
@@ -47,7 +51,7 @@ pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
             bail!("{}: nothing has asked from {address}", settings.from);
         }
     }
-    if settings.is_json {
+    if settings.json {
         print_line(&serde_json::to_string(&machines)?);
     } else if machines.is_empty() {
         print_line("no machine has asked yet");

@@ -1,6 +1,7 @@
 //! The commands, put together from the parts: a source, answers and listeners make a server.
 //!
-//! What is given here are plain settings; [`crate::cli`] makes them of flags.
+//! What is given here are settings, which the command line makes itself: they derive `clap::Args`. [`crate::cli`] names the
+//! commands.
 
 pub mod administrators;
 pub mod bootstrap;
@@ -22,6 +23,7 @@ pub mod render;
 mod rendering;
 pub mod serve;
 pub mod server;
+pub(crate) mod serving_flags;
 mod signals;
 pub(crate) mod state_store;
 mod tasks;

@@ -6,42 +6,49 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
+use clap::Args;
 use model::objects::SecretName;
+use model::registry_credentials::{self, DEFAULT_SECRET};
 
 use super::administrators::{self, AdministratorsAddress};
 use super::signals::StopSignals;
 use super::tasks::Tasks;
+use crate::flags::duration;
 use crate::kubernetes::client;
 use crate::node_agent::{self, Health, Layout, LoginKeeper, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
 /// What is to be kept.
+#[derive(Debug, Args)]
+#[command(mut_arg("metrics_address", |arg| arg.default_value("off")))]
 pub struct NodeCaSettings {
-    /// How to reach the API server; `None` for the pod's own service account.
-    pub kubeconfig: Option<PathBuf>,
-    /// The container runtime whose files are kept.
-    pub layout: Layout,
-    /// Where they are; `None` for where the runtime looks for them.
-    pub directory: Option<PathBuf>,
-    /// How often files are read that do not seem to have changed.
-    pub resync: Duration,
-    /// Where metrics and readiness are served, if anywhere.
-    pub administrators: AdministratorsAddress,
-    /// The secret whose registry logins are kept, and the file that has them; `None` where none are.
-    pub registry_credentials: Option<(SecretName, PathBuf)>,
+    /// Kubeconfig for access to the API server; the pod's service account by default
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The container runtime whose files are kept
+    #[arg(long, value_enum, default_value_t = Layout::Crio)]
+    layout: Layout,
+    /// Folder to keep; /etc/docker/certs.d, or for containerd /etc/containerd/certs.d, by default
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How often to read files too that do not seem to have changed: 10m, 1h 30m, a number of seconds
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    resync: Duration,
+    #[command(flatten)]
+    administrators: AdministratorsAddress,
+    /// Keep the node's registry logins in step with those of this secret;
+    /// openshift-config/pull-secret where no name is given
+    #[arg(long, value_name = "NAMESPACE/NAME", num_args = 0..=1, default_missing_value = DEFAULT_SECRET)]
+    registry_auth: Option<SecretName>,
+    /// File with the registry logins
+    #[arg(long, value_name = "FILE", default_value = registry_credentials::PATH)]
+    registry_auth_file: PathBuf,
 }
 
 /// Keeps a node's files until SIGTERM or SIGINT.
 pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
-    let NodeCaSettings {
-        kubeconfig,
-        layout,
-        directory,
-        resync,
-        administrators,
-        registry_credentials,
-    } = settings;
-    let directory = directory.unwrap_or_else(|| layout.directory().into());
+    let NodeCaSettings { layout, resync, .. } = settings;
+    let directory = settings.dir.unwrap_or_else(|| layout.directory().into());
     tracing::info!(version = super::version(), folder = %directory.display(), "starting");
     // A node's memory is its workload's: one thread does.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -52,17 +59,18 @@ pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
         let connections = metrics.connections.clone();
         let encode = move || metrics.encode();
         let _administrators = administrators::listen(
-            &administrators,
+            &settings.administrators,
             encode,
             &health.status,
             connections,
             Router::new(),
         )?;
-        let client = client::connect(kubeconfig).await?;
+        let client = client::connect(settings.kubeconfig).await?;
         let map = RegistryCaMap::new(&client);
         let mut tasks = Tasks::default();
-        if let Some((secret, path)) = registry_credentials {
-            let keeper = LoginKeeper::new(&path, resync)
+        if let Some(secret) = settings.registry_auth {
+            let path = &settings.registry_auth_file;
+            let keeper = LoginKeeper::new(path, resync)
                 .with_context(|| format!("--registry-auth-file {}: no file", path.display()))?;
             let secret = NamedSecret::new(client, secret);
             let follow = node_agent::follow_logins(keeper, secret, health.clone());

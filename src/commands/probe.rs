@@ -2,6 +2,7 @@
 //! status of the answer.
 
 use std::fmt;
+use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,6 +115,13 @@ pub(super) async fn handshake(
         Host::Address(address) => ServerName::from(*address),
     };
     Ok(TlsConnector::from(Arc::new(config)).connect(name, socket).await?)
+}
+
+/// Whether a handshake failed because what came is no TLS.
+pub(super) fn is_no_tls(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidMessage(_)))
 }
 
 /// What was agreed on and shown in a handshake, one line each, and the certificates that were sent;

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::Args;
 use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
 use model::access::rotation::{Carried, Pointer};
@@ -19,53 +20,91 @@ use super::place::Place;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
 use super::terminal;
+use crate::flags::{spec, url};
 use crate::source::cluster;
 
-/// What is rendered.
-#[derive(Debug)]
-pub enum Rendered {
-    /// A pool's config.
-    Config {
-        /// From which manifests or cluster.
-        from: From,
-        /// In which spec.
-        spec: SpecVersion,
-        /// Whether inputs with something that has no effect are refused.
-        is_strict: bool,
-    },
-    /// The MachineConfig that the config is made of.
-    MachineConfig {
-        /// From which manifests or cluster.
-        from: From,
-        /// Whether to print where everything in it comes from, in its place.
-        is_explained: bool,
-    },
-    /// The file that sends a machine to a server for it.
-    Pointer {
-        /// Where the CAs are that it is to trust.
-        authorities: Place,
-        /// Where machines reach the server; that of an older pointer config if it is not given.
-        server: Option<Address>,
-        /// In which spec; the oldest that can say it if it is not given.
-        spec: Option<SpecVersion>,
-    },
+/// What is printed, and from where.
+#[derive(Debug, Args)]
+pub struct RenderSettings {
+    /// The pool
+    pool: String,
+    /// Directory of manifests, YAML or JSON, any file names
+    #[arg(conflicts_with_all = ["kubeconfig", "in_cluster"])]
+    dir: Option<PathBuf>,
+    /// The Ignition spec: 2.2, 3.0 to 3.6; 3.6 by default, of a pointer config 3.1
+    #[arg(long, value_name = "SPEC", value_parser = spec)]
+    spec: Option<SpecVersion>,
+    /// Refuse manifests with something that has no effect: an unknown field, or one that is newer than
+    /// the config's spec
+    #[arg(long, conflicts_with = "pointer")]
+    strict: bool,
+    /// Print the MachineConfig that the config is made of, as JSON: where the pool names none, the one that the
+    /// MachineConfigs that it selects come to
+    #[arg(long, conflicts_with_all = ["pointer", "spec", "strict"])]
+    machine_config: bool,
+    /// Print which MachineConfig each file, unit and argument in it comes from, and which others it covers
+    #[arg(long, requires = "machine_config", conflicts_with_all = ["kubeconfig", "in_cluster"])]
+    explain: bool,
+    /// Print the pointer config, by which a machine fetches its config, instead of that itself
+    #[arg(long, conflicts_with = "dir")]
+    pointer: bool,
+    /// Where a pointer config sends machines; by default where the one that is kept does
+    #[arg(long, value_name = "HOST:PORT", requires = "pointer")]
+    server: Option<Address>,
+    /// Where `serve` keeps the CAs that a pointer config trusts
+    #[arg(long, value_name = "DIR", default_value = "certs", requires = "pointer")]
+    state_dir: PathBuf,
+    /// A cluster, reached by this kubeconfig
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A cluster, reached by the pod's service account
+    #[arg(long, conflicts_with = "kubeconfig")]
+    in_cluster: bool,
+    /// Namespace of the cluster's secrets with user data
+    #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
+    user_data_namespace: String,
+    /// The API server's URL in the kubeconfig that machines of a cluster get
+    #[arg(long, value_name = "URL", value_parser = url)]
+    apiserver_url: Option<String>,
+    /// Directory with the token that machines of a cluster join with, in `token`, and the API
+    /// server's certificate authorities, in `ca.crt`
+    #[arg(long, value_name = "DIR", default_value = "/etc/mcs/bootstrap-token")]
+    bootstrap_token_dir: PathBuf,
 }
 
-/// Where inputs are read.
-#[derive(Debug)]
-pub enum From {
-    /// A folder of manifests.
-    Manifests(PathBuf),
-    /// A cluster.
-    Cluster(cluster::Settings),
-}
+impl RenderSettings {
+    fn is_cluster(&self) -> bool {
+        self.in_cluster || self.kubeconfig.is_some()
+    }
 
-impl From {
-    fn read(self, is_strict: bool) -> anyhow::Result<Inputs> {
-        match self {
-            Self::Manifests(directory) => read_manifests(directory, is_strict),
-            Self::Cluster(settings) => read_cluster(settings),
+    /// Where the CAs are that a pointer config is to trust.
+    fn authorities(&self) -> Place {
+        if !self.is_cluster() {
+            return Place::Directory(self.state_dir.clone());
         }
+        Place::Cluster {
+            kubeconfig: self.kubeconfig.clone(),
+            user_data_namespace: self.user_data_namespace.clone(),
+        }
+    }
+
+    /// What configs are rendered from.
+    fn inputs(&self) -> anyhow::Result<Inputs> {
+        if let Some(directory) = &self.dir {
+            return read_manifests(directory.clone(), self.strict);
+        }
+        if !self.is_cluster() {
+            bail!("missing DIR, --kubeconfig or --in-cluster; see --help");
+        }
+        read_cluster(cluster::Settings {
+            kubeconfig: self.kubeconfig.clone(),
+            apiserver_url: self.apiserver_url.clone().ok_or_else(|| {
+                anyhow!("missing --apiserver-url: machines join the cluster by it; see --help")
+            })?,
+            token_dir: self.bootstrap_token_dir.clone(),
+            cache_dir: None,
+            registry_credentials: None,
+        })
     }
 }
 
@@ -73,37 +112,41 @@ impl From {
 ///
 /// # Errors
 /// It cannot be had; then nothing was printed.
-pub fn run(pool: &str, what: Rendered) -> anyhow::Result<()> {
-    let mut text = match what {
-        Rendered::Config { from, spec, is_strict } => {
-            let inputs = from.read(is_strict)?;
-            if let (true, Some(first)) = (is_strict, inputs.warnings.first()) {
-                bail!("{first}; --strict refuses it");
-            }
-            let text = rendered(&inputs, pool, spec).map_err(|cause| anyhow!("{cause}"))?.to_vec();
-            for warning in &inputs.warnings {
-                // Nobody may be reading it.
-                let _ = writeln!(std::io::stderr(), "machine-config-server: warning: {warning}");
-            }
-            text
-        }
-        Rendered::MachineConfig { from, is_explained: true } => {
-            explained(&from.read(false)?, pool)?
-        }
-        Rendered::MachineConfig { from, is_explained: false } => {
-            let inputs = from.read(false)?;
-            let served =
-                select(&inputs, pool).map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
-            serde_json::to_vec_pretty(&*served.machine_config)?
-        }
-        Rendered::Pointer { authorities, server, spec } => {
-            make_pointer(pool, &authorities, server, spec.unwrap_or(POINTER_SPEC))?.into_bytes()
-        }
+pub fn run(settings: &RenderSettings) -> anyhow::Result<()> {
+    let mut text = if settings.pointer {
+        make_pointer(settings)?.into_bytes()
+    } else if settings.machine_config {
+        machine_config(&settings.inputs()?, &settings.pool, settings.explain)?
+    } else {
+        config(settings)?
     };
     text.push(b'\n');
     let mut stdout = std::io::stdout().lock();
     // Half a config on a stick is worse than none: what cannot be written is told.
     stdout.write_all(&text).and_then(|()| stdout.flush()).context("standard output")
+}
+
+fn config(settings: &RenderSettings) -> anyhow::Result<Vec<u8>> {
+    let inputs = settings.inputs()?;
+    if let (true, Some(first)) = (settings.strict, inputs.warnings.first()) {
+        bail!("{first}; --strict refuses it");
+    }
+    let spec = settings.spec.unwrap_or(SpecVersion::NEWEST);
+    let text = rendered(&inputs, &settings.pool, spec).map_err(|cause| anyhow!("{cause}"))?;
+    for warning in &inputs.warnings {
+        // Nobody may be reading it.
+        let _ = writeln!(std::io::stderr(), "machine-config-server: warning: {warning}");
+    }
+    Ok(text.to_vec())
+}
+
+/// The MachineConfig that a pool's config is made of, or where everything in it comes from.
+fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Result<Vec<u8>> {
+    if is_explained {
+        return explained(inputs, pool);
+    }
+    let served = select(inputs, pool).map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+    Ok(serde_json::to_vec_pretty(&*served.machine_config)?)
 }
 
 /// A table of everything in a pool's MachineConfig: which MachineConfig it comes from, and which others say
@@ -142,17 +185,13 @@ fn origin_row(origin: &Origin) -> Vec<String> {
     ]
 }
 
-fn make_pointer(
-    pool: &str,
-    authorities: &Place,
-    server: Option<Address>,
-    spec: SpecVersion,
-) -> anyhow::Result<String> {
+fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
+    let pool = &settings.pool[..];
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     if pool.is_empty() || !pool.chars().all(is_part) {
         bail!("{pool:?} is no pool's name");
     }
-    let store = authorities.open()?;
+    let store = settings.authorities().open()?;
     let seen = store.observe(None)?;
     let place = &seen.place;
     let bundle = seen.observed.trusted();
@@ -162,6 +201,7 @@ fn make_pointer(
     // Another server's leads a machine that trusts these CAs nowhere.
     let mut own = seen.pointers.iter().filter(|(_, text)| seen.stranger(text).is_none());
     let kept = || own.find_map(|(_, text)| user_data::url_for(text, pool));
+    let server = settings.server.as_ref();
     let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
     let url = url.ok_or_else(|| {
         anyhow!(
@@ -169,6 +209,7 @@ fn make_pointer(
         )
     })?;
     let pem: String = bundle.iter().map(Certificate::to_pem).collect();
+    let spec = settings.spec.unwrap_or(POINTER_SPEC);
     let text = pointer(&url, pem.as_bytes(), spec).to_string();
     match with_token(&text, pool, &seen.carriers(), store.records()) {
         Ok(Some(with)) => Ok(String::from_utf8(with)?),

@@ -188,7 +188,7 @@ impl Server {
             reporting.clone(),
             history.clone(),
         )?;
-        let metrics_listener = bind_metrics(options.listen.administrators.address, &status);
+        let metrics_listener = bind_metrics(options.listen.administrators.address.0, &status);
         let (listeners, ports) = bind(&options.listen, metrics_listener.as_ref(), &pair.tls())?;
 
         let answers = Arc::new(Answers::new(options.is_compact, Arc::clone(&metrics)));

@@ -1,39 +1,118 @@
 //! Tokens with a name, for machines whose pointer configs live elsewhere, and a look at all of them.
 
 use anyhow::{anyhow, bail, ensure};
+use clap::Args;
 use model::access::rotation::{IssuedToken, ahead};
 use model::access::{Record, generate};
 use model::table::table;
-use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{Date, OffsetDateTime, Time};
 
 use super::certs::date;
-use super::state_store::StateStore;
+use super::place::PlaceFlags;
 use super::{print_line, terminal};
+use crate::flags::duration;
+
+/// A token that is made.
+#[derive(Debug, Args)]
+pub struct AddSettings {
+    /// What the token is for
+    #[arg(value_parser = name)]
+    name: String,
+    /// The pools whose configs it opens
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',', required = true)]
+    pools: Vec<String>,
+    /// When it ends: 2027-01-31, 2027-01-31T12:00:00Z, a time from now such as 30d, or never
+    #[arg(long, value_name = "TIME", value_parser = until)]
+    until: Until,
+    #[command(flatten)]
+    place: PlaceFlags,
+}
+
+/// A token that is revoked.
+#[derive(Debug, Args)]
+pub struct RevokeSettings {
+    /// The token's name or id
+    named: String,
+    #[command(flatten)]
+    place: PlaceFlags,
+}
+
+/// Tokens that are replaced.
+#[derive(Debug, Args)]
+pub struct RotateSettings {
+    /// The pools that get one; all by default
+    #[arg(long = "pool", value_name = "POOL", value_delimiter = ',')]
+    pools: Vec<String>,
+    /// Even though a token was made later than now: the clock is right, and was ahead then
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    place: PlaceFlags,
+}
+
+/// When a token ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    Never,
+    At(OffsetDateTime),
+    After(std::time::Duration),
+}
+
+impl Until {
+    fn from(self, now: OffsetDateTime) -> Option<OffsetDateTime> {
+        match self {
+            Self::Never => None,
+            Self::At(time) => Some(time),
+            Self::After(span) => Some(now + span),
+        }
+    }
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    if text == "never" {
+        return Ok(Until::Never);
+    }
+    let day = format_description!("[year]-[month]-[day]");
+    let date = Date::parse(text, day).map(|date| date.with_time(Time::MIDNIGHT).assume_utc());
+    if let Ok(time) = OffsetDateTime::parse(text, &Rfc3339).or(date) {
+        return Ok(Until::At(time));
+    }
+    let expected = "expected a date, a time as in 2027-01-31T12:00:00Z, a time from now, or never";
+    duration(text).map(Until::After).map_err(|_| expected.to_owned())
+}
+
+/// A name is a word, so that it is told from an id and stands in a line of a log.
+fn name(text: &str) -> Result<String, String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !text.is_empty() && text.len() <= 63 && text.chars().all(is_part) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected up to 63 letters, digits, dots, dashes and underscores".to_owned())
+    }
+}
 
 /// Makes a token for machines of `pools`, and prints it: nobody will see it again.
 ///
 /// # Errors
 /// There is such a token already, or it cannot be kept.
-pub(crate) fn add(
-    store: &dyn StateStore,
-    name: &str,
-    pools: &[String],
-    until: Option<OffsetDateTime>,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
+pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let AddSettings { name, pools, until, place } = settings;
+    let (store, until) = (place.open()?, until.from(now));
     ensure!(until.is_none_or(|until| until > now), "--until: this has passed already");
     let token =
         generate::token().map_err(|_| anyhow!("the system has no randomness for a new token"))?;
     let record = Record {
         sha256: token.hash(),
-        name: Some(name.to_owned()),
+        name: Some(name.clone()),
         pools: pools.iter().cloned().collect(),
         made: now,
         until,
         revoked: None,
     };
     store.change_tokens(&|_, records| {
-        let is_taken = |other: &Record| other.title() == name && other.is_valid_at(now);
+        let is_taken = |other: &Record| other.title() == *name && other.is_valid_at(now);
         ensure!(!records.tokens.iter().any(is_taken), "{name}: there is a token of this name");
         records.tokens.push(record.clone());
         Ok(())
@@ -46,8 +125,8 @@ pub(crate) fn add(
 ///
 /// # Errors
 /// They cannot be read.
-pub(crate) fn list(store: &dyn StateStore, now: OffsetDateTime) -> anyhow::Result<()> {
-    let records = store.records()?;
+pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
+    let records = place.open()?.records()?;
     let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
     let row = |record: &Record| -> anyhow::Result<Vec<String>> {
         let state = match (record.revoked, record.is_valid_at(now)) {
@@ -82,14 +161,11 @@ pub(crate) fn list(store: &dyn StateStore, now: OffsetDateTime) -> anyhow::Resul
 ///
 /// # Errors
 /// There is no such token.
-pub(crate) fn revoke(
-    store: &dyn StateStore,
-    named: &str,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    store.change_tokens(&|_, records| {
+pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let RevokeSettings { named, place } = settings;
+    place.open()?.change_tokens(&|_, records| {
         let is_meant = |record: &&mut Record| {
-            record.name.as_deref() == Some(named) || record.sha256.id() == named
+            record.name.as_ref() == Some(named) || record.sha256.id() == *named
         };
         let mut found =
             records.tokens.iter_mut().filter(is_meant).filter(|it| it.revoked.is_none());
@@ -106,16 +182,12 @@ pub(crate) fn revoke(
 /// keeps the tokens has pointer configs carry them.
 ///
 /// # Errors
-/// There are no tokens to replace; or, unless `is_forced`, one was made later than now: with a clock that is behind, those
+/// There are no tokens to replace; or, unless forced, one was made later than now: with a clock that is behind, those
 /// before would end at once.
-pub(crate) fn rotate(
-    store: &dyn StateStore,
-    pools: &[String],
-    is_forced: bool,
-    now: OffsetDateTime,
-) -> anyhow::Result<()> {
-    store.change_tokens(&|issued, records| {
-        if let Some(token) = ahead(issued, records, now).filter(|_| !is_forced) {
+pub fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
+    let RotateSettings { pools, force, place } = settings;
+    place.open()?.change_tokens(&|issued, records| {
+        if let Some(token) = ahead(issued, records, now).filter(|_| !force) {
             let id = token.id();
             bail!(
                 "token {id} was made later than now: is the clock right? --force says that it is"
@@ -125,7 +197,7 @@ pub(crate) fn rotate(
         for pool in pools {
             ensure!(known.contains(pool), "pool {pool}: its pointer configs carry no tokens");
         }
-        let mut due = if pools.is_empty() { known } else { pools.to_vec() };
+        let mut due = if pools.is_empty() { known } else { pools.clone() };
         due.sort();
         due.dedup();
         ensure!(!due.is_empty(), "no pointer config carries tokens");
@@ -137,4 +209,36 @@ pub(crate) fn rotate(
     })?;
     print_line("new tokens were made; pointer configs carry them as soon as servers accept them");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_day_a_time_a_span_or_never() {
+        let now = datetime!(2026-11-21 12:00 UTC);
+        for (text, expected) in [
+            ("never", None),
+            ("2027-01-31", Some(datetime!(2027-01-31 0:00 UTC))),
+            ("2027-01-31T12:00:00+02:00", Some(datetime!(2027-01-31 10:00 UTC))),
+            ("30d", Some(datetime!(2026-12-21 12:00 UTC))),
+            ("1h 30m", Some(datetime!(2026-11-21 13:30 UTC))),
+        ] {
+            assert_eq!(until(text).map(|until| until.from(now)), Ok(expected), "{text}");
+        }
+        for text in ["", "tomorrow", "2027-13-01", "-1d"] {
+            assert!(until(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_word() {
+        assert!(name("rack-7.row_B").is_ok());
+        for text in ["", "a b", "ä", "a\n", &"x".repeat(64)] {
+            assert!(name(text).is_err(), "{text:?}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use ignition::SpecVersion;
 use model::inputs::{Inputs, Problem};
 use model::render::select;
@@ -11,14 +12,17 @@ use super::print_line;
 use super::rendering::{read_usable, rendered};
 
 /// What is judged, and how.
-#[derive(Debug)]
+#[derive(Debug, Args)]
 pub struct ValidateSettings {
-    /// The directory of manifests.
-    pub directory: PathBuf,
-    /// Whether something that has no effect is a failure.
-    pub is_strict: bool,
-    /// Whether to print JSON.
-    pub json: bool,
+    /// Directory of manifests, YAML or JSON, any file names
+    dir: PathBuf,
+    /// Exit with 1 where something has no effect: an unknown field, or one that is newer than the config's
+    /// spec
+    #[arg(long)]
+    strict: bool,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    json: bool,
 }
 
 /// A directory, judged.
@@ -53,8 +57,8 @@ struct Line {
 /// # Errors
 /// The directory cannot be read.
 pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
-    let ValidateSettings { directory, is_strict, json } = settings;
-    let report = Report::of(&read_usable(directory)?, is_strict);
+    let ValidateSettings { dir, strict, json } = settings;
+    let report = Report::of(&read_usable(dir)?, strict);
     if json {
         print_line(&serde_json::to_string(&report)?);
     } else {

@@ -6,7 +6,7 @@ use super::error::{ControlError, api_reason};
 use super::watch::{Cause, Failure};
 use super::write::{Malformed, ObjectName};
 use crate::telemetry::ControllerMetrics;
-use crate::telemetry::conditions::Status;
+use crate::telemetry::conditions::{Condition, Status};
 
 /// What an administrator is told about how the controllers get on: log, metrics, readiness.
 #[derive(Debug, Clone, Default)]
@@ -19,64 +19,61 @@ pub struct Health {
 
 impl Health {
     pub(crate) fn in_order(&self, keeps: &'static str) {
-        if self.status.not_ready.set(keeps, None) {
+        Condition::ok(keeps).report(&self.status.not_ready, |_| {
             tracing::info!("the {keeps} are in order again");
-        }
+        });
     }
 
     pub(crate) fn not_in_order(&self, keeps: &'static str, error: &ControlError) {
-        self.metrics.failures.inc();
-        let error = error.to_string();
-        if self.status.not_ready.set(keeps, Some(error.clone())) {
-            tracing::error!(error, "the {keeps} are not in order; trying again");
-        }
+        let condition = Condition::failed(keeps, error.to_string());
+        condition.counted_by(&self.metrics.failures).report_failure(
+            &self.status.not_ready,
+            |error| {
+                tracing::error!(error, "the {keeps} are not in order; trying again");
+            },
+        );
     }
 
     /// Notes why the object that says what `thing` should be cannot be followed, or with `None`
     /// that it can.
     pub(crate) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
-        let reason = error.map(ToString::to_string);
-        if !self.status.not_ready.set(thing, reason.clone()) {
-            return;
-        }
-        if let Some(reason) = reason {
-            tracing::error!(reason, "the {thing} cannot be as they should");
-        } else {
-            tracing::info!("the {thing} can be as they should again");
-        }
+        let condition = Condition::new(thing, error.map(ToString::to_string));
+        condition.report(&self.status.not_ready, |reason| match reason {
+            Some(reason) => tracing::error!(reason, "the {thing} cannot be as they should"),
+            None => tracing::info!("the {thing} can be as they should again"),
+        });
     }
 
     pub(crate) fn watch_works(&self, object: &ObjectName) {
-        if self.status.not_ready.set(object.to_string(), None) {
+        Condition::ok(object.to_string()).report(&self.status.not_ready, |_| {
             tracing::info!(%object, "watched again");
-        }
+        });
     }
 
     pub(crate) fn watch_failed(&self, object: &ObjectName, failure: &Failure) {
         let Failure { reason, cause } = failure;
         if *cause == Cause::NoSuchKind {
             // A cluster without the kind has none of its objects.
-            self.status.not_ready.set(object.to_string(), None);
+            Condition::ok(object.to_string()).note(&self.status.not_ready);
             tracing::debug!(%object, "the cluster has no such kind");
             return;
         }
-        self.metrics.watch_failed(object.kind);
-        let told = format!("it cannot be watched: {reason}");
-        if self.status.not_ready.set(object.to_string(), Some(told)) {
+        let condition =
+            Condition::failed(object.to_string(), format!("it cannot be watched: {reason}"));
+        let failures = self.metrics.watch_failures(object.kind);
+        condition.counted_by(&failures).report_failure(&self.status.not_ready, |_| {
             tracing::error!(%object, kind = object.kind, reason, "it cannot be watched; trying again");
-        }
+        });
     }
 
     /// Notes why the Lease cannot be had, or with `None` that it can.
     pub(crate) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
-        let reason = error.map(api_reason);
-        if !self.status.not_ready.set(object.to_string(), reason.clone()) {
-            return;
-        }
-        if let Some(reason) = reason {
-            tracing::error!(%object, reason, "cannot get at the Lease; trying again");
-        } else {
-            tracing::info!(%object, "the Lease can be had again");
-        }
+        let condition = Condition::new(object.to_string(), error.map(api_reason));
+        condition.report(&self.status.not_ready, |reason| match reason {
+            Some(reason) => {
+                tracing::error!(%object, reason, "cannot get at the Lease; trying again");
+            }
+            None => tracing::info!(%object, "the Lease can be had again"),
+        });
     }
 }

@@ -41,8 +41,9 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
         watch.scan(|_| {
             if let Some(entries) = &entries {
                 let report = reconciler.reconcile(entries, SystemTime::now());
+                log_done(&report);
                 health.looked(&report, &told.problems);
-                told.report(report);
+                told.problems = report.problems;
             }
             Scanned::Settled
         });
@@ -66,24 +67,14 @@ impl Told {
         self.refused.clone_from(&entries.refused);
         entries
     }
+}
 
-    fn report(&mut self, report: Report) {
-        let Report { written, adopted, removed, problems } = report;
-        for (hosts, done) in
-            [(written, "CA written"), (adopted, "CA found in place"), (removed, "CA removed")]
-        {
-            for host in hosts {
-                tracing::info!(registry = host.as_str(), "{done}");
-            }
+fn log_done(Report { written, adopted, removed, .. }: &Report) {
+    for (hosts, done) in
+        [(written, "CA written"), (adopted, "CA found in place"), (removed, "CA removed")]
+    {
+        for host in hosts {
+            tracing::info!(registry = host.as_str(), "{done}");
         }
-        for (path, reason) in &problems {
-            if self.problems.get(path) != Some(reason) {
-                tracing::error!(path, reason, "not as it should be");
-            }
-        }
-        for path in self.problems.keys().filter(|path| !problems.contains_key(*path)) {
-            tracing::info!(path, "in order again");
-        }
-        self.problems = problems;
     }
 }

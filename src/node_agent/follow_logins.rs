@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use model::registry_credentials::{self, Entries, Refused};
 
-use super::Health;
+use super::health::{Health, SECRETS};
 use super::login_keeper::{LoginKeeper, LoginReport};
 use crate::source::SecretSeen;
 use crate::source::cluster::NamedSecret;
@@ -20,7 +20,7 @@ pub async fn follow_logins(mut keeper: LoginKeeper, mut secret: NamedSecret, hea
     let path = keeper.path().display().to_string();
     let place = secret.name().to_string();
     let mut entries: Option<Entries> = None;
-    let mut told = Told::default();
+    let mut refused = Vec::new();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -28,72 +28,43 @@ pub async fn follow_logins(mut keeper: LoginKeeper, mut secret: NamedSecret, hea
             seen = secret.changed() => match seen {
                 SecretSeen::Present(secret) => match registry_credentials::read(&secret) {
                     Ok(read) => {
-                        told.refused(&place, &read.refused);
+                        log_refused(&place, &read.refused, &mut refused);
                         health.secret(&place, Ok(&read));
                         entries = Some(read);
                     }
-                    Err(reason) => told.kept(&health, &place, &reason),
+                    Err(reason) => health.secret(&place, Err(&reason)),
                 },
-                SecretSeen::Absent => told.kept(&health, &place, "is not there"),
+                SecretSeen::Absent => health.secret(&place, Err("is not there")),
                 SecretSeen::Unwatched { reason, .. } => {
-                    health.metrics.secret_unwatched();
-                    told.kept(&health, &place, &format!("cannot be watched ({reason})"));
+                    health.metrics.watch_failures(SECRETS).inc();
+                    health.secret(&place, Err(&format!("cannot be watched ({reason})")));
                 }
             },
             _ = look.tick() => {}
         }
         if let Some(entries) = &entries {
             let report = keeper.reconcile(entries, SystemTime::now());
+            log_done(&path, &report);
             health.logins_looked(&path, &report);
-            told.report(&path, report);
         }
     }
 }
 
-/// What the log has been told, so that it is told once.
-#[derive(Default)]
-struct Told {
-    refused: Vec<Refused>,
-    kept: Option<String>,
-    problem: Option<String>,
+/// Logs the entries that were not among those `known` before, each once.
+fn log_refused(place: &str, refused: &[Refused], known: &mut Vec<Refused>) {
+    for entry in refused.iter().filter(|entry| !known.contains(entry)) {
+        let reason = entry.to_string();
+        tracing::error!(place, reason, "not used; all else in it is");
+    }
+    *known = refused.to_vec();
 }
 
-impl Told {
-    fn refused(&mut self, place: &str, refused: &[Refused]) {
-        self.kept = None;
-        for entry in refused.iter().filter(|entry| !self.refused.contains(entry)) {
-            let reason = entry.to_string();
-            tracing::error!(place, reason, "not used; all else in it is");
-        }
-        self.refused = refused.to_vec();
-    }
-
-    fn kept(&mut self, health: &Health, place: &str, reason: &str) {
-        health.secret(place, Err(reason));
-        if self.kept.as_deref() != Some(reason) {
-            tracing::error!(place, reason, "what is on the node is kept");
-            self.kept = Some(reason.to_owned());
-        }
-    }
-
-    fn report(&mut self, path: &str, report: LoginReport) {
-        let LoginReport { written, adopted, removed, problem } = report;
-        for (registries, done) in [
-            (written, "login written"),
-            (adopted, "login found in place"),
-            (removed, "login removed"),
-        ] {
-            for registry in registries {
-                tracing::info!(registry = registry.as_str(), path, "{done}");
-            }
-        }
-        if problem != self.problem {
-            if let Some(reason) = &problem {
-                tracing::error!(path, reason, "not as it should be");
-            } else {
-                tracing::info!(path, "in order again");
-            }
-            self.problem = problem;
+fn log_done(path: &str, LoginReport { written, adopted, removed, .. }: &LoginReport) {
+    for (registries, done) in
+        [(written, "login written"), (adopted, "login found in place"), (removed, "login removed")]
+    {
+        for registry in registries {
+            tracing::info!(registry = registry.as_str(), path, "{done}");
         }
     }
 }

@@ -1,10 +1,11 @@
 //! The files that a container runtime looks for.
 
 use bytes::Bytes;
+use clap::ValueEnum;
 use model::registry_ca::RegistryHost;
 
 /// The container runtime whose files are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
     /// `HOST[:PORT]/ca.crt`: CRI-O, podman, docker
     Crio,

@@ -39,7 +39,7 @@ mod reconciler;
 pub use decide::{Action, File, Present, decide};
 pub use follow::follow;
 pub use follow_logins::follow_logins;
-pub use health::{Health, NodeCaMetrics};
+pub use health::Health;
 pub use layout::Layout;
 pub use login_keeper::{LoginKeeper, LoginReport};
 pub use login_plan::{Entry, LoginAction, LoginPlan, Written, decide_login, plan_logins};

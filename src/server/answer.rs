@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
+use model::refusal::{REFUSAL, RefusalCode};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const READ_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
@@ -21,6 +22,15 @@ pub(super) fn text(status: StatusCode, text: String) -> Response {
 pub(super) fn soon(why: String) -> Response {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
     response.headers_mut().insert(RETRY_AFTER, SOON);
+    response
+}
+
+/// No config, with the code of the cause.
+pub(super) fn refused(code: RefusalCode, why: String) -> Response {
+    let status = code.status();
+    let mut response =
+        if status == StatusCode::SERVICE_UNAVAILABLE { soon(why) } else { text(status, why) };
+    response.headers_mut().insert(REFUSAL, code.header());
     response
 }
 

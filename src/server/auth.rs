@@ -13,17 +13,18 @@ use arc_swap::ArcSwap;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use http::HeaderValue;
 use http::header::{AUTHORIZATION, CONNECTION, WWW_AUTHENTICATE};
-use http::{HeaderValue, StatusCode};
 use lru::LruCache;
 use model::access::{self, Credential, Policy, Refusal, Verdict, decide};
+use model::refusal::RefusalCode;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
 use super::answer;
 use super::connection::Peer;
 use super::connection_limiter::{Source, Transport};
-use super::outcome::{Decided, Outcome};
+use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use crate::serving::answers::Answers;
 use crate::telemetry::Metrics;
@@ -62,7 +63,7 @@ pub(super) async fn auth(
     let AuthState { auth, answers, metrics } = &state;
     let peer = request.extensions().get::<Peer>().copied();
     let Some(Peer { address, transport }) = peer else {
-        return answer::soon(NO_ADDRESS.to_owned());
+        return answer::refused(RefusalCode::AddressUnknown, NO_ADDRESS.to_owned());
     };
     let verdict = auth.judge(&pool, address.into(), address.ip(), transport, &request);
     let label = answers.label(&pool);
@@ -74,9 +75,9 @@ pub(super) async fn auth(
     }
     let mut response = if let Some(refusal) = decided.0.refusal() {
         let (mut response, reason) = refused(refusal);
-        let status = response.status();
-        let requests = metrics.requests(label, None, status.as_u16());
-        let given = Err((status, reason.to_owned()));
+        let code = refusal.code();
+        let requests = metrics.requests(label, None, code.status().as_u16());
+        let given = Err(Refused { code, reason: reason.to_owned() });
         response.extensions_mut().insert(Outcome { pool, version: None, given, requests });
         response
     } else {
@@ -125,12 +126,7 @@ fn refused(refusal: Refusal) -> (Response, &'static str) {
         Refusal::TooMany => TOO_MANY,
         _ => REFUSED,
     };
-    let text = format!("{reason}\n");
-    let mut response = if refusal.may_heal() {
-        answer::soon(text)
-    } else {
-        answer::text(StatusCode::UNAUTHORIZED, text)
-    };
+    let mut response = answer::refused(refusal.code(), format!("{reason}\n"));
     if refusal == Refusal::TooMany {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     } else if !refusal.may_heal() {
@@ -195,6 +191,7 @@ mod tests {
     use axum::body::Body;
     use axum::middleware::from_fn_with_state;
     use axum::routing::get;
+    use http::StatusCode;
     use tower::ServiceExt as _;
 
     use super::*;

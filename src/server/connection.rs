@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use model::ledger::{Failed, Ledger};
+use model::refusal::RefusalCode;
 use rustls::{AlertDescription, ServerConfig};
 use time::OffsetDateTime;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -285,7 +286,7 @@ impl Requester {
         request.extensions_mut().insert(peer);
         let Ok(mut response) = context.router.clone().call(request).await;
         let is_scarce = allowance.answer(size(&response)).await.unwrap_or_else(|_| {
-            response = answer::soon(NO_MEMORY.to_owned());
+            response = answer::refused(RefusalCode::Overloaded, NO_MEMORY.to_owned());
             true
         });
         activity.answer(size(&response));

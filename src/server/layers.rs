@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 
 use super::connection::Peer;
 use super::connection_limiter::Source;
-use super::outcome::{Decided, Outcome};
+use super::outcome::{Decided, Outcome, Refused};
 use crate::telemetry::{LogRateLimiter, Metrics};
 
 /// What is enough of a header to recognise it, in bytes after it was escaped.
@@ -57,7 +57,9 @@ pub(super) async fn remember_machines(
         let refusal = decided.and_then(Verdict::refusal).map(|refusal| refusal.to_string());
         let answer = match &outcome.given {
             Ok(answer) => Ok((&*answer.configuration, answer.sha256())),
-            Err((status, said)) => Err((status.as_u16(), refusal.as_deref().unwrap_or(said))),
+            Err(Refused { code, reason }) => {
+                Err((code.status().as_u16(), refusal.as_deref().unwrap_or(reason)))
+            }
         };
         let agent = agent.as_ref().map(|agent| String::from_utf8_lossy(agent.as_bytes()));
         let request = ledger::Request {

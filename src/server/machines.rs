@@ -14,11 +14,12 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use ignition::{Form, SpecVersion, negotiate};
 use model::escape::{NAME, cut_escaped};
 use model::ledger::Ledger;
+use model::refusal::RefusalCode;
 
 use super::answer;
 use super::auth::{AuthState, Authorizer, auth};
 use super::layers::{RequestLog, count_requests, log_requests, remember_machines};
-use super::outcome::{Decided, Outcome};
+use super::outcome::{Decided, Outcome, Refused};
 use super::pool_name::PoolName;
 use super::readiness::Readiness;
 use crate::serving::answers::{Answer, Answers, PENDING, Refusal};
@@ -79,19 +80,24 @@ async fn config(
 ) -> Response {
     let Machines { answers, metrics, .. } = &*machines;
     let (version, given) = match negotiate(accept(request.headers()).as_deref()) {
-        Err(error) => (None, Err((StatusCode::BAD_REQUEST, error.to_string()))),
+        Err(error) => {
+            let (code, reason) = (RefusalCode::VersionNotServed, error.to_string());
+            (None, Err(Refused { code, reason }))
+        }
         Ok(version) => {
             let form = form(request.headers(), version);
-            let refused = |refusal: Refusal| (StatusCode::SERVICE_UNAVAILABLE, refusal.to_string());
+            let refused =
+                |refusal: Refusal| Refused { code: refusal.code(), reason: refusal.to_string() };
             let given = answers.answer(&pool, version, form).await.map_err(refused);
             (Some(version), given.and_then(|answer| unless_restricted(answer, &request)))
         }
     };
     let (mut response, requests) = match &given {
         Ok(answer) => (ready(answer), answer.requests.clone()),
-        Err((status, reason)) => {
-            let counter = metrics.requests(answers.label(&pool), version, status.as_u16());
-            (refused(&pool, *status, reason), counter)
+        Err(refusal) => {
+            let status = refusal.code.status().as_u16();
+            let counter = metrics.requests(answers.label(&pool), version, status);
+            (refused(&pool, refusal), counter)
         }
     };
     response.extensions_mut().insert(Outcome { pool, version, given, requests });
@@ -100,15 +106,12 @@ async fn config(
 
 /// What was rendered for those alone who prove that they may have it goes to nobody else, also where
 /// it was decided a moment before that nobody need prove anything.
-fn unless_restricted(
-    answer: Arc<Answer>,
-    request: &Request,
-) -> Result<Arc<Answer>, (StatusCode, String)> {
+fn unless_restricted(answer: Arc<Answer>, request: &Request) -> Result<Arc<Answer>, Refused> {
     let decided = request.extensions().get::<Decided>();
     let is_proven = decided.is_some_and(|Decided(verdict)| verdict.is_proven());
     if answer.is_restricted && !is_proven {
         let reason = "who may have its config has just changed".to_owned();
-        return Err((StatusCode::SERVICE_UNAVAILABLE, reason));
+        return Err(Refused { code: RefusalCode::AccessUndecided, reason });
     }
     Ok(answer)
 }
@@ -158,12 +161,13 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
 }
 
 /// Where it may heal by itself, it names the pool, and asks to come again.
-fn refused(pool: &str, status: StatusCode, reason: &str) -> Response {
-    if status.is_server_error() {
-        answer::soon(format!("pool {}: {reason}\n", cut_escaped(pool, NAME)))
+fn refused(pool: &str, Refused { code, reason }: &Refused) -> Response {
+    let line = if code.status().is_server_error() {
+        format!("pool {}: {reason}\n", cut_escaped(pool, NAME))
     } else {
-        answer::text(status, format!("{reason}\n"))
-    }
+        format!("{reason}\n")
+    };
+    answer::refused(*code, line)
 }
 
 #[cfg(test)]

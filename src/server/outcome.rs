@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use http::StatusCode;
 use ignition::SpecVersion;
 use model::access::{AccessMode, Verdict};
+use model::refusal::RefusalCode;
 use prometheus_client::metrics::counter::Counter;
 
 use crate::serving::answers::Answer;
@@ -14,10 +14,17 @@ use crate::serving::answers::Answer;
 pub(super) struct Outcome {
     pub(super) pool: String,
     pub(super) version: Option<SpecVersion>,
-    /// The answer, or the status and the reason that there is none.
-    pub(super) given: Result<Arc<Answer>, (StatusCode, String)>,
+    pub(super) given: Result<Arc<Answer>, Refused>,
     /// Counts requests of this outcome.
     pub(super) requests: Counter,
+}
+
+/// Why a request gets no config.
+#[derive(Debug, Clone)]
+pub(super) struct Refused {
+    pub(super) code: RefusalCode,
+    /// One line for who asked.
+    pub(super) reason: String,
 }
 
 /// What was decided about a request, in its and its answer's extensions.

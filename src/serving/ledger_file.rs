@@ -10,7 +10,7 @@ use model::ledger::{Ledger, Machine};
 use crate::files::bounded;
 use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
-use crate::telemetry::conditions::Conditions;
+use crate::telemetry::conditions::{Condition, Conditions};
 
 /// The least time from one write to the next: all of it is written each time, some 5 MB when it is
 /// full, and a process that is killed forgets no more than this.
@@ -78,11 +78,9 @@ impl LedgerFile {
         if reason.is_none() {
             *written = changes;
         }
-        if self.degraded.set("boot ledger", reason.clone())
-            && let Some(reason) = reason
-        {
+        Condition::new("boot ledger", reason).report_failure(&self.degraded, |reason| {
             tracing::error!(reason, "the boot ledger cannot be written");
-        }
+        });
     }
 }
 

@@ -14,6 +14,7 @@ use super::tls_policy::TlsPolicy;
 use crate::source::SecretSeen;
 use crate::source::cluster::NamedSecret;
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// Shows what the secret holds until the pair is there as files, which hold from then on. Goes on for
 /// ever.
@@ -38,13 +39,12 @@ pub(crate) async fn until_mounted(
                 }
             },
         };
-        if reporting.status.degraded.set(place.clone(), failure.clone())
-            && let Some(reason) = failure
-        {
-            tracing::error!(reason, "{place}");
-        }
+        Condition::new(place.clone(), failure)
+            .report_failure(&reporting.status.degraded, |reason| {
+                tracing::error!(reason, "{place}")
+            });
     }
-    reporting.status.degraded.set(place, None);
+    Condition::ok(place).note(&reporting.status.degraded);
     drop(secret);
     std::future::pending::<()>().await;
 }

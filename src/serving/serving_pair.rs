@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use clap::Args;
 use model::objects::TlsProfile;
 use model::overview::History;
 use pki::Certificate;
@@ -15,18 +16,23 @@ use tokio::sync::watch;
 use super::tls::{Pair, PairError};
 use super::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::files::watch::{DirectoryWatch, Scanned};
+use crate::flags::TLS;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Conditions;
+use crate::telemetry::conditions::{Condition, Conditions};
 
 /// What conditions call it.
 const THING: &str = "serving pair";
 
-/// A certificate file with its key's; both may be one file.
-#[derive(Debug, Clone)]
+/// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
+/// key is PKCS#1, SEC1 or PKCS#8 in PEM.
+#[derive(Debug, Clone, Args)]
 pub struct PairFiles {
-    /// The certificate, followed by the authorities that are sent with it.
+    /// Certificate for TLS
+    #[arg(id = "cert", long = "cert", value_name = "FILE", default_value = "/etc/ssl/mcs/tls.crt",
+        help_heading = TLS)]
     pub certificate: PathBuf,
-    /// PEM: PKCS#1, SEC1 or PKCS#8.
+    /// Key of that certificate
+    #[arg(long, value_name = "FILE", default_value = "/etc/ssl/mcs/tls.key", help_heading = TLS)]
     pub key: PathBuf,
 }
 
@@ -91,7 +97,7 @@ impl ServingPair {
             Err(error) if may_come_later && error.is_missing() => {
                 let reason = format!("not there yet: {error}");
                 tracing::warn!(reason, "waiting for the serving pair");
-                pair.reporting.status.out_of_service.set(THING, Some(reason));
+                Condition::failed(THING, reason).note(&pair.reporting.status.out_of_service);
             }
             taken_over => taken_over?,
         }
@@ -194,7 +200,7 @@ impl ProfileFollower {
                 tracing::error!(error, "the TLS profile cannot be used; what was before stays");
             }
         }
-        self.degraded.set("TLS profile", taken_over.err());
+        Condition::new("TLS profile", taken_over.err()).note(&self.degraded);
     }
 }
 
@@ -227,7 +233,7 @@ impl ActivePair {
         terms.pair = Some(pair);
         drop(terms);
         self.judge(OffsetDateTime::now_utc());
-        self.reporting.status.out_of_service.set(THING, None);
+        Condition::ok(THING).note(&self.reporting.status.out_of_service);
         Ok(())
     }
 
@@ -240,11 +246,9 @@ impl ActivePair {
             None if pair.expires < now => Some(format!("expired at {}", rfc3339(pair.expires))),
             None => None,
         });
-        if self.reporting.status.degraded.set(THING, reason.clone())
-            && let Some(reason) = reason
-        {
+        Condition::new(THING, reason).report_failure(&self.reporting.status.degraded, |reason| {
             tracing::error!(reason, "no machine boots by the serving pair; bring another one");
-        }
+        });
     }
 
     /// Whether the pair of the files was shown; they may be gone since.

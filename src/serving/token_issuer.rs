@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::files::bounded;
 use crate::files::watch::{DirectoryWatch, Scanned};
-use crate::telemetry::conditions::Conditions;
+use crate::telemetry::conditions::{Condition, Conditions};
 
 /// An issuer whose keys were read.
 #[derive(Debug, Clone)]
@@ -49,11 +49,10 @@ impl TokenIssuer {
         watch
             .follow(|_| {
                 let reason = self.look(&keys).err().map(|error| format!("{error:#}"));
-                if degraded.set("keys of signed tokens", reason.clone())
-                    && let Some(reason) = reason
-                {
+                let condition = Condition::new("keys of signed tokens", reason);
+                condition.report_failure(&degraded, |reason| {
                     tracing::error!(reason, "keys of signed tokens: the ones before stay");
-                }
+                });
                 Scanned::Settled
             })
             .await;

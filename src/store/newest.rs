@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::backoff::Backoff;
 use crate::files::replace::WriteError;
 use crate::telemetry::Metrics;
-use crate::telemetry::conditions::Conditions;
+use crate::telemetry::conditions::{Condition, Conditions};
 
 /// The least time from one write to the next.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -27,15 +27,11 @@ pub async fn keep<T>(
     while changes.changed().await.is_ok() {
         loop {
             let saved = tokio::task::block_in_place(|| save(&changes.borrow_and_update()));
-            let reason = saved.err().map(|error| error.to_string());
-            let is_saved = reason.is_none();
-            let is_news = degraded.set(thing, reason.clone());
-            if let Some(reason) = reason {
-                metrics.cache_failures.inc();
-                if is_news {
-                    tracing::error!(reason, "the {thing} cannot be written");
-                }
-            }
+            let is_saved = saved.is_ok();
+            let condition = Condition::new(thing, saved.err().map(|error| error.to_string()));
+            condition.counted_by(&metrics.cache_failures).report_failure(degraded, |reason| {
+                tracing::error!(reason, "the {thing} cannot be written");
+            });
             if is_saved {
                 break;
             }

@@ -51,27 +51,44 @@ impl ConnectionMetrics {
         self.proxy_header_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Has `registry` write them out.
-    pub fn register(&self, registry: &mut Registry) {
-        registry.register("connections", "Connections that are open", self.open.clone());
+    /// Has `registry` write them out as those of machines.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.register_as("", registry);
+    }
+
+    /// Has `registry` write them out as those of administrators.
+    pub(super) fn register_administrators(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("administrators");
+        self.register_as("Of administrators: ", registry);
+    }
+
+    fn register_as(&self, whose: &str, registry: &mut Registry) {
+        let help = |text: &str| format!("{whose}{text}");
+        registry.register("connections", help("Connections that are open"), self.open.clone());
         registry.register(
             "connections_shed",
-            "Connections that were not kept, by reason: the source has as many as it may \
-             (source_full), all places or all memory are taken (full), another one needed the place of one that waited for \
-             its client (idle: between two requests; silent: before the first; unread: to take its answer as fast as machines do)",
+            help(
+                "Connections that were not kept, by reason: the source has as many as it may \
+                 (source_full), all places or all memory are taken (full), another one needed the place of one that waited for \
+                 its client (idle: between two requests; silent: before the first; unread: to take its answer as fast as machines do)",
+            ),
             self.shed.clone(),
         );
         registry.register(
             "handshake_failures",
-            "TLS handshakes that failed, by reason: the client does not trust the certificate (Untrusted), \
-             speaks no TLS that is allowed (Tls), takes too long (Timeout), breaks it off (Connection)",
+            help(
+                "TLS handshakes that failed, by reason: the client does not trust the certificate (Untrusted), \
+                 speaks no TLS that is allowed (Tls), takes too long (Timeout), breaks it off (Connection)",
+            ),
             self.handshake_failures.clone(),
         );
         registry.register(
             "proxy_header_failures",
-            "Connections of balancers that were closed without a PROXY header, by reason: something else came \
-             (absent), what came is none (malformed, too_long), it did not come in time (timeout) or before the \
-             connection ended (connection)",
+            help(
+                "Connections of balancers that were closed without a PROXY header, by reason: something else came \
+                 (absent), what came is none (malformed, too_long), it did not come in time (timeout) or before the \
+                 connection ended (connection)",
+            ),
             self.proxy_header_failures.clone(),
         );
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicI64;
 use model::user_data::LeftAlone;
 use pki::{CertificateState, StoredPair, Warning};
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -70,15 +71,14 @@ impl ControllerMetrics {
     /// # Errors
     /// None that a `String` can cause.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut registry = Registry::with_prefix("mcs");
-        self.register(&mut registry);
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        encode(&mut text, &self.registry())?;
         Ok(text)
     }
 
-    fn register(&self, registry: &mut Registry) {
-        self.connections.register(registry.sub_registry_with_prefix("administrators"));
+    pub(super) fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("mcs");
+        self.connections.register_administrators(&mut registry);
         registry.register(
             "managed_certificate_expiry_timestamp_seconds",
             "When the authority and the serving pair expire, in seconds since 1970",
@@ -141,6 +141,7 @@ impl ControllerMetrics {
             "Secrets whose user data is left alone now, by reason",
             self.left_alone.clone(),
         );
+        registry
     }
 
     /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
@@ -182,8 +183,9 @@ impl ControllerMetrics {
         }
     }
 
-    pub(crate) fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&Kind { kind }).inc();
+    /// Counts failed watches of objects of a kind (in the plural).
+    pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
+        self.watch_failures.get_or_create_owned(&Kind { kind })
     }
 
     pub(crate) fn rotated(&self, what: &'static str, reason: &'static str, now: OffsetDateTime) {

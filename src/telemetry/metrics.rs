@@ -159,7 +159,8 @@ impl Metrics {
         );
         registry.register(
             "tokens_attention",
-            "What is not in order with the tokens that are kept here: pointer configs that lack one              where access is to be enforced, files that cannot be used, a clock that is behind",
+            "What is not in order with the tokens that are kept here: pointer configs that lack one \
+             where access is to be enforced, files that cannot be used, a clock that is behind",
             self.tokens_attention.clone(),
         );
         registry.register(
@@ -168,7 +169,7 @@ impl Metrics {
             self.response_bytes.clone(),
         );
         self.connections.register(registry);
-        self.administrators.register(registry.sub_registry_with_prefix("administrators"));
+        self.administrators.register_administrators(registry);
         registry.register(
             "render_duration_seconds",
             "Time to render one config in one version",
@@ -237,6 +238,11 @@ impl Metrics {
         );
     }
 
+    #[cfg(test)]
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// The counter for one outcome of a request. Look it up once where the outcome repeats.
     #[must_use]
     pub fn requests(&self, pool: PoolLabel, spec: Option<SpecVersion>, status: u16) -> Counter {
@@ -287,7 +293,13 @@ impl Metrics {
 
     /// Counts a list, a watch or a fetch that failed, of objects of a kind (in the plural).
     pub fn watch_failed(&self, kind: &'static str) {
-        self.watch_failures.get_or_create(&KindLabels { kind }).inc();
+        self.watch_failures(kind).inc();
+    }
+
+    /// Counts all such failures.
+    #[must_use]
+    pub fn watch_failures(&self, kind: &'static str) -> Counter {
+        self.watch_failures.get_or_create_owned(&KindLabels { kind })
     }
 
     /// Notes since when what is served may be out of step with the cluster.

@@ -6,6 +6,7 @@ mod controllers;
 mod log_rate_limiter;
 mod logs;
 mod metrics;
+mod node_agent;
 mod reporting;
 
 pub use connections::ConnectionMetrics;
@@ -14,4 +15,87 @@ pub(crate) use controllers::log_attention;
 pub use log_rate_limiter::LogRateLimiter;
 pub use logs::{Logs, Verbosity, init as init_logs};
 pub use metrics::{Metrics, PoolLabel};
+pub use node_agent::NodeCaMetrics;
 pub use reporting::Reporting;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ignition::SpecVersion;
+    use model::ledger::Failed;
+    use model::user_data::LeftAlone;
+    use pki::CertificateState;
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    /// Counts one of each, as a family without members is not written out.
+    fn with_connections(connections: &ConnectionMetrics) {
+        connections.shed("full");
+        connections.handshake_failed(Failed::Timeout);
+        connections.proxy_header_failed("absent");
+    }
+
+    fn of_server() -> Metrics {
+        let metrics = Metrics::new();
+        metrics.requests(PoolLabel::Unknown, Some(SpecVersion::V3_0), 200).inc();
+        metrics.access(PoolLabel::Unknown, "audit", "missing");
+        metrics.access_modes([("p", "audit", "audit")].into_iter());
+        metrics.render_failed(&"p".into(), SpecVersion::V3_0);
+        metrics.certificates_attention(&[("a", 1)]);
+        metrics.watch_failed("secrets");
+        with_connections(&metrics.connections);
+        with_connections(&metrics.administrators);
+        metrics
+    }
+
+    fn of_controllers() -> ControllerMetrics {
+        let metrics = ControllerMetrics::default();
+        metrics.observe(&CertificateState::default(), vec!["a".to_owned()]);
+        metrics.rotated("authority", "due", OffsetDateTime::UNIX_EPOCH);
+        metrics.attention(&[]);
+        metrics.registry_ca_refused(&BTreeMap::from([("a", 1)]));
+        metrics.user_data_left_alone([LeftAlone::Foreign].into_iter());
+        metrics.watch_failures("secrets").inc();
+        with_connections(&metrics.connections);
+        metrics
+    }
+
+    fn of_node() -> NodeCaMetrics {
+        let metrics = NodeCaMetrics::default();
+        metrics.entries_refused(["a"].into_iter());
+        metrics.watch_failures("configmaps").inc();
+        with_connections(&metrics.connections);
+        metrics
+    }
+
+    /// The help of each metric that is written out, by its name.
+    fn helps(registry: &Registry) -> BTreeMap<String, String> {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let helps = text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split_once(' '));
+        let helps: BTreeMap<_, _> =
+            helps.map(|(name, help)| (name.to_owned(), help.to_owned())).collect();
+        let registered = format!("{registry:?}").matches("Descriptor {").count();
+        assert_eq!(helps.len(), registered, "all have to be counted once above: {text}");
+        helps
+    }
+
+    #[test]
+    fn each_metric_has_a_sentence_of_its_own_for_help() {
+        let (server, controllers, node) = (of_server(), of_controllers(), of_node());
+        let registries = [server.registry(), &controllers.registry(), &node.registry()];
+        let mut names = BTreeMap::new();
+        for (name, help) in registries.into_iter().flat_map(helps) {
+            assert!(!help.contains("  "), "{name}: doubled spaces: {help}");
+            let sentence = help.strip_suffix('.');
+            assert!(sentence.is_some_and(|it| !it.ends_with(['.', ' '])), "{name}: {help}");
+            let other = names.entry(help).or_insert_with(|| name.clone());
+            // Another program may count the same.
+            assert_eq!(*other, name, "one help for two");
+        }
+    }
+}

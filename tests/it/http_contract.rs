@@ -7,8 +7,9 @@ use rustls::crypto::aws_lc_rs::kx_group::{SECP256R1, X25519, X25519MLKEM768};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use serde_json::{Value, json};
 
+use crate::access;
 use crate::support::contract::{self, VERSIONS, broken_rules};
-use crate::support::http::Client;
+use crate::support::http::{Client, Response};
 use crate::support::in_repository;
 use crate::support::server::Server;
 
@@ -194,4 +195,49 @@ fn keys_are_exchanged_as_asked_for_and_as_the_client_can() {
         assert_eq!(exchanged(&[X25519, SECP256R1]), NamedGroup::X25519);
         assert_eq!(exchanged(&[SECP256R1]), NamedGroup::secp256r1);
     }
+}
+
+#[test]
+fn an_answer_without_a_config_has_the_code_of_its_cause() {
+    let code =
+        |response: &Response| response.header("machine-config-server-refusal").map(str::to_owned);
+    let of = |client: &Client, method: &str, target: &str, accept: &str| {
+        let response = client.request(method, target, &[("Accept", accept)]);
+        (response.status, code(&response))
+    };
+    let server = sample_cluster();
+    let nothing = |status| (status, None);
+    let is = |status, code: &str| (status, Some(code.to_owned()));
+    for client in ports(&server) {
+        for method in ["GET", "HEAD"] {
+            let asked = |target: &str, accept: &str| of(&client, method, target, accept);
+            assert_eq!(asked("/config/master", "*/*"), nothing(200));
+            assert_eq!(asked("/config/nope", "*/*"), is(503, "pool-unknown"));
+            let accept = contract::accept("4.0.0");
+            assert_eq!(asked("/config/master", &accept), is(400, "version-not-served"));
+            assert_eq!(asked("/config/a/master", "*/*"), nothing(404));
+            assert_eq!(asked("/healthz", "*/*"), nothing(200));
+        }
+        assert_eq!(of(&client, "POST", "/config/master", "*/*"), nothing(405));
+    }
+
+    // Whatever is wrong with a request, strangers are told the same.
+    let server = access::enforcing(&["--allow-from", "edge=192.0.2.0/24"]);
+    let tls = server.tls();
+    let asked = |pool: &str, credential: Option<&str>| access::get(&tls, pool, credential);
+    let refused = [
+        asked("master", None),
+        asked("master", Some("Bearer no-token")),
+        asked("master", Some("Basic bm8=")),
+        asked("edge", None),
+        asked("edge", Some(&access::unknown())),
+        access::get(&server.plain(), "master", None),
+    ];
+    for response in &refused {
+        access::assert_refused(response);
+        assert_eq!(code(response).as_deref(), Some("access-refused"));
+        assert_eq!(response.comparable_headers(), refused[0].comparable_headers());
+    }
+    let unknown = asked("master", Some(&access::unknown()));
+    assert_eq!((unknown.status, code(&unknown)), is(503, "token-unknown"));
 }

@@ -2,7 +2,8 @@
 //!
 //! From the bottom up, as `tests/it/layers` checks:
 //!
-//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for what a person reads.
+//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for what a person reads;
+//!   [`refusal`]: codes for answers without a config.
 //! - [`ledger`]: which machine asked for a config, what it got, and what came of it. [`access`]: who may have a config,
 //!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
 //!   machine trusts, [`registry_credentials`] which logins to them it has.
@@ -26,6 +27,7 @@ pub mod merged_pool;
 pub mod objects;
 pub mod overview;
 pub mod pointer_check;
+pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;

@@ -5,6 +5,7 @@ pub mod distrust;
 pub(super) mod exposure;
 pub mod pointer;
 mod report;
+pub mod settings;
 
 use std::path::Path;
 

@@ -182,10 +182,9 @@ impl Fetcher<'_> {
             Ok(Err(error)) => {
                 let told = format!("{error:#}");
                 self.step("TLS", vec![told.clone()], since);
-                let is_plain =
-                    told.contains("InvalidContentType") || told.contains("corrupt message");
                 let told = format!("{address}: {told}");
-                return Err(if is_plain { Cause::NoTls(told) } else { Cause::NoAnswer(told) });
+                let is_no_tls = probe::is_no_tls(&error);
+                return Err(if is_no_tls { Cause::NoTls(told) } else { Cause::NoAnswer(told) });
             }
             Err(_) => {
                 let told = format!("{address}: no handshake within {} s", ANSWER.as_secs());
@@ -316,10 +315,7 @@ impl Fetcher<'_> {
         }
         let text = body.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let location = headers
-            .get(header::LOCATION)
-            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        let answered = Answered::new(status, &text, request.pool(), location);
+        let answered = Answered::new(status, &headers, &text, request.pool());
         seen.extend(Some(answered.line.clone()).filter(|line| !line.is_empty()));
         self.step("answer", seen, since);
         let served =

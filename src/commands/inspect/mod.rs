@@ -1,11 +1,12 @@
 //! `inspect`: what a machine becomes, as it would get it, and why it does not come up.
 
 mod fetch;
+mod settings;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,10 @@ use pki::Host;
 use serde_json::json;
 use time::OffsetDateTime;
 
+pub use self::settings::InspectSettings;
+
+use self::settings::{Place, Subject};
 use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_authorities};
-use super::probe::Address;
 use super::rendering::{read_manifests, rendered};
 use super::terminal;
 use crate::files::bounded;
@@ -35,55 +38,6 @@ use crate::source::manifest::{self, Manifest};
 
 /// How long the least differences of two machines' texts are looked for.
 const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// Where a config comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// A server; its URL may lead as far as the pool.
-    Server(Uri),
-    /// Manifests, rendered here.
-    Manifests(PathBuf),
-    /// A config, or a machine config, in a file.
-    Saved(PathBuf),
-    /// What a machine's pointer config says.
-    Pointer(PathBuf),
-}
-
-/// What is to be shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Show {
-    /// The way there, and the machine.
-    Machine,
-    /// The contents of one file.
-    File(String),
-    /// What another has otherwise: a URL, a folder, a saved config, a spec or a pool.
-    Difference(String),
-}
-
-/// What is inspected, and how.
-#[derive(Debug, Clone)]
-pub struct InspectSettings {
-    /// Where the config comes from.
-    pub place: Place,
-    /// Whose machine it is; a URL and a pointer config may say it too.
-    pub pool: Option<String>,
-    /// What the machine reads.
-    pub spec: SpecVersion,
-    /// Where to connect to instead of what the URL says.
-    pub connect: Option<Address>,
-    /// A file with the CAs that the machine trusts, where no pointer config says it.
-    pub ca: Option<PathBuf>,
-    /// Where `serve` keeps its CAs; read where there is one, and nothing else says whom to trust.
-    pub state: PathBuf,
-    /// What the machine's clock says; this one's time if it is not given.
-    pub at: Option<OffsetDateTime>,
-    /// What to show.
-    pub show: Show,
-    /// Whether something that has no effect is a failure.
-    pub is_strict: bool,
-    /// Whether for a script.
-    pub json: bool,
-}
 
 /// What was got.
 struct Inspection {
@@ -107,30 +61,34 @@ impl Inspection {
 /// # Errors
 /// There is nothing to inspect: a file that cannot be read, a pool that nobody names.
 pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+    let subject = settings.subject()?;
     // A URL of theirs may have a password in it.
-    inspected(settings, now).map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
+    inspected(settings, &subject, now)
+        .map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
 }
 
-fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
-    if let (Show::Difference(other), Place::Manifests(before), None) =
-        (&settings.show, &settings.place, &settings.pool)
+fn inspected(
+    settings: &InspectSettings,
+    subject: &Subject,
+    now: OffsetDateTime,
+) -> anyhow::Result<ExitCode> {
+    if let (Some(other), Place::Manifests(before), None) =
+        (&settings.diff, &subject.place, &subject.pool)
         && let Some(Place::Manifests(after)) = Place::read(other)
     {
-        return differences(before, &after, settings.spec)?.show(settings.json);
+        return differences(before, &after, subject.spec)?.show(settings.json);
     }
-    let got = get(settings, now)?;
-    match &settings.show {
-        Show::Machine => {
-            let code = show(&got, settings.json, now)?;
-            let is_refused = settings.is_strict && !got.warnings.is_empty();
-            Ok(if is_refused { ExitCode::FAILURE } else { code })
-        }
-        Show::File(path) => show_file(&got, path),
-        Show::Difference(other) => {
-            let other = get(&otherwise(settings, other)?, now)?;
-            Difference::between(&got, &other).show(settings.json)
-        }
+    let got = get(settings, subject, now)?;
+    if let Some(path) = &settings.file {
+        return show_file(&got, path);
     }
+    if let Some(other) = &settings.diff {
+        let other = get(settings, &otherwise(subject, other)?, now)?;
+        return Difference::between(&got, &other).show(settings.json);
+    }
+    let code = show(&got, settings.json, now)?;
+    let is_refused = settings.strict && !got.warnings.is_empty();
+    Ok(if is_refused { ExitCode::FAILURE } else { code })
 }
 
 fn show(got: &Inspection, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
@@ -249,52 +207,32 @@ fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same, for the other one of two.
-fn otherwise(settings: &InspectSettings, other: &str) -> anyhow::Result<InspectSettings> {
-    let mut settings = settings.clone();
+/// The other one of two.
+fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
+    let mut subject = first.clone();
     if let Some(spec) = SpecVersion::read(other) {
-        settings.spec = spec;
-        return Ok(settings);
+        subject.spec = spec;
+        return Ok(subject);
     }
     if let Some(place) = Place::read(other) {
         // A pool that the first place names by itself is the other's too.
-        if settings.pool.is_none() {
-            settings.pool = match &settings.place {
+        if subject.pool.is_none() {
+            subject.pool = match &subject.place {
                 Place::Server(url) => pool_of(url).map(str::to_owned),
                 Place::Manifests(_) | Place::Saved(_) | Place::Pointer(_) => None,
             };
         }
-        settings.place = place;
-        return Ok(settings);
+        subject.place = place;
+        return Ok(subject);
     }
-    if matches!(settings.place, Place::Saved(_)) || other.contains('/') {
+    if matches!(subject.place, Place::Saved(_)) || other.contains('/') {
         bail!("--diff {other}: there is no such file, and it is no URL, spec or pool");
     }
-    if let Place::Server(url) = &settings.place {
-        settings.place = Place::Server(without_path(url)?);
+    if let Place::Server(url) = &subject.place {
+        subject.place = Place::Server(without_path(url)?);
     }
-    settings.pool = Some(other.to_owned());
-    Ok(settings)
-}
-
-impl Place {
-    /// Reads a URL, `HOST:PORT`, or a path that is there.
-    #[must_use]
-    pub fn read(text: &str) -> Option<Self> {
-        if text.contains("://") {
-            let url = text.parse::<Uri>().ok()?;
-            return matches!(url.scheme_str(), Some("http" | "https")).then_some(Self::Server(url));
-        }
-        let path = Path::new(text);
-        if path.is_dir() {
-            return Some(Self::Manifests(path.to_owned()));
-        }
-        if path.is_file() {
-            return Some(Self::Saved(path.to_owned()));
-        }
-        let address: Address = text.parse().ok()?;
-        format!("https://{address}").parse().ok().map(Self::Server)
-    }
+    subject.pool = Some(other.to_owned());
+    Ok(subject)
 }
 
 /// The pool in `/config/POOL`.
@@ -310,37 +248,40 @@ fn without_path(url: &Uri) -> anyhow::Result<Uri> {
     Ok(format!("{scheme}://{}", authority.map_or("", http::uri::Authority::as_str)).parse()?)
 }
 
-fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Inspection> {
-    let pool = settings.pool.as_deref();
-    match &settings.place {
+fn get(
+    settings: &InspectSettings,
+    subject: &Subject,
+    now: OffsetDateTime,
+) -> anyhow::Result<Inspection> {
+    let pool = subject.pool.as_deref();
+    match &subject.place {
         Place::Saved(path) => saved(path),
         Place::Manifests(directory) => {
             let pool = pool.ok_or_else(|| anyhow!("{}: of which POOL?", directory.display()))?;
-            by_manifests(directory, pool, settings.spec)
+            by_manifests(directory, pool, subject.spec)
         }
         Place::Server(url) => {
             let url = with_pool(url, pool)?;
             let trusted = trusted(settings)?;
             let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
-            let headers = Vec::new();
-            by_server(&request(settings, url, headers, trusted, now)?)
+            by_server(&FetchRequest { trusted, ..request(settings, subject, url, now)? })
         }
-        Place::Pointer(path) => by_pointer(settings, path, now),
+        Place::Pointer(path) => by_pointer(settings, subject, path, now),
     }
 }
 
+/// A request that sends nothing along, by a machine of which it is not known whom it trusts.
 fn request(
     settings: &InspectSettings,
+    subject: &Subject,
     url: Uri,
-    headers: Vec<(String, String)>,
-    trusted: Option<(String, Vec<pki::Certificate>)>,
     now: OffsetDateTime,
 ) -> anyhow::Result<FetchRequest> {
     let host = url.host().unwrap_or_default();
     let host: Host = host.parse().map_err(|error| anyhow!("{url}: {error}"))?;
     let connect = settings.connect.clone();
-    let (spec, at) = (settings.spec, settings.at.unwrap_or(now));
-    Ok(FetchRequest { url, host, connect, headers, trusted, spec, at, now })
+    let (spec, at) = (subject.spec, settings.at.unwrap_or(now));
+    Ok(FetchRequest { url, host, connect, headers: Vec::new(), trusted: None, spec, at, now })
 }
 
 fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
@@ -359,7 +300,7 @@ fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
 
 /// Whom the machine trusts, by what is given beside a URL.
 fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki::Certificate>)>> {
-    let bundle = settings.state.join("ca.crt");
+    let bundle = settings.state_dir.join("ca.crt");
     let path = match &settings.ca {
         Some(path) => path,
         None if bundle.is_file() => &bundle,
@@ -372,6 +313,7 @@ fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki
 
 fn by_pointer(
     settings: &InspectSettings,
+    subject: &Subject,
     path: &Path,
     now: OffsetDateTime,
 ) -> anyhow::Result<Inspection> {
@@ -385,12 +327,13 @@ fn by_pointer(
     };
     let mut fetches = config.fetches.into_iter();
     let first = fetches.next().ok_or_else(|| anyhow!("{name}: it fetches nothing"))?;
-    let url = match &settings.pool {
+    let url = match &subject.pool {
         Some(pool) => with_pool(&without_path(&first.url)?, Some(pool))?,
         None => first.url,
     };
     let trusted = Some((name.clone(), first.trusted));
-    let mut got = by_server(&request(settings, url, first.headers, trusted, now)?)?;
+    let request = request(settings, subject, url, now)?;
+    let mut got = by_server(&FetchRequest { headers: first.headers, trusted, ..request })?;
     let warnings = reading.warnings.iter().map(ToString::to_string);
     let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
     let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));

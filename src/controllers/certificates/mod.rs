@@ -24,6 +24,8 @@ mod state;
 mod trust_snapshot;
 mod user_data;
 
+use anyhow::bail;
+use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use model::user_data::Assessment;
@@ -58,23 +60,62 @@ use pki::{
 
 use super::refusals::{Noted, Refusals};
 use super::runtime::{self, Reconciler, Requeue, Watched};
+use crate::flags::CertificateFlags;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed};
+use crate::telemetry::conditions::Condition;
 
 /// What the controller is given.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// Where the secrets with user data are.
+    /// Namespace of the secrets with user data
+    #[arg(long, value_name = "NAME", default_value = "openshift-machine-api")]
     pub user_data_namespace: String,
-    /// Names of the server beside those that the cluster tells.
+    /// Name or address of the server beside those that the cluster tells; without any of those, the
+    /// first one goes into the pointer configs
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
     pub hosts: Vec<Host>,
-    /// How certificates are made.
-    pub policy: Policy,
-    /// Who issues the CA, if it does not issue itself.
-    pub issuer: Option<IssuerRef>,
+    #[command(flatten)]
+    certificates: CertificateFlags,
+    /// cert-manager's issuer of the CA, instead of itself: GROUP/KIND/NAME, or Issuer/NAME in the
+    /// controller's own namespace, ClusterIssuer/NAME
+    #[arg(long, value_name = "ISSUER", help_heading = "Certificates")]
+    ca_from_issuer: Option<IssuerRef>,
+    /// Who makes the serving pair: own, or external[:NAMESPACE/SECRET] for somebody else's secret, by default
+    /// machine-config-server-external-tls. Nothing is issued then
+    #[arg(
+        long,
+        value_name = "WHO",
+        default_value = "own",
+        help_heading = "Certificates",
+        conflicts_with = "ca_from_issuer"
+    )]
+    serving_pair: ServingPair,
+    /// The CAs that machines are to trust for an external pair; KEY is ca-bundle.crt by default
+    #[arg(long, value_name = "NAMESPACE/CONFIGMAP[:KEY]", help_heading = "Certificates")]
+    trust_bundle: Option<TrustBundle>,
+}
+
+impl Settings {
     /// The pair that somebody else makes, if nothing is to be issued here.
-    pub external: Option<ExternalPair>,
+    ///
+    /// # Errors
+    /// One of the two flags that say so is missing.
+    pub fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
+        match (&self.serving_pair, &self.trust_bundle) {
+            (ServingPair::Own, None) => Ok(None),
+            (ServingPair::External(secret), Some(trust)) => {
+                Ok(Some(ExternalPair { secret: secret.clone(), trust: trust.clone() }))
+            }
+            (ServingPair::External(_), None) => {
+                bail!("--serving-pair external needs --trust-bundle NAMESPACE/CONFIGMAP[:KEY]")
+            }
+            (ServingPair::Own, Some(_)) => {
+                bail!("--trust-bundle goes with --serving-pair external")
+            }
+        }
+    }
 }
 
 /// Keeps the certificates and the user data of a cluster in order.
@@ -98,18 +139,24 @@ impl CertificateController {
         health: Health,
         trust_snapshot: TrustSnapshot,
     ) -> Self {
-        let Settings { user_data_namespace, hosts, policy, issuer, external } = settings;
+        let Settings { user_data_namespace, hosts, certificates, ca_from_issuer, .. } = settings;
         Self {
             observer: Observer::new(client.clone(), user_data_namespace, hosts)
-                .with_issuer(issuer)
-                .with_external(external),
-            policy,
+                .with_issuer(ca_from_issuer),
+            policy: certificates.policy(),
             report: Report::new(client.clone(), identity),
             health,
             trust_snapshot,
             refusals: Refusals::default(),
             client,
         }
+    }
+
+    /// The same for a pair that somebody else makes.
+    #[must_use]
+    pub fn with_external(mut self, external: Option<ExternalPair>) -> Self {
+        self.observer = self.observer.with_external(external);
+        self
     }
 
     /// Keeps everything in order for ever. What it returns is why it could not.
@@ -298,8 +345,8 @@ impl Reconciler for CertificateController {
                     };
                     self.report.attention(&attention).await;
                     self.health.metrics.attention(&attention);
-                    let summary = Warning::summary(&attention);
-                    self.health.status.degraded.set("certificates", summary);
+                    Condition::new("certificates", Warning::summary(&attention))
+                        .note(&self.health.status.degraded);
                     self.health.metrics.observe(&certificates, state.newest_trusted());
                     return Ok(self.refusals.requeue(Requeue::at(until, now), Instant::now()));
                 }

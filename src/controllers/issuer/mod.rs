@@ -52,6 +52,7 @@ use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::write::ObjectName;
+use crate::telemetry::conditions;
 
 /// Signs what is asked of the issuers of a cluster.
 pub struct IssuerController {
@@ -114,7 +115,8 @@ impl IssuerController {
         let faults = issuers
             .iter()
             .filter_map(|(name, issuer)| Some(format!("{name}: {}", issuer.as_ref().err()?)));
-        let _ = self.health.status.degraded.set_all("issuers", &faults.collect::<Vec<_>>());
+        let condition = conditions::Condition::of_all("issuers", &faults.collect::<Vec<_>>());
+        condition.note(&self.health.status.degraded);
         Ok(issuers)
     }
 
@@ -293,15 +295,18 @@ impl Reconciler for IssuerController {
         let troubles = self.enrolments.end_round();
         // What is wrong may be in a secret.
         round.waits_for_secret |= !troubles.is_empty();
-        if let Some(news) = self.health.status.degraded.set_all("upstream CAs", &troubles) {
-            tracing::warn!("requests wait for a CA beyond the cluster: {news}");
-        }
-        if let Some(news) = self.health.status.degraded.set_all("statuses", &round.refused) {
-            tracing::error!("statuses cannot be written: {news}");
-        }
-        if !round.refused.is_empty() {
-            self.health.metrics.failures.inc();
-        }
+        let Health { status, metrics } = &self.health;
+        conditions::Condition::of_all("upstream CAs", &troubles).report_failure(
+            &status.degraded,
+            |news| {
+                tracing::warn!("requests wait for a CA beyond the cluster: {news}");
+            },
+        );
+        conditions::Condition::of_all("statuses", &round.refused)
+            .counted_by(&metrics.failures)
+            .report_failure(&status.degraded, |news| {
+                tracing::error!("statuses cannot be written: {news}");
+            });
         match round.failure.take() {
             Some(error) => Err(error),
             None => Ok(round.requeue()),

@@ -8,10 +8,11 @@ mod objects;
 
 use std::collections::BTreeSet;
 
+use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, RotationPolicy, Write, next};
+use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, Write, next};
 use model::access::{AccessMode, Records, generate};
 use model::user_data::carrying;
 use time::OffsetDateTime;
@@ -22,20 +23,24 @@ use super::certificates::{Observer, user_data, user_data_write};
 use super::refusals::{Noted, Refusals};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use super::{NAMESPACE, until_applied};
+use crate::flags::{OFF, TokenFlags};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
 use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, ObjectWrite};
+use crate::telemetry::conditions::Condition;
 use model::access::ACCESS_ANNOTATION;
 
 /// What the controller is given.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Args)]
 pub struct Settings {
-    /// How much access is restricted where a pool says nothing.
-    pub mode: AccessMode,
-    /// How tokens are made.
-    pub rotation: RotationPolicy,
+    /// Who gets configs where a pool does not say so itself, as its servers have it: unless off, user data
+    /// carries tokens
+    #[arg(long, value_name = "off|audit|enforce", default_value = OFF, help_heading = "Access")]
+    access: AccessMode,
+    #[command(flatten)]
+    tokens: TokenFlags,
 }
 
 /// Keeps the tokens in order.
@@ -86,7 +91,7 @@ impl TokenController {
         let mut faults = Vec::new();
         let pools = cluster.pools.iter().filter_map(|pool| {
             let mode = match pool.access.as_deref().map(str::parse::<AccessMode>) {
-                None => self.settings.mode,
+                None => self.settings.access,
                 Some(Ok(own)) => own,
                 Some(Err(error)) => {
                     let name = &pool.name;
@@ -94,14 +99,14 @@ impl TokenController {
                     // A slip opens nothing that was closed; a pool of which nothing else is known is left as
                     // it is.
                     let was_closed = closed.iter().any(|pools| pools.contains(name));
-                    let is_enforced = was_closed || self.settings.mode == AccessMode::Enforce;
+                    let is_enforced = was_closed || self.settings.access == AccessMode::Enforce;
                     is_enforced.then_some(AccessMode::Enforce)?
                 }
             };
             Some((pool.name.clone(), mode))
         });
         let pools = pools.collect();
-        let _ = self.health.status.degraded.set_all("access", &faults);
+        Condition::of_all("access", &faults).note(&self.health.status.degraded);
         Ok(Observed { cluster, tokens, access, pools })
     }
 
@@ -150,7 +155,7 @@ impl TokenController {
     }
 
     async fn tell(&mut self, attention: Vec<String>) {
-        let _ = self.health.status.degraded.set_all("tokens", &attention);
+        Condition::of_all("tokens", &attention).note(&self.health.status.degraded);
         let count = attention.len().try_into().unwrap_or(i64::MAX);
         self.health.metrics.tokens_attention.set(count);
         let now: BTreeSet<String> = attention.into_iter().collect();
@@ -190,7 +195,7 @@ impl Reconciler for TokenController {
             }
             let fresh = generate::token().map_err(|_| ControlError::NoRandomness)?;
             let now = OffsetDateTime::now_utc();
-            match next(&state, &self.settings.rotation, now, &fresh) {
+            match next(&state, &self.settings.tokens.policy(), now, &fresh) {
                 Next::Write(because, write) => {
                     tracing::info!("tokens: {because}");
                     self.carry_out(&observed, write).await?;

@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER;
 use http::header::InvalidHeaderValue;
 use http::{HeaderName, HeaderValue};
 use ignition::SpecVersion;
+use model::refusal::RefusalCode;
 use model::render::Unselected;
 use prometheus_client::metrics::counter::Counter;
 use sha2::{Digest as _, Sha256};
@@ -61,4 +62,16 @@ pub enum Refusal {
     /// The config is invalid, or cannot be said in this version.
     #[error("the pool's config cannot be rendered in Ignition spec {0}")]
     Unrenderable(SpecVersion),
+}
+
+impl Refusal {
+    /// The code that its answer carries.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::NotRead => RefusalCode::InputsNotRead,
+            Self::Unselected(unselected) => unselected.code(),
+            Self::Unrenderable(_) => RefusalCode::NotRenderable,
+        }
+    }
 }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::secrets::NamedSecret;
 use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// Sends every state of it, for ever; what keeps it from that is told and counted.
 ///
@@ -48,11 +49,10 @@ pub(super) async fn follow(
                 Some(format!("cannot be watched: {reason}"))
             }
         };
-        if reporting.status.degraded.set(thing.clone(), failure.clone())
-            && let Some(reason) = failure
-        {
-            tracing::error!(reason, "{thing}");
-        }
+        Condition::new(thing.clone(), failure)
+            .report_failure(&reporting.status.degraded, |reason| {
+                tracing::error!(reason, "{thing}")
+            });
     }
 }
 

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 
 use crate::kubernetes::watch::{Failure, Watch, WatchEvent};
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::Status;
+use crate::telemetry::conditions::{Condition, Status};
 
 /// Keeps `roster` in step with the cluster, for ever; what keeps it from that is told and counted.
 pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporting) {
@@ -25,19 +25,21 @@ pub(super) async fn follow(client: Client, roster: NodeIndex, reporting: Reporti
             WatchEvent::Listed(node) => listed.add(read(&node)),
             WatchEvent::Synced => {
                 roster.set(std::mem::take(&mut listed));
-                degraded.set("nodes", None);
+                Condition::ok("nodes").note(&degraded);
             }
             WatchEvent::Applied(node) => roster.change(|nodes| nodes.add(read(&node))),
             WatchEvent::Deleted(node) => roster.change(|nodes| nodes.remove(&node.name_any())),
             WatchEvent::Works => {}
             WatchEvent::Failed(Failure { reason: error, .. }) => {
-                metrics.watch_failed("nodes");
-                if degraded.set("nodes", Some(format!("cannot be watched: {error}"))) {
-                    tracing::warn!(
-                        error,
-                        "cannot watch nodes; the ledger does not know who has joined"
-                    );
-                }
+                let failures = metrics.watch_failures("nodes");
+                Condition::failed("nodes", format!("cannot be watched: {error}"))
+                    .counted_by(&failures)
+                    .report_failure(&degraded, |_| {
+                        tracing::warn!(
+                            error,
+                            "cannot watch nodes; the ledger does not know who has joined"
+                        );
+                    });
             }
         }
     }

@@ -292,6 +292,24 @@ fn what_is_no_server_of_configs_is_told() {
 }
 
 #[test]
+fn a_server_is_judged_by_status_and_code_and_not_by_its_words() {
+    // A server that sends no code may choose these words for anything.
+    let texts = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 43\r\n\r\npool worker: there is no pool of this name\n";
+    let (address, _heads) = answering(texts);
+    assert_cause(&[&format!("http://{address}"), "worker"], "not-now", "503: there is no pool");
+    let coded = b"HTTP/1.1 503 Service Unavailable\r\nMachine-Config-Server-Refusal: no-config-yet\r\nContent-Length: 4\r\n\r\nwait";
+    let (address, _heads) = answering(coded);
+    assert_cause(&[&format!("http://{address}"), "worker"], "no-config-yet", "config yet: wait");
+    // What the reference server answers for a pool that it does not know.
+    let reference = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
+    let (address, _heads) = answering(reference);
+    assert_cause(&[&format!("http://{address}"), "worker"], "not-now", "500");
+    // TLS, and an alert in it.
+    let (address, _heads) = answering(b"\x15\x03\x03\x00\x02\x02\x28");
+    assert_cause(&[&format!("https://{address}"), "worker"], "no-answer", "TLS");
+}
+
+#[test]
 fn a_server_that_never_answers_is_given_up_when_ignition_would() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");

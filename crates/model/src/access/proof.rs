@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use crate::refusal::RefusalCode;
+
 /// What a request brings to prove that it may have the config.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Credential<'a> {
@@ -173,6 +175,24 @@ impl Refusal {
     /// token already, and time passes.
     #[must_use]
     pub fn may_heal(self) -> bool {
-        matches!(self, Self::Unknown | Self::NotYet | Self::TooMany | Self::NotRead)
+        self.code().status().is_server_error()
+    }
+
+    /// The code that its answer carries: what is refused for good has one, whatever the reason.
+    #[must_use]
+    pub fn code(self) -> RefusalCode {
+        match self {
+            Self::Unknown => RefusalCode::TokenUnknown,
+            Self::TooMany => RefusalCode::TooManyAttempts,
+            Self::NotYet | Self::NotRead => RefusalCode::AccessUndecided,
+            Self::OtherNetwork
+            | Self::PlainPort
+            | Self::Missing
+            | Self::Malformed
+            | Self::Expired
+            | Self::Revoked
+            | Self::OtherPool
+            | Self::Unsigned => RefusalCode::AccessRefused,
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! What a machine makes of the certificates that it is shown, and of an answer's status.
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode, header};
 use ignition::SpecVersion;
 use pki::{Certificate, Holder, Host, LockoutReason, locked_out};
 use time::{Duration, OffsetDateTime};
 
 use super::Cause;
 use super::cause::date;
-use crate::render::Unselected;
+use crate::refusal::RefusalCode;
 
 /// Clocks that differ by less are well set.
 const SLACK: Duration = Duration::minutes(5);
@@ -81,7 +81,9 @@ fn cause(reason: LockoutReason, chain: &[Certificate]) -> Cause {
 pub struct Answered {
     /// Of HTTP.
     pub status: StatusCode,
-    /// The first line of its text, without the pool's name before it.
+    /// The cause, from a server that sends its code.
+    pub code: Option<RefusalCode>,
+    /// The first line of its text, without the pool's name before it: for people.
     pub line: String,
     /// Where it says that the answer is.
     pub location: Option<String>,
@@ -96,7 +98,7 @@ pub fn judge_answer(
     asked: SpecVersion,
     served: &[SpecVersion],
 ) -> Option<Cause> {
-    let Answered { status, line, location } = answered;
+    let Answered { status, line, location, .. } = answered;
     let told = if line.is_empty() { reason_of(*status) } else { line.clone() };
     let code = status.as_u16();
     Some(match status {
@@ -105,56 +107,47 @@ pub fn judge_answer(
             Cause::Redirected(location.clone().unwrap_or_else(|| "nowhere".to_owned()))
         }
         &StatusCode::UNAUTHORIZED | &StatusCode::FORBIDDEN => Cause::AccessRefused(code),
-        status if status.is_server_error() => {
-            if *line == Unselected::UnknownPool.to_string() {
-                Cause::PoolUnknown(pool.to_owned())
-            } else if is_no_config_yet(line) {
-                Cause::NoConfigYet(told)
-            } else if !served.is_empty() {
-                Cause::NotInSpec {
-                    asked,
-                    served: served.to_vec(),
-                    told: String::new(),
-                    is_received: false,
-                }
-            } else if line.contains("cannot be rendered") {
-                Cause::InvalidConfig {
-                    told: format!("{told}, nor in any other"),
-                    is_received: false,
-                }
-            } else {
-                Cause::NotNow { status: code, told }
-            }
-        }
+        status if status.is_server_error() => match answered.code {
+            Some(RefusalCode::PoolUnknown) => Cause::PoolUnknown(pool.to_owned()),
+            Some(
+                RefusalCode::NoConfigYet
+                | RefusalCode::NotInBootstrap
+                | RefusalCode::MachineConfigMissing,
+            ) => Cause::NoConfigYet(told),
+            None | Some(RefusalCode::NotRenderable) if !served.is_empty() => Cause::NotInSpec {
+                asked,
+                served: served.to_vec(),
+                told: String::new(),
+                is_received: false,
+            },
+            Some(RefusalCode::NotRenderable) => Cause::InvalidConfig {
+                told: format!("{told}, nor in any other"),
+                is_received: false,
+            },
+            _ => Cause::NotNow { status: code, told },
+        },
         _ => Cause::GivenUp { status: code, told },
     })
 }
 
 impl Answered {
-    /// What a server says of `pool`, by the text of its answer.
+    /// What a server says of `pool`: by its status and headers, with the first line of `text` for people.
     #[must_use]
-    pub fn new(status: StatusCode, text: &str, pool: &str, location: Option<String>) -> Self {
+    pub fn new(status: StatusCode, headers: &HeaderMap, text: &str, pool: &str) -> Self {
         let line = text.lines().next().unwrap_or_default().trim();
         let line = line.strip_prefix(&format!("pool {pool}: ")).unwrap_or(line).to_owned();
-        Self { status, line, location }
+        let location = headers
+            .get(header::LOCATION)
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        Self { status, code: RefusalCode::of(headers), line, location }
     }
 
     /// Whether it is worth asking in which other specs there is an answer.
     #[must_use]
     pub fn may_depend_on_spec(&self) -> bool {
         self.status.is_server_error()
-            && self.line != Unselected::UnknownPool.to_string()
-            && !is_no_config_yet(&self.line)
+            && matches!(self.code, None | Some(RefusalCode::NotRenderable))
     }
-}
-
-fn is_no_config_yet(line: &str) -> bool {
-    let whole = [Unselected::NoConfiguration.to_string(), Unselected::NotInBootstrap.to_string()];
-    let missing = Unselected::NoMachineConfig(String::new()).to_string();
-    let is_missing = missing
-        .split_once("  ")
-        .is_some_and(|(before, after)| line.starts_with(before) && line.ends_with(after));
-    whole.iter().any(|text| text == line) || is_missing
 }
 
 fn reason_of(status: StatusCode) -> String {
@@ -164,47 +157,67 @@ fn reason_of(status: StatusCode) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::REFUSAL;
 
-    fn cause(status: u16, line: &str, served: &[SpecVersion]) -> Option<Cause> {
+    fn answered(status: u16, code: Option<RefusalCode>, text: &str) -> Answered {
+        let headers = code.map(|code| (REFUSAL, code.header()));
         let status = StatusCode::from_u16(status).unwrap();
-        let answered = Answered::new(status, line, "p", None);
-        judge_answer(&answered, "p", SpecVersion::V3_4, served)
+        Answered::new(status, &HeaderMap::from_iter(headers), text, "p")
     }
 
-    fn label(status: u16, line: &str, served: &[SpecVersion]) -> &'static str {
-        cause(status, line, served).map_or("", |cause| cause.label())
+    fn cause(answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
+        judge_answer(answered, "p", SpecVersion::V3_4, served)
+    }
+
+    fn label(answered: &Answered, served: &[SpecVersion]) -> &'static str {
+        cause(answered, served).map_or("", |cause| cause.label())
     }
 
     #[test]
     fn a_status_means_to_a_machine_what_ignition_makes_of_it() {
-        assert_eq!(label(200, "", &[]), "");
-        assert_eq!(label(302, "", &[]), "redirected");
-        assert_eq!(label(401, "", &[]), "access-refused");
-        assert_eq!(label(404, "", &[]), "given-up");
-        assert_eq!(label(400, "", &[]), "given-up");
-        assert_eq!(label(503, "the inputs have not been read yet", &[]), "not-now");
-        assert_eq!(label(500, "", &[SpecVersion::V3_5]), "not-in-spec");
+        let by_status = |status, text, served: &[_]| label(&answered(status, None, text), served);
+        assert_eq!(by_status(200, "", &[]), "");
+        assert_eq!(by_status(302, "", &[]), "redirected");
+        assert_eq!(by_status(401, "", &[]), "access-refused");
+        assert_eq!(by_status(404, "", &[]), "given-up");
+        assert_eq!(by_status(400, "", &[]), "given-up");
+        assert_eq!(by_status(503, "the inputs have not been read yet", &[]), "not-now");
+        assert_eq!(by_status(500, "", &[SpecVersion::V3_5]), "not-in-spec");
         for (status, is_retried) in
             [(500, true), (503, true), (404, false), (400, false), (204, false)]
         {
-            assert_eq!(cause(status, "", &[]).unwrap().is_retried(), is_retried, "{status}");
+            let cause = cause(&answered(status, None, ""), &[]).unwrap();
+            assert_eq!(cause.is_retried(), is_retried, "{status}");
         }
     }
 
     #[test]
-    fn the_words_of_this_server_are_known() {
-        assert_eq!(label(503, &Unselected::UnknownPool.to_string(), &[]), "pool-unknown");
-        let line = format!("pool p: {}\n", Unselected::UnknownPool);
-        assert_eq!(label(503, &line, &[]), "pool-unknown");
-        for reason in [
-            Unselected::NoConfiguration,
-            Unselected::NotInBootstrap,
-            Unselected::NoMachineConfig("rendered-x".to_owned()),
+    fn a_code_tells_causes_of_one_status_apart_and_no_text_does() {
+        use RefusalCode::{
+            AccessRefused, AccessUndecided, InputsNotRead, MachineConfigMissing, NoConfigYet,
+            NotInBootstrap, NotRenderable, PoolUnknown, TokenUnknown, VersionNotServed,
+        };
+        let elsewhere = [SpecVersion::V3_5];
+        for (code, by_itself, with_others) in [
+            (PoolUnknown, "pool-unknown", "pool-unknown"),
+            (NoConfigYet, "no-config-yet", "no-config-yet"),
+            (NotInBootstrap, "no-config-yet", "no-config-yet"),
+            (MachineConfigMissing, "no-config-yet", "no-config-yet"),
+            (NotRenderable, "invalid-config", "not-in-spec"),
+            (InputsNotRead, "not-now", "not-now"),
+            (AccessUndecided, "not-now", "not-now"),
+            (TokenUnknown, "not-now", "not-now"),
+            (AccessRefused, "access-refused", "access-refused"),
+            (VersionNotServed, "given-up", "given-up"),
         ] {
-            assert_eq!(label(503, &reason.to_string(), &[]), "no-config-yet", "{reason}");
+            let answered = answered(code.status().as_u16(), Some(code), "pool p: some words\n");
+            assert_eq!(label(&answered, &[]), by_itself, "{code:?}");
+            assert_eq!(label(&answered, &elsewhere), with_others, "{code:?}");
+            assert_eq!(answered.line, "some words");
+            assert_eq!(answered.may_depend_on_spec(), code == NotRenderable, "{code:?}");
         }
-        let line = "the pool's config cannot be rendered in Ignition spec 3.4.0";
-        assert_eq!(label(503, line, &[]), "invalid-config");
-        assert_eq!(label(503, line, &[SpecVersion::V3_5]), "not-in-spec");
+        let without = answered(503, None, "there is no pool of this name");
+        assert_eq!(label(&without, &[]), "not-now");
+        assert!(without.may_depend_on_spec());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::image::layered_image;
 use crate::inputs::{BOOTSTRAP_POOLS, Inputs, ServingMode, Shared, served_configuration};
 use crate::objects::MachineConfig;
+use crate::refusal::RefusalCode;
 use crate::registry_credentials::{Logins, Unresolved};
 
 /// The part of the inputs that one pool's answers depend on, and nothing else: as long as it
@@ -76,6 +77,20 @@ impl Unselected {
             | Self::NoControllerConfig
             | Self::NoKubeconfig
             | Self::NoLogins(_) => false,
+        }
+    }
+
+    /// The code that its answer carries.
+    #[must_use]
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::UnknownPool => RefusalCode::PoolUnknown,
+            Self::NotInBootstrap => RefusalCode::NotInBootstrap,
+            Self::NoConfiguration => RefusalCode::NoConfigYet,
+            Self::NoMachineConfig(_) => RefusalCode::MachineConfigMissing,
+            Self::NoControllerConfig => RefusalCode::ControllerConfigMissing,
+            Self::NoKubeconfig => RefusalCode::KubeconfigMissing,
+            Self::NoLogins(_) => RefusalCode::RegistryCredentialsMissing,
         }
     }
 }

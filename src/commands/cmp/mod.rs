@@ -3,9 +3,10 @@
 //! A new key is on disk before the request goes out, so that no certificate comes for a key that is lost. One that
 //! is there already is taken: an enrolment that failed is tried again with the same key.
 
+mod settings;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use cmp::{Credential, CredentialFault, DirectoryName, Enrolled, Pause, Request, Settings};
@@ -15,91 +16,20 @@ use pki::{Certificate, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use tokio::time::timeout;
 
+pub use self::settings::EnrollSettings;
+
+use self::settings::{Proof, Wanted};
 use super::print_line;
 use crate::cmp_http::Server;
 use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
-
-/// What is asked for.
-#[derive(Debug, Clone)]
-pub enum Wanted {
-    /// A first certificate for a key of ours.
-    First {
-        /// Whom it is for.
-        subject: DirectoryName,
-        /// Its alternative names.
-        hosts: Vec<Host>,
-        /// Where the key is, or is going to be.
-        key: PathBuf,
-    },
-    /// What this PKCS #10 request asks for, in PEM or DER.
-    Signing(PathBuf),
-    /// The same as this certificate, which the request is signed with, for another key.
-    Renewal {
-        /// Where the new key is, or is going to be.
-        key: PathBuf,
-    },
-}
-
-/// What proves who asks.
-#[derive(Debug, Clone)]
-pub enum Proof {
-    /// A password in a file, and what the server knows it by.
-    Password {
-        /// The file. A newline at its end is none of the password.
-        file: PathBuf,
-        /// The reference.
-        reference: String,
-    },
-    /// A certificate, with those that lead to its CA.
-    Certificate {
-        /// In PEM.
-        certificate: PathBuf,
-        /// Its key, in PEM.
-        key: PathBuf,
-    },
-}
-
-/// How a certificate is asked for, and where it goes.
-#[derive(Debug, Clone)]
-pub struct EnrollSettings {
-    /// Where the server is.
-    pub url: String,
-    /// The last part of the path.
-    pub ca_name: Option<String>,
-    /// Whom messages are for.
-    pub recipient: Option<DirectoryName>,
-    /// Whom answers are from.
-    pub expected_sender: Option<DirectoryName>,
-    /// What is asked for.
-    pub wanted: Wanted,
-    /// What kind of key is made.
-    pub algorithm: KeyAlgorithm,
-    /// By whom.
-    pub proof: Proof,
-    /// CAs that HTTPS is verified by.
-    pub cacert: Option<PathBuf>,
-    /// CAs that signatures and the certificate have to come from.
-    pub trusted: Option<PathBuf>,
-    /// Where the certificate and what leads to its root go.
-    pub out: PathBuf,
-    /// Where the CAs that came go.
-    pub cas_out: Option<PathBuf>,
-    /// Whether HTTP will do.
-    pub allow_http: bool,
-    /// Whether SHA-1 will do.
-    pub allow_sha1: bool,
-    /// Whether the server is asked to do without a confirmation.
-    pub implicit_confirm: bool,
-    /// For all of it, waiting included.
-    pub timeout: Duration,
-}
 
 /// Asks for a certificate, and writes what came.
 ///
 /// # Errors
 /// A file that cannot be read or written, or why there is no certificate.
 pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
+    let (proof, wanted) = (settings.proof()?, settings.wanted()?);
     let certificates = |flag: &str, path: &Option<PathBuf>| match path {
         Some(path) => read_certificates(path).with_context(|| named(flag, path)),
         None => Ok(Vec::new()),
@@ -108,16 +38,16 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let trusted = certificates("--trusted", &settings.trusted)?;
     let ca_name = settings.ca_name.as_deref();
     let server = Server::new(&settings.url, ca_name, &authorities, settings.allow_http)?;
-    let credential = settings.proof.read()?;
+    let credential = proof.read()?;
     let transaction = Settings {
         recipient: settings.recipient.clone(),
-        expected_sender: settings.expected_sender.clone(),
+        expected_sender: settings.expect_sender.clone(),
         trusted,
         allow_sha1: settings.allow_sha1,
         implicit_confirm: settings.implicit_confirm,
         credential,
     };
-    let prepared = Prepared::new(settings, &transaction.credential)?;
+    let prepared = Prepared::new(&wanted, settings.key_algorithm(), &transaction.credential)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let enrolled = runtime.block_on(async {
         let asked = server.client().enrol(transaction, prepared.request(), |time, pause| {
@@ -145,10 +75,14 @@ enum Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     /// Makes the key if there is none.
-    fn new(settings: &'a EnrollSettings, credential: &Credential) -> anyhow::Result<Self> {
-        Ok(match &settings.wanted {
+    fn new(
+        wanted: &'a Wanted,
+        algorithm: KeyAlgorithm,
+        credential: &Credential,
+    ) -> anyhow::Result<Self> {
+        Ok(match wanted {
             Wanted::First { subject, hosts, key } => {
-                Self::First { subject, hosts, key: key_at(key, settings.algorithm)? }
+                Self::First { subject, hosts, key: key_at(key, algorithm)? }
             }
             Wanted::Signing(path) => {
                 Self::Signing(read_csr(path).with_context(|| named("--csr", path))?)
@@ -158,7 +92,7 @@ impl<'a> Prepared<'a> {
                     bail!("--renew is signed with the certificate that is renewed");
                 };
                 let old = chain.first().cloned().context("--renew names no certificate")?;
-                Self::Renewal { old: Box::new(old), key: key_at(key, settings.algorithm)? }
+                Self::Renewal { old: Box::new(old), key: key_at(key, algorithm)? }
             }
         })
     }

@@ -1,92 +1,125 @@
-//! `inspect`: what a machine becomes, and why it does not come up.
+//! The flags of `inspect`, and what they name.
 
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::Args as ClapArgs;
+use clap::Args;
+use http::Uri;
 use ignition::SpecVersion;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
-use super::flags::spec;
-use crate::commands::inspect::{self, InspectSettings, Place, Show};
 use crate::commands::probe::Address;
+use crate::flags::spec;
 
 /// Where a server is that nobody names.
 const DEFAULT_URL: &str = "https://localhost:22623";
 
-#[derive(Debug, ClapArgs)]
+/// What is inspected, and how.
+#[derive(Debug, Args)]
 #[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
-pub(super) struct Args {
+pub struct InspectSettings {
     /// A server (https://localhost:22623 by default), a directory of manifests, or a saved config;
     /// and a pool, where the URL, the file or --pointer does not say which
     #[arg(value_name = "URL|DIR|FILE] [POOL", num_args = 0..=2)]
-    targets: Vec<String>,
+    pub(super) targets: Vec<String>,
     /// The Ignition spec that the machine reads: 2.2, 3.0 to 3.6
     #[arg(long = "as", value_name = "SPEC", default_value = "3.6", value_parser = spec)]
-    spec: SpecVersion,
+    pub(super) spec: SpecVersion,
     /// Take URL, trust, headers and pool from the pointer config that a machine has
     #[arg(long, value_name = "FILE.ign", conflicts_with = "ca")]
-    pointer: Option<PathBuf>,
+    pub(super) pointer: Option<PathBuf>,
     /// Connect there instead of where the URL leads: to one server behind a balancer
     #[arg(long, value_name = "HOST:PORT")]
-    connect: Option<Address>,
+    pub(super) connect: Option<Address>,
     /// The CAs that the machine trusts, in PEM; ca.crt of --state-dir by default, where there is one
     #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
     /// Where `serve` keeps its CAs
     #[arg(long, value_name = "DIR", default_value = "certs")]
-    state_dir: PathBuf,
+    pub(super) state_dir: PathBuf,
     /// What the machine's clock says, such as 2020-01-01 or 2020-01-01T00:00:00Z; now by default
     #[arg(long, value_name = "TIME", value_parser = time)]
-    at: Option<OffsetDateTime>,
+    pub(super) at: Option<OffsetDateTime>,
     /// Print one file as the machine will have it, byte for byte, secret or not
     #[arg(long, value_name = "PATH", conflicts_with_all = ["diff", "json"])]
-    file: Option<String>,
+    pub(super) file: Option<String>,
     /// What another has otherwise: a URL, a directory, a saved config, a spec, or a pool; of two directories,
     /// each pool where none is named
     #[arg(long, value_name = "OTHER")]
-    diff: Option<String>,
+    pub(super) diff: Option<String>,
     /// End with 1 where something has no effect: an unknown field, or one that is newer than the config's
     /// spec
     #[arg(long, conflicts_with_all = ["file", "diff"])]
-    strict: bool,
+    pub(super) strict: bool,
     /// Print JSON, for scripts
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (place, pool) = target(&args.targets, args.pointer)?;
-    let show = match (args.file, args.diff) {
-        (Some(path), _) => Show::File(path),
-        (None, Some(other)) => Show::Difference(other),
-        (None, None) => Show::Machine,
-    };
-    let settings = InspectSettings {
-        place,
-        pool,
-        spec: args.spec,
-        connect: args.connect,
-        ca: args.ca,
-        state: args.state_dir,
-        at: args.at,
-        show,
-        is_strict: args.strict,
-        json: args.json,
-    };
-    inspect::run(&settings, OffsetDateTime::now_utc())
+/// Where a config comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A server; its URL may lead as far as the pool.
+    Server(Uri),
+    /// Manifests, rendered here.
+    Manifests(PathBuf),
+    /// A config, or a machine config, in a file.
+    Saved(PathBuf),
+    /// What a machine's pointer config says.
+    Pointer(PathBuf),
+}
+
+/// One of the machines that are looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    /// Where its config comes from.
+    pub(super) place: Place,
+    /// Whose machine it is; a URL and a pointer config may say it too.
+    pub(super) pool: Option<String>,
+    /// What it reads.
+    pub(super) spec: SpecVersion,
+}
+
+impl InspectSettings {
+    /// The machine that is named first.
+    ///
+    /// # Errors
+    /// Nothing is named, or what is named is not there.
+    pub(super) fn subject(&self) -> anyhow::Result<Subject> {
+        let (place, pool) = target(&self.targets, self.pointer.as_deref())?;
+        Ok(Subject { place, pool, spec: self.spec })
+    }
+}
+
+impl Place {
+    /// Reads a URL, `HOST:PORT`, or a path that is there.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        if text.contains("://") {
+            let url = text.parse::<Uri>().ok()?;
+            return matches!(url.scheme_str(), Some("http" | "https")).then_some(Self::Server(url));
+        }
+        let path = Path::new(text);
+        if path.is_dir() {
+            return Some(Self::Manifests(path.to_owned()));
+        }
+        if path.is_file() {
+            return Some(Self::Saved(path.to_owned()));
+        }
+        let address: Address = text.parse().ok()?;
+        format!("https://{address}").parse().ok().map(Self::Server)
+    }
 }
 
 /// Where the config is, and whose.
-fn target(targets: &[String], pointer: Option<PathBuf>) -> anyhow::Result<(Place, Option<String>)> {
+fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, Option<String>)> {
     let place = |text: &str| match Place::read(text) {
         Some(place) => Ok(place),
         None => bail!("{text}: there is no such file or directory, and it is no https://HOST:PORT"),
     };
     if let Some(file) = pointer {
+        let file = file.to_owned();
         return match targets {
             [] => Ok((Place::Pointer(file), None)),
             [pool] if Place::read(pool).is_none() => Ok((Place::Pointer(file), Some(pool.clone()))),

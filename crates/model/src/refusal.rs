@@ -1,0 +1,150 @@
+//! Codes for answers without a config, by which programs tell causes apart without reading a body.
+//!
+//! A server sends the code in the header `machine-config-server-refusal`, beside the status that machines act on and the line that
+//! people read. It says no more than those: a 401 has one code whatever the reason.
+//!
+//! | code | status |
+//! | --- | --- |
+//! | `pool-unknown`, `not-in-bootstrap`, `no-config-yet` | 503: the pool has nothing to serve |
+//! | `machine-config-missing`, `controller-config-missing`, `kubeconfig-missing`, `registry-credentials-missing` | 503: an object that the config is made of cannot be used |
+//! | `not-renderable` | 503: the config is invalid, or cannot be expressed in the version asked for |
+//! | `inputs-not-read`, `overloaded`, `address-unknown` | 503: the server itself is not ready to answer |
+//! | `token-unknown`, `too-many-attempts`, `access-undecided` | 503: access may be granted later |
+//! | `access-refused` | 401 |
+//! | `version-not-served` | 400: `Accept` names only versions that are not served |
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+/// Header with the code of an answer without a config: a Token of RFC 9651, section 3.3.4.
+pub const REFUSAL: HeaderName = HeaderName::from_static("machine-config-server-refusal");
+
+/// Cause of an answer without a config, as strangers may know it. The list is closed: a client takes an
+/// unknown code for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusalCode {
+    /// No inputs have been read yet.
+    InputsNotRead,
+    /// No pool has this name.
+    PoolUnknown,
+    /// The pool is not served while the cluster is being bootstrapped.
+    NotInBootstrap,
+    /// The pool names no rendered config yet.
+    NoConfigYet,
+    /// The MachineConfig that the pool names is not found.
+    MachineConfigMissing,
+    /// The ControllerConfig is not found.
+    ControllerConfigMissing,
+    /// No kubeconfig can be made for new machines.
+    KubeconfigMissing,
+    /// The registry credentials that the pool's machines need are not known.
+    RegistryCredentialsMissing,
+    /// The config is invalid, or cannot be expressed in the version asked for.
+    NotRenderable,
+    /// `Accept` names Ignition versions, none of which is served.
+    VersionNotServed,
+    /// Access is refused for good.
+    AccessRefused,
+    /// Access cannot be decided yet: the rules are not known, have just changed, or time decides.
+    AccessUndecided,
+    /// The token is well-formed, and another server may know it.
+    TokenUnknown,
+    /// Too many requests from the address were refused.
+    TooManyAttempts,
+    /// The server does not know the client's address.
+    AddressUnknown,
+    /// The server has no memory for another answer now.
+    Overloaded,
+}
+
+impl RefusalCode {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::InputsNotRead,
+        Self::PoolUnknown,
+        Self::NotInBootstrap,
+        Self::NoConfigYet,
+        Self::MachineConfigMissing,
+        Self::ControllerConfigMissing,
+        Self::KubeconfigMissing,
+        Self::RegistryCredentialsMissing,
+        Self::NotRenderable,
+        Self::VersionNotServed,
+        Self::AccessRefused,
+        Self::AccessUndecided,
+        Self::TokenUnknown,
+        Self::TooManyAttempts,
+        Self::AddressUnknown,
+        Self::Overloaded,
+    ];
+
+    /// The code as the header has it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::InputsNotRead => "inputs-not-read",
+            Self::PoolUnknown => "pool-unknown",
+            Self::NotInBootstrap => "not-in-bootstrap",
+            Self::NoConfigYet => "no-config-yet",
+            Self::MachineConfigMissing => "machine-config-missing",
+            Self::ControllerConfigMissing => "controller-config-missing",
+            Self::KubeconfigMissing => "kubeconfig-missing",
+            Self::RegistryCredentialsMissing => "registry-credentials-missing",
+            Self::NotRenderable => "not-renderable",
+            Self::VersionNotServed => "version-not-served",
+            Self::AccessRefused => "access-refused",
+            Self::AccessUndecided => "access-undecided",
+            Self::TokenUnknown => "token-unknown",
+            Self::TooManyAttempts => "too-many-attempts",
+            Self::AddressUnknown => "address-unknown",
+            Self::Overloaded => "overloaded",
+        }
+    }
+
+    /// The status that the code comes with: 503 for what may heal by itself, so that a machine asks again.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::VersionNotServed => StatusCode::BAD_REQUEST,
+            Self::AccessRefused => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// The header's value.
+    #[must_use]
+    pub fn header(self) -> HeaderValue {
+        HeaderValue::from_static(self.label())
+    }
+
+    /// The code of an answer; `None` for a server that sends none, or one that is not known here.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(REFUSAL)?;
+        Self::ALL.into_iter().find(|code| value == code.label())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_read_as_it_is_written() {
+        for code in RefusalCode::ALL {
+            let headers = HeaderMap::from_iter([(REFUSAL, code.header())]);
+            assert_eq!(RefusalCode::of(&headers), Some(code));
+        }
+        for unknown in ["", "Pool-Unknown", "pool-unknown;a=1", "no-such-code"] {
+            let headers = HeaderMap::from_iter([(REFUSAL, HeaderValue::from_static(unknown))]);
+            assert_eq!(RefusalCode::of(&headers), None, "{unknown:?}");
+        }
+        assert_eq!(RefusalCode::of(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn only_what_nobody_but_the_client_can_change_is_refused_for_good() {
+        let for_good: Vec<_> =
+            RefusalCode::ALL.into_iter().filter(|it| !it.status().is_server_error()).collect();
+        assert_eq!(for_good, [RefusalCode::VersionNotServed, RefusalCode::AccessRefused]);
+    }
+}

@@ -1,0 +1,127 @@
+//! The flags of `certs`, and what they ask for.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pki::Policy;
+use time::OffsetDateTime;
+
+use super::pointer::{Against, check_pointer};
+use super::{check, show};
+use crate::commands::place::PlaceFlags;
+use crate::commands::probe::Address;
+use crate::flags::CertificateFlags;
+
+/// What is shown, and how.
+#[derive(Debug, Args)]
+pub struct ShowSettings {
+    #[command(flatten)]
+    place: PlaceFlags,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is judged, by what, and how it is told.
+#[derive(Debug, Args)]
+pub struct CheckSettings {
+    #[command(flatten)]
+    place: PlaceFlags,
+    /// Take the pools of these manifests for those that there are, and also tell what strangers can read
+    /// in their configs; in a cluster both are known anyway
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "in_cluster", "connect"])]
+    manifests: Option<PathBuf>,
+    /// Judge this pointer config instead: trust, names, size and spec
+    #[arg(long, value_name = "FILE")]
+    pointer: Option<PathBuf>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    json: bool,
+    /// End with 1 where something in configs or in the pointer config has no effect: an unknown field, or
+    /// one that is newer than the config's spec
+    #[arg(long)]
+    strict: bool,
+    /// Judge it by the server that listens there, not by what is kept to be served
+    #[arg(long, value_name = "HOST:PORT", requires = "pointer",
+        conflicts_with_all = ["state_dir", "kubeconfig", "in_cluster"])]
+    connect: Option<Address>,
+}
+
+/// What is made anew.
+#[derive(Debug, Args)]
+pub struct RotateSettings {
+    #[command(flatten)]
+    place: PlaceFlags,
+    /// Make a new certificate authority too
+    #[arg(long)]
+    ca: bool,
+    /// Do it even if machines that could boot could not after it
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    certificates: CertificateFlags,
+}
+
+/// Who is no longer trusted.
+#[derive(Debug, Args)]
+pub struct DistrustSettings {
+    /// SHA-256 fingerprint or common name of a CA, or a file with its certificate
+    #[arg(required = true, value_name = "CERTIFICATE")]
+    named: Vec<String>,
+    #[command(flatten)]
+    place: PlaceFlags,
+    /// Do it
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    certificates: CertificateFlags,
+}
+
+impl ShowSettings {
+    /// Prints what there is.
+    ///
+    /// # Errors
+    /// The place cannot be read.
+    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+        show(&*self.place.open()?, self.json, now)
+    }
+}
+
+impl CheckSettings {
+    /// Tells whether something needs to be done, or whether a machine would boot from a pointer config.
+    ///
+    /// # Errors
+    /// What needs to be done, or why no machine would.
+    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+        let output = [self.json, self.strict];
+        let Some(file) = &self.pointer else {
+            let manifests = self.manifests.as_deref();
+            return check(&*self.place.open()?, manifests, output, &Policy::default(), now);
+        };
+        let against = match &self.connect {
+            Some(address) => Against::Server(address.clone()),
+            None => Against::Place(self.place.place(), self.manifests.clone()),
+        };
+        check_pointer(file, &against, output, now)
+    }
+}
+
+impl RotateSettings {
+    /// Makes a new serving pair, or has it made.
+    ///
+    /// # Errors
+    /// Why it cannot be done, and who would be locked out, if it is for that.
+    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+        self.place.open()?.rotate(self.ca, self.force, &self.certificates.policy(), now)
+    }
+}
+
+impl DistrustSettings {
+    /// Takes CAs out for ever.
+    ///
+    /// # Errors
+    /// A name that is nobody's, or why it cannot be done.
+    pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
+        self.place.open()?.distrust(&self.named, self.yes, &self.certificates.policy(), now)
+    }
+}

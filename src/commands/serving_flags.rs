@@ -1,0 +1,172 @@
+//! The flags that all servers have: where to listen, within which limits, for whom.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use model::access::{Allowed, Network, Networks};
+
+use super::administrators::AdministratorsAddress;
+use super::server::{Listen, ServingOptions};
+use crate::flags::{LISTENING, Switch, TLS, delay, duration};
+use crate::server::{Balancers, ConnectionLimits, Limits};
+use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
+
+const ANSWERS: &str = "Answers";
+
+/// Where to listen, with which certificate, within which limits. Each flag names its heading: without one it would come
+/// under that of the group before it.
+#[derive(Debug, Args)]
+#[command(mut_arg("metrics_address", |arg| arg.help("Address and port for metrics; `off` for none")))]
+pub(crate) struct ServingFlags {
+    /// Port for TLS; 0 takes any free one
+    #[arg(long, default_value_t = 22623, value_name = "PORT", help_heading = LISTENING)]
+    secure_port: u16,
+    /// Port without TLS; 0 turns it off
+    #[arg(long, default_value_t = 22624, value_name = "PORT", help_heading = LISTENING)]
+    insecure_port: u16,
+    /// Address to listen on; all of the machine's by default
+    #[arg(long, value_name = "ADDRESS", help_heading = LISTENING)]
+    listen_address: Option<IpAddr>,
+    #[command(flatten)]
+    administrators: AdministratorsAddress,
+    /// Oldest TLS version: VersionTLS12 or VersionTLS13; VersionTLS12 where nothing else says so
+    #[arg(long, value_name = "VERSION", help_heading = TLS)]
+    tls_min_version: Option<String>,
+    /// Cipher suites by their IANA names; all safe ones by default
+    #[arg(long, value_name = "SUITE,...", value_delimiter = ',', help_heading = TLS)]
+    tls_cipher_suites: Vec<String>,
+    /// Prefer the key exchange that a quantum computer cannot undo (X25519MLKEM768), where a client
+    /// offers it
+    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = TLS)]
+    tls_post_quantum: Switch,
+    /// The OpenShift release that this server belongs to, for the log
+    #[arg(long, value_name = "VERSION", help_heading = ANSWERS)]
+    payload_version: Option<String>,
+    /// Whether Ignition itself gets the contents of files gzipped, the same machine in fewer bytes;
+    /// others never do
+    #[arg(long, value_name = "on|off", default_value = "on", hide_possible_values = true, help_heading = ANSWERS)]
+    compact: Switch,
+    #[command(flatten)]
+    limits: LimitFlags,
+    #[command(flatten)]
+    networks: NetworkFlags,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitFlags {
+    /// Time for a TLS handshake: 10s, 500ms, 1m 30s and the like, or a number of seconds
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    handshake_timeout: Duration,
+    /// Time for a request's head
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    head_timeout: Duration,
+    /// Time from an answer to the next request on its connection
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    idle_timeout: Duration,
+    /// Time that a client may go without reading its answer
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    stall_timeout: Duration,
+    /// Time to serve on when the server is told to stop, with /readyz/serving at 503, so that a balancer
+    /// sends no machine to a closed port
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = delay)]
+    shutdown_delay: Duration,
+    /// Time for connections to finish after that
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    drain_timeout: Duration,
+    /// Largest request head in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 16384,
+        value_parser = clap::value_parser!(u32).range(8192..=1_048_576))]
+    max_head_bytes: u32,
+    /// Connections at a time; past it the longest idle one goes
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    /// Connections at a time from one IPv4 address, or one IPv6 network of 64 bits; 0 for as many as
+    /// there are, where all machines come through one balancer
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    max_connections_per_source: u32,
+    /// Memory in MiB that all connections together may take, what the kernel holds for their clients
+    /// included; past it answers wait, and clients that do not read lose their connections
+    #[arg(long, value_name = "MIB", default_value_t = 48,
+        value_parser = clap::value_parser!(u32).range(8..=65_536))]
+    max_connection_memory: u32,
+    /// Requests on one connection
+    #[arg(long, value_name = "N", default_value_t = 1_000,
+        value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests_per_connection: u32,
+    /// How old a connection gets; an answer under way then has as long again
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+    max_connection_age: Duration,
+}
+
+impl ServingFlags {
+    /// Says in the log what is starting.
+    pub(crate) fn log_start(&self) {
+        tracing::info!(
+            version = super::version(),
+            payload_version = self.payload_version.as_deref().unwrap_or("unknown"),
+            "starting"
+        );
+    }
+
+    /// How configs are served. Suites that are passed over are logged.
+    pub(crate) fn options(self) -> anyhow::Result<ServingOptions> {
+        let min_version = self.tls_min_version.as_deref().unwrap_or_default();
+        let (policy, passed_over) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
+            .context("--tls-min-version, --tls-cipher-suites")?;
+        warn_passed_over(&passed_over);
+        Ok(ServingOptions {
+            listen: Listen {
+                address: self.listen_address,
+                secure_port: self.secure_port,
+                insecure_port: Some(self.insecure_port).filter(|port| *port != 0),
+                administrators: self.administrators,
+            },
+            policy: policy.with_post_quantum(self.tls_post_quantum == Switch::On),
+            // Flags go before a cluster's profile.
+            follows_profile: self.tls_min_version.is_none() && self.tls_cipher_suites.is_empty(),
+            shutdown_delay: self.limits.shutdown_delay,
+            limits: self.limits.limits(),
+            networks: Networks::new(self.networks.allow_from),
+            balancers: Balancers::new(self.networks.proxy_from),
+            is_compact: self.compact == Switch::On,
+        })
+    }
+}
+
+impl LimitFlags {
+    fn limits(&self) -> Limits {
+        Limits {
+            handshake: self.handshake_timeout,
+            head: self.head_timeout,
+            idle: self.idle_timeout,
+            stall: self.stall_timeout,
+            drain: self.drain_timeout,
+            head_bytes: self.max_head_bytes as usize,
+            age: self.max_connection_age,
+            requests: self.max_requests_per_connection,
+            connections: ConnectionLimits {
+                all: self.max_connections as usize,
+                source: Some(self.max_connections_per_source as usize).filter(|most| *most != 0),
+                bytes: u64::from(self.max_connection_memory) << 20,
+            },
+        }
+    }
+}
+
+/// Networks that may ask, and those that balancers are in.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Networks")]
+struct NetworkFlags {
+    /// Network that configs may be asked for from, everywhere by default; given for a pool, it
+    /// counts for that one in place of the general ones. May be repeated
+    #[arg(long, value_name = "[POOL=]CIDR")]
+    allow_from: Vec<Allowed>,
+    /// Network of balancers, which have to tell whom they connect by the PROXY protocol, version 1
+    /// or 2; nobody else is believed. May be repeated
+    #[arg(long, value_name = "CIDR")]
+    proxy_from: Vec<Network>,
+}

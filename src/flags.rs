@@ -1,0 +1,163 @@
+//! What flags of several commands have in common: how values are read, and groups that settings of more than one room have.
+//!
+//! Settings are made by the command line itself: each struct of settings derives `clap::Args` where it is used,
+//! so that a new flag is a field there. Files are read, and names resolved, by what takes the settings.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use ignition::SpecVersion;
+use model::access::rotation::RotationPolicy;
+use pki::{KeyAlgorithm, Policy};
+
+/// The heading of flags that say where a command listens.
+pub(crate) const LISTENING: &str = "Listening";
+/// The heading of flags about TLS and the serving pair.
+pub(crate) const TLS: &str = "TLS";
+
+/// How much access is restricted where no flag says so.
+pub(crate) const OFF: &str = "off";
+pub(crate) const AUDIT: &str = "audit";
+
+/// The values of a flag that is on or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+/// How new certificates are made.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Certificates")]
+pub(crate) struct CertificateFlags {
+    /// Kind of new keys: p256, p384, p521, rsa2048, rsa3072, rsa4096
+    #[arg(long, value_name = "KIND", default_value = "p256", value_parser = key_algorithm)]
+    key_algorithm: KeyAlgorithm,
+}
+
+impl CertificateFlags {
+    pub(crate) fn policy(&self) -> Policy {
+        Policy { algorithm: self.key_algorithm, ..Policy::default() }
+    }
+}
+
+/// Reads a kind of key.
+pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
+    let found = KeyAlgorithm::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
+        let names = KeyAlgorithm::ALL.map(|(name, _)| name);
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// How old tokens get.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Access")]
+pub(crate) struct TokenFlags {
+    /// Time after which pointer configs carry a new token: 7d, 12h and the like
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = span)]
+    token_period: time::Duration,
+    /// Time for which a token is accepted after no pointer config carries it any more
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = span)]
+    token_overlap: time::Duration,
+}
+
+impl TokenFlags {
+    pub(crate) fn policy(&self) -> RotationPolicy {
+        RotationPolicy { period: self.token_period, overlap: self.token_overlap }
+    }
+}
+
+/// Reads an Ignition spec: `3.4` or `3.4.0`.
+pub(crate) fn spec(text: &str) -> Result<SpecVersion, String> {
+    SpecVersion::read(text).ok_or_else(|| "expected 2.2 or one of 3.0 to 3.6".to_owned())
+}
+
+/// A longer time is a slip, and would overflow a timer.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Reads `10s`, `500ms`, `1m 30s` and the like, or a plain number of seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let time = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => humantime::parse_duration(text).map_err(
+            |_| "expected a time such as 10s, 500ms, 2m, 1h or 1m 30s, or a number of seconds",
+        )?,
+    };
+    if time.is_zero() || time > A_YEAR {
+        return Err("expected more than nothing and at most a year".to_owned());
+    }
+    Ok(time)
+}
+
+/// The same, for times that are reckoned with.
+fn span(text: &str) -> Result<time::Duration, String> {
+    duration(text)?.try_into().map_err(|_| "expected at most a year".to_owned())
+}
+
+/// The same, or none at all.
+pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        _ => duration(text),
+    }
+}
+
+/// Reads `HOST:PORT`, a name or an address.
+pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    match port.and_then(|port| port.parse::<u16>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT".to_owned()),
+    }
+}
+
+/// A URL that kubelet takes for an API server's.
+pub(crate) fn url(text: &str) -> Result<String, String> {
+    let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
+        matches!(url.scheme_str(), Some("https" | "http"))
+            && url.host().is_some_and(|host| !host.is_empty())
+    });
+    if is_url { Ok(text.to_owned()) } else { Err("expected https://HOST:PORT".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(duration("1h"), Ok(Duration::from_secs(3_600)));
+        assert_eq!(duration("1m 30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("365d"), Ok(A_YEAR));
+        for text in ["", "s", "-1s", "10 s ago", "99999999999999999999", "5 fortnights"] {
+            assert!(duration(text).unwrap_err().contains("such as 10s"), "{text:?}");
+        }
+        for text in ["0", "0s", "366d", "31536001", "18446744073709551615"] {
+            assert!(duration(text).unwrap_err().contains("at most a year"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn peers_are_a_host_and_a_port() {
+        assert!(host_and_port("servers.example:8797").is_ok());
+        assert!(host_and_port("[2001:db8::1]:8797").is_ok());
+        for text in ["", "servers.example", ":8797", "servers.example:", "a:0", "a:70000"] {
+            assert!(host_and_port(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_api_servers_url_has_a_scheme_and_a_host() {
+        assert!(url("https://api-int.example.com:6443").is_ok());
+        assert!(url("https://[2001:db8::1]:6443").is_ok());
+        for text in ["", "api-int.example.com:6443", "api-int", "ftp://a", "https://"] {
+            assert!(url(text).is_err(), "{text:?}");
+        }
+    }
+}

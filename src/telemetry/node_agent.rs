@@ -1,0 +1,128 @@
+//! What a node's agent counts.
+
+use std::sync::atomic::AtomicI64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::ConnectionMetrics;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusal {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Watched {
+    kind: &'static str,
+}
+
+/// All metrics of a node's agent.
+#[derive(Debug, Default)]
+pub struct NodeCaMetrics {
+    /// Connections of administrators and Prometheus.
+    pub connections: ConnectionMetrics,
+    /// Registries of the merged config map.
+    pub(crate) registries: Gauge<i64, AtomicI64>,
+    /// Paths of the folder that are not as they should be.
+    pub(crate) problems: Gauge<i64, AtomicI64>,
+    /// Registries whose files were written or removed.
+    pub(crate) changes: Counter,
+    refused: Family<Refusal, Gauge>,
+    watch_failures: Family<Watched, Counter>,
+    /// Since when the config map cannot be followed, in seconds since 1970; 0 while it is.
+    pub(crate) stale_since: Gauge,
+    /// Registries that the secret has logins for.
+    pub(crate) logins: Gauge<i64, AtomicI64>,
+    /// Entries of that secret that are refused.
+    pub(crate) logins_refused: Gauge<i64, AtomicI64>,
+    /// 1 while the file of registry logins is not as it should be.
+    pub(crate) login_problems: Gauge<i64, AtomicI64>,
+    /// Logins that were written or taken out.
+    pub(crate) login_changes: Counter,
+}
+
+impl NodeCaMetrics {
+    /// All metrics as text.
+    ///
+    /// # Errors
+    /// None that a `String` can cause.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry())?;
+        Ok(text)
+    }
+
+    pub(super) fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("mcs");
+        self.connections.register_administrators(&mut registry);
+        registry.register(
+            "node_ca_registries",
+            "Registries whose authorities the merged config map has for this node",
+            self.registries.clone(),
+        );
+        registry.register(
+            "node_ca_problems",
+            "Paths on the node that are not as the merged config map says, and are not mended",
+            self.problems.clone(),
+        );
+        registry.register(
+            "node_ca_changes",
+            "Registries whose files on the node were written or removed",
+            self.changes.clone(),
+        );
+        registry.register(
+            "registry_ca_refused",
+            "Entries of the merged config map that are refused now, by reason",
+            self.refused.clone(),
+        );
+        registry.register(
+            "watch_failures",
+            "Watches that failed or were forbidden, by the kind of their objects",
+            self.watch_failures.clone(),
+        );
+        registry.register(
+            "source_stale_since_timestamp_seconds",
+            "Since when the merged config map cannot be followed, in seconds since 1970; 0 while it is",
+            self.stale_since.clone(),
+        );
+        registry.register(
+            "node_ca_logins",
+            "Registries whose logins the secret has for this node",
+            self.logins.clone(),
+        );
+        registry.register(
+            "node_ca_logins_refused",
+            "Entries of the secret with registry logins that are refused now",
+            self.logins_refused.clone(),
+        );
+        registry.register(
+            "node_ca_login_problems",
+            "Whether the node's file of registry logins is not as the secret says, and is not mended",
+            self.login_problems.clone(),
+        );
+        registry.register(
+            "node_ca_login_changes",
+            "Registry logins that were written on the node or taken out",
+            self.login_changes.clone(),
+        );
+        registry
+    }
+
+    /// Counts failed watches of objects of a kind (in the plural).
+    pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
+        self.watch_failures.get_or_create_owned(&Watched { kind })
+    }
+
+    /// Notes the reasons for which entries of the merged config map are refused now, one an entry.
+    pub(crate) fn entries_refused(&self, reasons: impl Iterator<Item = &'static str>) {
+        self.refused.clear();
+        for reason in reasons {
+            self.refused.get_or_create(&Refusal { reason }).inc();
+        }
+    }
+}
