@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use pki::Certificate;
 
 use super::*;
+use crate::support::book::example;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
 };
 use crate::support::cluster::overlay;
-use crate::support::readme::example;
 
 const ISSUER: [&str; 2] = ["--ca-from-issuer", "ClusterIssuer/corporate"];
 const ISSUED_BY: &str = "machineconfiguration.openshift.io/ca-issuer";
@@ -198,7 +198,7 @@ fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
         (format!("--cert={}", path("root.crt")), format!("--key={}", path("root.key")));
     let secret = ["create", "secret", "tls", "corporate-root", &certificate, &key];
     site.cluster.kubectl(&[&["-n", CLUSTER_RESOURCES][..], &secret].concat());
-    fs::write(at("issuer.yaml"), example("README.md", "secretName: corporate-root"))
+    fs::write(at("issuer.yaml"), example("how-to/cert-manager.md", "secretName: corporate-root"))
         .expect("a write");
     site.cluster.apply(&["-f", &path("issuer.yaml")]);
 

@@ -8,6 +8,7 @@ use pki::{Certificate, Holder, locked_out};
 use time::OffsetDateTime;
 
 use super::*;
+use crate::support::book;
 use crate::support::clock::set_clock;
 
 const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
@@ -131,16 +132,9 @@ fn said(output: &Output) -> String {
     format!("{out}{errors}")
 }
 
-/// The commands of a document's section that have `word` in them, as they are written there.
-fn commands(document: &str, section: &str, word: &str) -> Vec<String> {
-    let text = read(&in_repository(document));
-    let (_, text) = text.split_once(section).expect("the section");
-    let blocks = text.split("```console\n").skip(1).filter_map(|block| block.split("```").next());
-    let commands = blocks.flat_map(|block| block.split("$ ").skip(1)).take(20);
-    let found: Vec<_> =
-        commands.filter(|command| command.contains(word)).map(str::to_owned).collect();
-    assert!(!found.is_empty(), "{word} in {document}");
-    found
+/// The commands of a page of the book, as they are written there.
+fn commands(page: &str) -> Vec<String> {
+    book::commands(&book::page(page)).into_iter().map(|(command, _)| command).collect()
 }
 
 /// The pointer config with the port of the server under test.
@@ -202,7 +196,7 @@ fn an_old_leaf_that_lacks_a_new_address_stays_and_so_does_one_whose_rotation_is_
     assert!(String::from_utf8_lossy(&managed).contains("//192.0.2.6:"));
 }
 
-/// What `serve` has made in a folder, handed over by the commands of deploy/README.md.
+/// What `serve` has made in a folder, handed over by the commands of the book.
 struct HandedOver {
     serve: Server,
     folder: PathBuf,
@@ -229,7 +223,8 @@ impl HandedOver {
     /// The command that hands a secret over.
     fn command(name: &str) -> String {
         let word = format!("create secret tls {name}");
-        commands("deploy/README.md", "**The serving pair**", &word).remove(0).trim_end().to_owned()
+        let mut commands = commands("how-to/kubernetes.md").into_iter();
+        commands.find(|command| command.contains(&word)).expect("a command")
     }
 }
 
@@ -629,8 +624,8 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     let newest = || site.trusted().into_iter().max_by_key(Certificate::made_at).expect("one");
 
     // Leaked, in a directory; in the cluster by the command, and by the annotation.
-    let section = commands("README.md", "### The CA's key has leaked", "");
-    let (own_lines, others): (Vec<_>, Vec<_>) = section.into_iter().take(4).partition(own);
+    let (own_lines, others): (Vec<_>, Vec<_>) =
+        commands("how-to/distrust.md").into_iter().partition(own);
     assert_eq!((own_lines.len(), others.len()), (3, 1));
     let in_folder = || Certificate::read_all(&fs::read(certs.join("ca.crt")).expect("a file"));
     let leaked = in_folder().remove(0);
@@ -656,8 +651,8 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
 
     // Restored, after everything was lost.
     drop(running);
-    let section = commands("README.md", "### Restore from a backup", "");
-    let [keep, keep_secret, restore, restore_secret, last] = &section[..5] else {
+    let section = commands("how-to/restore.md");
+    let [keep, keep_secret, restore, restore_secret, last] = &section[..] else {
         panic!("{section:?}")
     };
     assert_eq!(last.trim_end(), check);
@@ -684,8 +679,8 @@ fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
 
     // Lost: what is served stays until somebody insists.
     drop(running);
-    let lost_key = commands("README.md", "### The key is lost", "");
-    let [lose, lose_secret, force] = &lost_key[..3] else { panic!("{lost_key:?}") };
+    let lost_key = commands("how-to/lost-key.md");
+    let [lose, lose_secret, force] = &lost_key[..] else { panic!("{lost_key:?}") };
     let served = || [site.serial(&serving()), fs::read(certs.join("tls.crt")).expect("a file")];
     let before = served();
     run(lose);
