@@ -116,6 +116,34 @@ fn the_readmes_are_short() {
     }
 }
 
+/// In the table of `README.md`, the last link of a row leads to the section with the figures and the command that measures them.
+#[test]
+fn each_figure_of_the_readme_has_its_command() {
+    let text = fs::read_to_string(in_repository("README.md")).expect("the README");
+    let performance = page("explanation/performance.md");
+    let rows =
+        text.lines().filter(|line| line.starts_with('|') && line.contains("performance.md#"));
+    let rows: Vec<&str> = rows.collect();
+    assert!(rows.len() >= 10, "{rows:?}");
+    for row in rows {
+        let (claim, link) = row.rsplit_once(" ([").expect("a link");
+        let (_, anchor) = link.split_once("performance.md#").expect("a section");
+        let anchor = anchor.split(')').next().expect("an end");
+        let mut sections = performance.split("\n## ").skip(1);
+        let is_it = |section: &&str| {
+            let heading = format!("# {}", section.lines().next().expect("a heading"));
+            anchors(&heading).contains(anchor)
+        };
+        let section = sections.find(is_it).unwrap_or_else(|| panic!("no section for {row}"));
+        assert!(section.contains("```console\n"), "{anchor} has no command");
+        let figures = claim.rsplit('|').next().expect("a cell");
+        let figures = figures.split(|c: char| !c.is_ascii_digit() && ![',', '.'].contains(&c));
+        for figure in figures.map(|it| it.trim_matches([',', '.'])).filter(|it| !it.is_empty()) {
+            assert!(section.contains(figure), "{anchor} has no {figure}: {row}");
+        }
+    }
+}
+
 #[test]
 fn the_books_command_lines_are_taken() {
     let program = machine_config_server::cli::command();
