@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::monitoring::COMPONENTS;
-use crate::support::in_repository;
+use crate::support::{book, in_repository};
 
-/// A PrometheusRule's rules as Prometheus reads them without the operator, as `deploy/README.md` has it.
+/// A PrometheusRule's rules as Prometheus reads them without the operator, as the book has it.
 const PLAIN_RULES: &str = "sed '1,/^spec:/d; s/^  //'";
 
 fn promtool() -> PathBuf {
@@ -17,8 +17,8 @@ fn promtool() -> PathBuf {
 }
 
 fn plain_rules(folder: &str) -> Vec<u8> {
-    let readme = fs::read_to_string(in_repository("deploy/README.md")).expect("the README");
-    assert!(readme.contains(PLAIN_RULES), "deploy/README.md no longer says {PLAIN_RULES}");
+    let page = book::page("how-to/monitor.md");
+    assert!(page.contains(PLAIN_RULES), "the book no longer has {PLAIN_RULES}");
     let file = in_repository(&format!("deploy/components/{folder}/alerts.yaml"));
     let command = format!("{PLAIN_RULES} '{}'", file.display());
     let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");

@@ -18,7 +18,7 @@ fn commands(command: &Command, name: &str) -> Vec<(String, Command)> {
     found
 }
 
-fn all() -> Vec<(String, Command)> {
+pub(crate) fn all() -> Vec<(String, Command)> {
     let program = machine_config_server::cli::command();
     let name = program.get_name().to_owned();
     commands(&program, &name)
@@ -36,7 +36,7 @@ fn examples(name: &str, command: &Command) -> Vec<Vec<String>> {
 }
 
 /// The parts of a line that start this program, without what they are joined to.
-fn this_program(line: &str) -> Vec<Vec<String>> {
+pub(crate) fn this_program(line: &str) -> Vec<Vec<String>> {
     let parts = line.split(['|', '(', ')', ';']);
     let words = parts.map(|part| {
         let part = part.split('>').next().unwrap_or_default();

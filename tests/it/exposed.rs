@@ -11,6 +11,7 @@ use model::render::exposed;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
+use crate::support::book;
 use crate::support::http::Client;
 use crate::support::manifests::yaml_documents;
 use crate::support::server::Server;
@@ -158,7 +159,7 @@ fn searched(files: &[(String, String)]) -> Duration {
 
 #[test]
 fn a_config_is_searched_in_some_milliseconds() {
-    let text = fs::read_to_string(in_repository("README.md")).expect("a text");
+    let text: String = book::pages().iter().map(|name| book::page(name)).collect();
     let units =
         "[Unit]\nDescription=x\n[Service]\nEnvironment=A=b\nExecStart=/usr/bin/x --a=b --c d\n";
     let text = format!("{text}{}", units.repeat(1_000));

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::issuer::{certificates, message};
 use super::signing_requests;
 use super::site::{GROUP, Site, of_cluster};
+use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, collection, until, value};
 use crate::support::cluster::NAMESPACE;
 use crate::support::cmp_ca::{CmpCa, NAME, Quirk, REFERENCE, SECRET, Seen};
-use crate::support::readme::{example, with};
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -108,12 +108,12 @@ fn common_names(certificates: &[Certificate]) -> Vec<&str> {
 }
 
 #[test]
-fn a_certificate_becomes_a_secret_by_an_issuer_as_the_readme_shows_it() {
+fn a_certificate_becomes_a_secret_by_an_issuer_as_the_book_shows_it() {
     let (site, ca) = (Site::new(Approver::On), CmpCa::start_tls());
     site.allow_secrets("default");
     let password = format!("{SECRET}\n");
     site.secret("default", "corporate-ca", &[("password", &password), ("ca.crt", &ca.root())]);
-    let text = example("README.md", "kind: CMPv2Issuer\nmetadata:");
+    let text = example("how-to/cmpv2-issuer.md", "kind: CMPv2Issuer\nmetadata:");
     let url = format!("https://localhost:{}/pkix", ca.address().port());
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), with(&text, "https://ca.example.com/pkix", &url)).expect("a write");

@@ -68,7 +68,7 @@ fn a_certificate_becomes_a_secret_with_leaf_chain_and_two_roots() {
     site.rotate();
     let both = site.roots(2);
 
-    site.follow("machineConfigServer: {}");
+    site.follow("how-to/issuer.md", "machineConfigServer: {}");
     let issuer = format!("{}/machine-config-server", issuers(""));
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
     let path = format!("{}/web", collection("default", "certificates"));

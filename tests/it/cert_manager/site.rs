@@ -10,10 +10,10 @@ use pki::Certificate;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use serde_json::{Value, json};
 
+use crate::support::book::example;
 use crate::support::cert_manager::{Approver, CertManager, collection};
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::logged::Logged;
-use crate::support::readme::example;
 use crate::support::server::binary;
 use crate::support::wait_for;
 
@@ -66,10 +66,10 @@ impl Site {
         self.cluster.patch(&authority, &change);
     }
 
-    /// Applies the README's example with this part, as an administrator who follows it does.
-    pub(super) fn follow(&self, part: &str) {
+    /// Applies a page's example with this part, as an administrator who follows it does.
+    pub(super) fn follow(&self, page: &str, part: &str) {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        fs::write(file.path(), example("README.md", part)).expect("a write");
+        fs::write(file.path(), example(page, part)).expect("a write");
         self.cluster.apply(&["-f", file.path().to_str().expect("text")]);
     }
 

@@ -14,7 +14,7 @@ use crate::support::cert_manager::{
 };
 use crate::support::wait_for;
 
-/// What the example in the README has as the stores' password.
+/// What the example in the book has as the stores' password.
 const PASSWORD: &str = "changeit";
 
 /// What everything that a secret has for applications holds.
@@ -79,10 +79,10 @@ fn read_by_openssl(store: &[u8], flags: &[&str]) -> (Vec<Certificate>, BTreeSet<
     (Certificate::read_all(text.as_bytes()), names.map(str::to_owned).collect())
 }
 
-/// A site with the README's issuer, whose CA is the first.
+/// A site with the book's issuer, whose CA is the first.
 fn site() -> Site {
     let site = Site::new(Approver::On);
-    site.follow("machineConfigServer: {}");
+    site.follow("how-to/issuer.md", "machineConfigServer: {}");
     site
 }
 
@@ -93,7 +93,7 @@ fn every_root_is_in_every_store_once_a_certificate_is_renewed_after_a_rotation()
     let first = site.roots(1);
     let issuer = format!("{}/machine-config-server", issuers(""));
     until(&site.cluster, &issuer, "Ready", "True", "CanSign");
-    site.follow("keystores:");
+    site.follow("how-to/truststores.md", "keystores:");
     let certificate = format!("{}/java", collection("default", "certificates"));
     until(&site.cluster, &certificate, "Ready", "True", "Ready");
     let path = "/api/v1/namespaces/default/secrets/java-tls";

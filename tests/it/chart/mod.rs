@@ -6,6 +6,7 @@ mod parity;
 mod registry;
 mod release;
 mod values;
+mod values_table;
 
 use std::fs;
 use std::path::{Path, PathBuf};

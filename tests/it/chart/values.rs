@@ -9,7 +9,7 @@ use crate::support::in_repository;
 use crate::support::manifests::yaml_documents;
 use crate::support::server::binary;
 
-fn defaults() -> Value {
+pub(super) fn defaults() -> Value {
     let text = fs::read_to_string(chart().join("values.yaml")).expect("the values");
     yaml_documents(&text).remove(0)
 }
@@ -125,17 +125,6 @@ fn no_mapping_takes_a_key_that_means_nothing() {
             let error = rendered(&at(&format!("{path}.misspelt"), &json!("x"))).expect_err(&path);
             assert!(error.contains("'misspelt' not allowed"), "{path}: {error}");
         }
-    }
-}
-
-#[test]
-fn the_charts_readme_has_every_value() {
-    let readme = fs::read_to_string(chart().join("README.md")).expect("the README");
-    let mut all = Vec::new();
-    paths(&defaults(), "", &mut all);
-    for (path, value) in all {
-        let inner = value.as_object().is_some_and(|it| !it.is_empty());
-        assert!(inner || readme.contains(&format!("`{path}`")), "nothing is said of {path}");
     }
 }
 
@@ -295,7 +284,7 @@ fn monitoring_is_set<'a>(one: &dyn Fn(&str, &str) -> &'a Value) {
     let rules = one("PrometheusRule", "machine-config-server");
     assert_eq!(rules["metadata"]["labels"]["release"], "prometheus");
     let text = rules.to_string();
-    assert!(text.contains("https://books.example.org/mcs/runbook.md#"), "{text}");
+    assert!(text.contains("https://books.example.org/mcs/runbook/alerts.html#"), "{text}");
     assert!(!text.contains("docs.example.com"), "{text}");
     assert_eq!(
         one("ServiceMonitor", "machine-config-server")["metadata"]["labels"]["release"],

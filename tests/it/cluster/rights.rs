@@ -5,16 +5,16 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::in_repository;
 use crate::support::manifests::yaml_documents;
+use crate::support::{book, in_repository};
 
 /// A right: the resource, the object's name or none, where, and the verb.
 type Right = [String; 4];
 
-/// The rows of `deploy/README.md`, but those of other files, which say with what they go.
-fn rights_in_the_readme() -> BTreeSet<Right> {
-    let readme = fs::read_to_string(in_repository("deploy/README.md")).expect("the README");
-    let section = readme.split("\n## What the server may do\n").nth(1).expect("a section");
+/// The rows of the book, but those of other files, which say with what they go.
+fn rights_in_the_book() -> BTreeSet<Right> {
+    let page = book::page("reference/rights.md");
+    let section = page.split("\n## The server\n").nth(1).expect("a section");
     let table = section.lines().skip_while(|line| !line.starts_with("| `"));
     let rows = table.take_while(|line| line.starts_with('|')).filter(|row| row.starts_with("| `"));
     let quoted = |text: &str| -> Vec<String> {
@@ -38,7 +38,7 @@ fn rights_in_the_readme() -> BTreeSet<Right> {
 }
 
 #[test]
-fn the_readme_has_the_rights_that_the_roles_give() {
+fn the_book_has_the_rights_that_the_roles_give() {
     let roles = fs::read_to_string(in_repository("deploy/base/rbac.yaml")).expect("the roles");
     let texts = |list: &Value| -> Vec<String> {
         let list = list.as_array().into_iter().flatten();
@@ -62,5 +62,5 @@ fn the_readme_has_the_rights_that_the_roles_give() {
             }
         }
     }
-    assert_eq!(rights_in_the_readme(), given);
+    assert_eq!(rights_in_the_book(), given);
 }

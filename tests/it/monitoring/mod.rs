@@ -10,6 +10,7 @@ use std::fs;
 use serde_json::Value;
 
 use self::metrics::{Kind, Metric, asked_for, registered};
+use crate::support::book::{self, anchors};
 use crate::support::server::Server;
 use crate::support::{in_repository, manifests};
 
@@ -114,7 +115,7 @@ fn every_alert_asks_for_metrics_that_its_command_has() {
 
 #[test]
 fn every_alert_says_what_it_means_and_where_to_read_on() {
-    let runbook = headings("docs/runbook.md");
+    let runbook = anchors(&book::page("runbook/alerts.md"));
     let mut names = BTreeSet::new();
     for alert in COMPONENTS.iter().flat_map(Component::alerts) {
         let name = alert.name().to_owned();
@@ -124,7 +125,10 @@ fn every_alert_says_what_it_means_and_where_to_read_on() {
         let severity = alert.0["labels"]["severity"].as_str().expect("a severity");
         assert!(["critical", "warning"].contains(&severity), "{name}: {severity}");
         let (page, anchor) = alert.annotation("runbook_url").split_once('#').expect("an anchor");
-        assert_eq!(page, "https://docs.example.com/machine-config-server/runbook.md", "{name}");
+        assert_eq!(
+            page, "https://docs.example.com/machine-config-server/runbook/alerts.html",
+            "{name}"
+        );
         assert_eq!(anchor, name.to_lowercase());
         assert!(runbook.contains(anchor), "the runbook has no {anchor}");
         assert!(names.insert(name.clone()), "{name} is there twice");
@@ -167,7 +171,7 @@ fn every_alert_is_tested_to_come() {
 /// `inspect` ends with the name of a cause, which whoever reads it looks for in the runbook.
 #[test]
 fn the_runbook_has_every_cause_that_inspect_names() {
-    let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
+    let runbook = book::page("runbook/machines.md");
     let source =
         fs::read_to_string(in_repository("crates/model/src/inspect/cause.rs")).expect("the causes");
     let labels = source.split("pub fn label").nth(1).expect("their names");
@@ -192,7 +196,11 @@ fn each_kind_of_attention_is_said_in_its_alert_and_in_the_runbook() {
     let alerts = controller.alerts();
     let is_it = |it: &&Alert| it.name() == "MachineConfigServerCertificatesAttention";
     let alert = alerts.iter().find(is_it).expect("an alert");
-    let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
+    let runbook = book::page("runbook/alerts.md");
+    let conditions = book::page("reference/conditions.md");
+    for label in &labels {
+        assert!(conditions.contains(&format!("`{label}`")), "the reference has no {label}");
+    }
     let heading = "### MachineConfigServerCertificatesAttention\n";
     let section = runbook.split(heading).nth(1).expect("a section");
     let section = section.split("\n### ").next().expect("an end");
@@ -205,26 +213,35 @@ fn each_kind_of_attention_is_said_in_its_alert_and_in_the_runbook() {
 }
 
 #[test]
-fn the_runbooks_links_lead_somewhere() {
-    let runbook = fs::read_to_string(in_repository("docs/runbook.md")).expect("the runbook");
-    let headings = headings("docs/runbook.md");
-    let links: Vec<&str> =
-        runbook.split("](#").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).collect();
-    assert!(links.len() > 20);
-    for link in links {
-        assert!(headings.contains(link), "the runbook has no {link}");
+fn the_reference_has_every_metric_and_no_other() {
+    let page = book::page("reference/metrics.md");
+    let listed = asked_for(&page);
+    let mut series = BTreeSet::from(["mcs_administrators_".to_owned()]);
+    for metric in COMPONENTS.iter().flat_map(Component::registered) {
+        let mut of_it = metric.series();
+        // One name is enough for the buckets of a histogram.
+        of_it.push(metric.name);
+        assert!(of_it.iter().any(|name| listed.contains(name)), "metrics.md lacks {of_it:?}");
+        series.extend(of_it);
     }
-    // The ways in which a machine does not come up.
+    let unknown: Vec<_> = listed.difference(&series).collect();
+    assert!(unknown.is_empty(), "nothing registers {unknown:?}");
+}
+
+#[test]
+fn the_runbook_has_each_way_in_which_a_machine_does_not_come_up() {
+    let headings = anchors(&book::page("runbook/machines.md"));
     for way in [
         "the-pool-is-unknown",
         "the-pool-has-no-config-yet",
-        "the-config-cannot-be-said-in-the-machines-spec",
+        "the-config-cannot-be-expressed-in-the-machines-spec",
         "the-config-is-invalid",
         "the-pointer-config-trusts-an-old-ca",
         "the-name-is-not-in-the-certificate",
-        "the-serving-pair-has-expired",
+        "the-serving-certificate-has-expired",
         "the-machines-clock-is-wrong",
         "the-machine-is-refused",
+        "the-machine-is-not-allowed-to-have-the-config",
         "nothing-reaches-the-server",
         "the-machine-has-its-config-and-does-not-join",
     ] {
@@ -285,15 +302,4 @@ fn a_servers_page_has_what_its_source_registers() {
         let known = metrics.iter().any(|metric| metric.name == own);
         assert!(known, "{name} is on the page, and not found in the source");
     }
-}
-
-/// The anchors of a page's headings, as GitHub makes them.
-fn headings(page: &str) -> BTreeSet<String> {
-    let text = fs::read_to_string(in_repository(page)).expect("a page");
-    let headings = text.lines().filter_map(|line| line.strip_prefix('#')).filter_map(|line| {
-        let line = line.trim_start_matches('#').strip_prefix(' ')?;
-        let kept = line.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
-        Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
-    });
-    headings.collect()
 }

@@ -5,10 +5,10 @@
 
 use std::fs;
 
-use super::site::{HOST, NAMESPACE, Site, example};
+use super::site::{HOST, NAMESPACE, Site, bootstrapper, example};
+use crate::support::book::with;
 use crate::support::http::Client;
 use crate::support::pair::Pair;
-use crate::support::readme::with;
 use crate::support::{in_repository, wait_for};
 
 /// What `hostnetwork-v2` makes of a pod.
@@ -31,7 +31,7 @@ fn the_daemon_set_serves_on_the_ports_of_the_control_plane() {
     // As on OpenShift, where the label is set from what the namespace's accounts may use.
     let privileged = "pod-security.kubernetes.io/enforce=privileged";
     node.kubectl(&["label", "--overwrite", "namespace", NAMESPACE, privileged]);
-    site.apply_text(&example("kubernetes.io/service-account.name: node-bootstrapper"));
+    site.apply_text(&bootstrapper());
     let folder = tempfile::tempdir().expect("a temporary folder");
     let pair = Pair::make(folder.path(), HOST);
     node.kubectl(&[
@@ -44,7 +44,7 @@ fn the_daemon_set_serves_on_the_ports_of_the_control_plane() {
         "-n",
         NAMESPACE,
     ]);
-    let mine = example("# mine/kustomization.yaml");
+    let mine = example("tutorials/openshift.md", "# mine/kustomization.yaml");
     // After the last of the patches.
     let mine = with(&mine, "\nimages:", &format!("{ADMITTED}images:"));
     site.apply("mine", &mine);

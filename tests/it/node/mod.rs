@@ -1,6 +1,6 @@
 //! What `deploy/` has, as a real kubelet runs it: in pods, behind a Service, with secrets mounted,
 //! under the Pod Security standards that a namespace asks for. Each test has a node of its own, and
-//! does what `deploy/README.md` says by the files that it shows.
+//! does what the book says, with the files that it shows.
 
 mod away;
 mod boots;

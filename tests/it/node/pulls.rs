@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::site::{NAMESPACE, Site, containerd_nodes, example};
+use super::site::{NAMESPACE, Site, bootstrapper, containerd_nodes};
 use crate::support::node::{Node, assets};
 use crate::support::registry::{PASSWORD, Registry, USER};
 use crate::support::wait_for;
@@ -33,7 +33,7 @@ fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() 
 
     // Neither authority nor login.
     site.helm(&["install", "mcs"], &values(&image, false));
-    site.apply_text(&example("kubernetes.io/service-account.name: node-bootstrapper"));
+    site.apply_text(&bootstrapper());
     told(node, "x509: certificate signed by unknown authority");
 
     node.apply(&json!({

@@ -27,7 +27,7 @@ fn nodes_get_the_registries_authorities_in_either_layout() {
         });
     };
 
-    site.apply("nodes", &example("# nodes/kustomization.yaml"));
+    site.apply("nodes", &example("how-to/node-ca.md", "# nodes/kustomization.yaml"));
     rolled_out(&site);
     becomes("/etc/docker/certs.d/mirror.example.com:5000/ca.crt", mirror);
 

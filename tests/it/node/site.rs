@@ -1,4 +1,4 @@
-//! A node, and beside it the folders that `deploy/README.md` has an administrator make.
+//! A node, and beside it the folders that the book has an administrator make.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,8 +8,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::support::book::{self, with};
 use crate::support::node::Node;
-use crate::support::readme::{self, with};
 use crate::support::{in_repository, wait_for};
 
 pub(super) const NAMESPACE: &str = "openshift-machine-config-operator";
@@ -42,15 +42,15 @@ impl Site {
     pub(super) fn kubernetes() -> Self {
         let site = Self::empty();
         let node = &site.node;
-        let servers = example("# mine/kustomization.yaml");
+        let servers = example("how-to/configure.md", "# mine/kustomization.yaml");
         let servers = with(&servers, "../deploy/openshift # or ", "");
         site.apply("mine", &with(&servers, "DaemonSet # or ", ""));
         node.serves_all_kinds();
-        site.apply_text(&example("kubernetes.io/service-account.name: node-bootstrapper"));
+        site.apply_text(&bootstrapper());
         node.apply(&json!({
             "apiVersion": "config.openshift.io/v1", "kind": "Image", "metadata": {"name": "cluster"},
         }));
-        let controller = example("value: --host=mcs.example.com");
+        let controller = example("how-to/controller.md", "value: --host=mcs.example.com");
         site.apply("controllers", &format!("resources:\n- ../deploy/controller\n{controller}"));
 
         site.apply_sample();
@@ -149,17 +149,20 @@ impl Site {
     }
 }
 
-/// The example in `deploy/README.md` that begins with or has this in it, with the image as the tests name
-/// it.
-pub(super) fn example(part: &str) -> String {
-    readme::example("deploy/README.md", part)
-        .replace("registry.prod.example.com/", "registry.example.com/")
+/// The example on a page of the book that has this part in it, with the image as the tests name it.
+pub(super) fn example(page: &str, part: &str) -> String {
+    book::example(page, part).replace("registry.prod.example.com/", "registry.example.com/")
+}
+
+/// The token that machines join with, and its account.
+pub(super) fn bootstrapper() -> String {
+    example("how-to/kubernetes.md", "kubernetes.io/service-account.name: node-bootstrapper")
 }
 
 /// The example of `deploy/node-ca`, with the component for containerd that it shows as a comment.
 pub(super) fn containerd_nodes() -> String {
     let components = "components:\n# - ../deploy/components/containerd";
-    let example = example("# nodes/kustomization.yaml");
+    let example = example("how-to/node-ca.md", "# nodes/kustomization.yaml");
     with(&example, &format!("# {components}"), &components.replace("# ", ""))
 }
 

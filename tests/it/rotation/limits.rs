@@ -9,7 +9,7 @@ use pki::{
 use time::Duration;
 
 use super::world::{OwnCa, START, World, YEAR, host};
-use crate::support::in_repository;
+use crate::support::{book, in_repository};
 
 const TWO_HOURS: Duration = Duration::hours(2);
 
@@ -189,10 +189,8 @@ fn a_pointer_config_larger_than_a_platform_takes_is_named_with_its_size() {
 
 /// Who adds a bound finds the table by this: a constant of each of these names is in it, as often as there are.
 #[test]
-fn the_readme_has_every_bound() {
-    let readme = fs::read_to_string(in_repository("README.md")).expect("the README");
-    let limits = readme.split("\n## Limits\n").nth(1).expect("a section");
-    let limits = limits.split("\n## ").next().expect("an end");
+fn the_book_has_every_bound() {
+    let limits = book::page("reference/limits.md");
     let is_constant = |name: &&str| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
     let mut listed: BTreeMap<&str, usize> = BTreeMap::new();
     for name in limits.split('`').skip(1).step_by(2).filter(is_constant) {
@@ -226,7 +224,7 @@ fn the_readme_has_every_bound() {
     assert!(present.len() > 25, "{present:?}");
     for (name, count) in &present {
         let named = listed.get(&name[..]).copied().unwrap_or_default();
-        assert_eq!(named, *count, "README, \"Limits\", and {name}");
+        assert_eq!(named, *count, "reference/limits.md and {name}");
     }
     for name in listed.keys() {
         assert!(all.contains(&format!("const {name}:")), "no constant {name}");

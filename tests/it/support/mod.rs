@@ -2,6 +2,7 @@
 //! manifests as values, the comparison of two configs, and machines that boot with the real
 //! Ignition.
 
+pub(crate) mod book;
 pub(crate) mod browser;
 pub(crate) mod cert_manager;
 pub(crate) mod clock;
@@ -23,7 +24,6 @@ pub(crate) mod openssl;
 pub(crate) mod pair;
 pub(crate) mod proxy;
 pub(crate) mod random;
-pub(crate) mod readme;
 pub(crate) mod registry;
 pub(crate) mod rendered;
 pub(crate) mod resource;

@@ -10,9 +10,9 @@ use serde_json::json;
 
 use super::issued::storm;
 use super::{Site, secrets, serving, value};
+use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, CertManager, collection, make, open_store, until};
 use crate::support::cluster::NAMESPACE;
-use crate::support::readme::{example, with};
 use crate::support::trust_manager::TrustManager;
 use crate::support::wait_for;
 
@@ -38,7 +38,7 @@ fn config_maps(namespace: &str) -> String {
 }
 
 impl Site {
-    /// Applies what the README shows.
+    /// Applies what the book shows.
     fn follow(&self, text: &str) {
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), text).expect("a write");
@@ -68,7 +68,7 @@ fn our_cas_are_in_every_namespace_and_so_is_a_new_one() {
     let _controller = site.start(&[]);
     site.settled();
     let mut trust_manager = TrustManager::new(&site.cluster, NAMESPACE);
-    site.follow(&example("README.md", "name: machine-config-server-ca, key: ca-bundle.crt"));
+    site.follow(&example("how-to/bundles.md", "kind: Bundle\n"));
     let first = certificates(&site.bundle());
     assert_eq!(first.len(), 1);
     let namespaces = ["default", "openshift-config", NAMESPACE];
@@ -95,7 +95,7 @@ fn an_organisations_roots_are_taken_from_a_bundle_and_the_next_before_a_pair_by_
     controller.terminate();
     let first = site.root("root-1");
     make(&site.cluster, "", "ClusterIssuer", "corporate", &json!({"ca": {"secretName": "root-1"}}));
-    let text = example("README.md", "secretName: machine-config-server-external-tls");
+    let text = example("how-to/external-certificate.md", "kind: Certificate\n");
     site.follow(&with(&text, "api-int.example.com", "localhost"));
     let certificate = format!("{}/machine-config-server", collection(NAMESPACE, "certificates"));
     until(&site.cluster, &certificate, "Ready", "True", "Ready");
@@ -116,7 +116,7 @@ fn an_organisations_roots_are_taken_from_a_bundle_and_the_next_before_a_pair_by_
         let _controller = site.start(&EXTERNAL);
         let map = json!({"metadata": {"name": "corporate-roots"}, "data": {"ca.crt": first}});
         site.cluster.create(&config_maps(NAMESPACE), &map);
-        site.follow(&example("README.md", "name: corporate-roots, key: ca.crt"));
+        site.follow(&example("how-to/external-certificate.md", "kind: Bundle\n"));
         serves_one_by(&first);
         let bundle = site.bundle();
         assert!(bundle.contains(&first), "{bundle}");

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use super::issued::storm;
 use super::{Site, secrets, serving, value};
+use crate::support::book::{example, with};
 use crate::support::cert_manager::{Approver, CertManager, collection, condition, make, until};
 use crate::support::cluster::NAMESPACE;
-use crate::support::readme::{example, with};
 use crate::support::wait_for;
 
 const EXTERNAL: [&str; 4] = [
@@ -24,9 +24,9 @@ fn certificate() -> String {
 }
 
 impl Site {
-    /// Has cert-manager make a pair as the README shows, for this name.
+    /// Has cert-manager make a pair as the book shows, for this name.
     fn certificate(&self, host: &str) {
-        let text = example("README.md", "secretName: machine-config-server-external-tls");
+        let text = example("how-to/external-certificate.md", "kind: Certificate\n");
         let file = tempfile::NamedTempFile::new().expect("a file");
         fs::write(file.path(), with(&text, "api-int.example.com", host)).expect("a write");
         self.cluster.apply(&["-f", file.path().to_str().expect("text")]);

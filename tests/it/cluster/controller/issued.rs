@@ -11,13 +11,13 @@ use pki::Certificate;
 use serde_json::{Value, json};
 
 use super::{ROTATE, Site, authority, mount, pointer, secrets, server, serving, trusted, value};
+use crate::support::book::example;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
 };
 use crate::support::cluster::{Cluster, NAMESPACE, overlay};
 use crate::support::http::Client;
 use crate::support::machine::Machine;
-use crate::support::readme::example;
 use crate::support::server::{Server, binary};
 use crate::support::stop::Stop;
 use crate::support::wait_for;
@@ -211,7 +211,7 @@ fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
         (format!("--cert={}", path("root.crt")), format!("--key={}", path("root.key")));
     let secret = ["create", "secret", "tls", "corporate-root", &certificate, &key];
     site.cluster.kubectl(&[&["-n", CLUSTER_RESOURCES][..], &secret].concat());
-    fs::write(at("issuer.yaml"), example("README.md", "secretName: corporate-root"))
+    fs::write(at("issuer.yaml"), example("how-to/cert-manager.md", "secretName: corporate-root"))
         .expect("a write");
     site.cluster.apply(&["-f", &path("issuer.yaml")]);
 

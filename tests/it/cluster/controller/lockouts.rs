@@ -22,8 +22,8 @@ use super::{
     Controller, Site, authority, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data,
     value,
 };
+use crate::support::book;
 use crate::support::cluster::NAMESPACE;
-use crate::support::in_repository;
 use crate::support::openssl::sign_serving;
 use crate::support::server::Server;
 use crate::support::wait_for;
@@ -154,16 +154,9 @@ fn said(output: &Output) -> String {
     format!("{out}{errors}")
 }
 
-/// The commands of a document's section that have `word` in them, as they are written there.
-fn commands(document: &str, section: &str, word: &str) -> Vec<String> {
-    let text = read(&in_repository(document));
-    let (_, text) = text.split_once(section).expect("the section");
-    let blocks = text.split("```console\n").skip(1).filter_map(|block| block.split("```").next());
-    let commands = blocks.flat_map(|block| block.split("$ ").skip(1)).take(20);
-    let found: Vec<_> =
-        commands.filter(|command| command.contains(word)).map(str::to_owned).collect();
-    assert!(!found.is_empty(), "{word} in {document}");
-    found
+/// The commands of a page of the book, as they are written there.
+fn commands(page: &str) -> Vec<String> {
+    book::commands(&book::page(page)).into_iter().map(|(command, _)| command).collect()
 }
 
 /// The pointer config with the port of the server under test.

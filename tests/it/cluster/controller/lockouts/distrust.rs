@@ -130,9 +130,9 @@ impl Documented<'_> {
 
     /// In a directory; in the cluster by the command, and by the annotation.
     fn leaked(&self) {
-        let section = commands("README.md", "### The CA's key has leaked", "");
         let is_own = |line: &String| line.starts_with("machine-config-server");
-        let (own, others): (Vec<_>, Vec<_>) = section.into_iter().take(4).partition(is_own);
+        let (own, others): (Vec<_>, Vec<_>) =
+            commands("how-to/distrust.md").into_iter().partition(is_own);
         assert_eq!((own.len(), others.len()), (3, 1));
         let in_folder = || Certificate::read_all(&self.file("ca.crt"));
         let leaked = in_folder().remove(0);
@@ -154,8 +154,8 @@ impl Documented<'_> {
 
     /// After everything was lost.
     fn restored(&self) {
-        let section = commands("README.md", "### Restore from a backup", "");
-        let [keep, keep_secret, restore, restore_secret, last] = &section[..5] else {
+        let section = commands("how-to/restore.md");
+        let [keep, keep_secret, restore, restore_secret, last] = &section[..] else {
             panic!("{section:?}")
         };
         assert_eq!(last.trim_end(), CHECK);
@@ -182,8 +182,8 @@ impl Documented<'_> {
 
     /// What is served stays until somebody insists.
     fn lost(&self) {
-        let lost_key = commands("README.md", "### The key is lost", "");
-        let [lose, lose_secret, force] = &lost_key[..3] else { panic!("{lost_key:?}") };
+        let lost_key = commands("how-to/lost-key.md");
+        let [lose, lose_secret, force] = &lost_key[..] else { panic!("{lost_key:?}") };
         let served = || [self.site.serial(&serving()), self.file("tls.crt")];
         let before = served();
         self.run(lose);

@@ -12,7 +12,7 @@ use crate::support::machine::Machine;
 use crate::support::server::Server;
 use crate::support::wait_for;
 
-/// What `serve` has made in a folder, handed over by the commands of deploy/README.md.
+/// What `serve` has made in a folder, handed over by the commands of the book.
 struct HandedOver {
     serve: Server,
     folder: PathBuf,
@@ -39,7 +39,8 @@ impl HandedOver {
     /// The command that hands a secret over.
     fn command(name: &str) -> String {
         let word = format!("create secret tls {name}");
-        commands("deploy/README.md", "**The serving pair**", &word).remove(0).trim_end().to_owned()
+        let mut commands = commands("how-to/kubernetes.md").into_iter();
+        commands.find(|command| command.contains(&word)).expect("a command")
     }
 }
 

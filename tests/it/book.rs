@@ -1,0 +1,230 @@
+//! The book is complete and right: its summary has every page, links lead somewhere, its commands are commands of this program,
+//! its tables have every flag and command, and the first tutorial does what it says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::command_line::{all, this_program};
+use crate::support::book::{PAGES, anchors, commands, files, page, pages, without_code};
+use crate::support::server::Server;
+use crate::support::{in_repository, wait_for};
+
+/// Documents outside the book.
+pub(crate) const OTHERS: [&str; 8] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "deploy/README.md",
+    "deploy/chart/machine-config-server/README.md",
+    "ignition-fixtures/README.md",
+    "certs/README.md",
+];
+
+/// All documents, by their paths in the repository.
+fn documents() -> Vec<String> {
+    let pages = pages().into_iter().chain(["SUMMARY.md".to_owned()]);
+    OTHERS
+        .map(str::to_owned)
+        .into_iter()
+        .chain(pages.map(|page| format!("{PAGES}/{page}")))
+        .collect()
+}
+
+/// The targets of a text's links, with their lines.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in without_code(text).iter().enumerate() {
+        for rest in line.split("](").skip(1) {
+            let (target, _) =
+                rest.split_once(')').unwrap_or_else(|| panic!("an open link: {line}"));
+            found.push((index + 1, target.to_owned()));
+        }
+    }
+    found
+}
+
+/// `docs/src/a/../b.md` as `docs/src/b.md`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                assert!(normal.pop(), "{} leaves the repository", path.display())
+            }
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
+#[test]
+fn the_summary_has_every_page_once() {
+    let listed: Vec<String> =
+        links(&page("SUMMARY.md")).into_iter().map(|(_, target)| target).collect();
+    let unique: BTreeSet<String> = listed.iter().cloned().collect();
+    assert_eq!(unique.len(), listed.len(), "a page is listed twice");
+    assert_eq!(unique, pages());
+}
+
+#[test]
+fn links_lead_to_files_and_headings_that_exist() {
+    let mut pictures = BTreeSet::new();
+    let mut count = 0;
+    for document in documents() {
+        let text = fs::read_to_string(in_repository(&document)).expect("a document");
+        for (line, target) in links(&text) {
+            if target.starts_with("https://") {
+                continue;
+            }
+            count += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let folder = Path::new(&document).parent().expect("a folder");
+            let path =
+                if file.is_empty() { PathBuf::from(&document) } else { normal(&folder.join(file)) };
+            let place = format!("{document}:{line}: {target}");
+            assert!(in_repository("").join(&path).is_file(), "{place}: no such file");
+            // What is built of the book has its pages alone.
+            let leaves = document.starts_with(PAGES) && !path.starts_with(PAGES);
+            assert!(!leaves, "{place}: leads out of the book");
+            // mdBook makes `index.html` of it, and leaves links as they are.
+            let is_index = document.starts_with(PAGES) && file.ends_with("README.md");
+            assert!(!is_index || document.ends_with("SUMMARY.md"), "{place}: call it index.md");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(in_repository("").join(&path)).expect("a document");
+                assert!(anchors(&text).contains(anchor), "{place}: no such heading");
+            }
+            pictures.insert(path);
+        }
+    }
+    assert!(count > 300, "{count}");
+    for picture in files("pictures") {
+        let path = Path::new(PAGES).join(&picture);
+        assert!(pictures.contains(&path), "{picture} is on no page");
+        let size = fs::metadata(in_repository("").join(path)).expect("a picture").len();
+        assert!(size < 200_000, "{picture}: {size} bytes");
+    }
+}
+
+#[test]
+fn the_readmes_are_short() {
+    for (document, most) in [("README.md", 150), ("deploy/README.md", 20)] {
+        let text = fs::read_to_string(in_repository(document)).expect("a document");
+        assert!(text.lines().count() <= most, "{document} has over {most} lines");
+    }
+}
+
+/// In the table of `README.md`, the last link of a row leads to the section with the figures and the command that measures them.
+#[test]
+fn each_figure_of_the_readme_has_its_command() {
+    let text = fs::read_to_string(in_repository("README.md")).expect("the README");
+    let performance = page("explanation/performance.md");
+    let rows =
+        text.lines().filter(|line| line.starts_with('|') && line.contains("performance.md#"));
+    let rows: Vec<&str> = rows.collect();
+    assert!(rows.len() >= 10, "{rows:?}");
+    for row in rows {
+        let (claim, link) = row.rsplit_once(" ([").expect("a link");
+        let (_, anchor) = link.split_once("performance.md#").expect("a section");
+        let anchor = anchor.split(')').next().expect("an end");
+        let mut sections = performance.split("\n## ").skip(1);
+        let is_it = |section: &&str| {
+            let heading = format!("# {}", section.lines().next().expect("a heading"));
+            anchors(&heading).contains(anchor)
+        };
+        let section = sections.find(is_it).unwrap_or_else(|| panic!("no section for {row}"));
+        assert!(section.contains("```console\n"), "{anchor} has no command");
+        let figures = claim.rsplit('|').next().expect("a cell");
+        let figures = figures.split(|c: char| !c.is_ascii_digit() && ![',', '.'].contains(&c));
+        for figure in figures.map(|it| it.trim_matches([',', '.'])).filter(|it| !it.is_empty()) {
+            assert!(section.contains(figure), "{anchor} has no {figure}: {row}");
+        }
+    }
+}
+
+#[test]
+fn the_books_command_lines_are_taken() {
+    let program = machine_config_server::cli::command();
+    let mut count = 0;
+    for name in pages() {
+        for (command, _) in commands(&page(&name)) {
+            let joined = command.replace("\\\n", " ");
+            for words in joined.lines().flat_map(this_program) {
+                count += 1;
+                match program.clone().try_get_matches_from(&words) {
+                    Ok(_) => {}
+                    Err(error) => assert!(!error.use_stderr(), "{name}: {command}: {error}"),
+                }
+            }
+        }
+    }
+    assert!(count > 60, "{count}");
+}
+
+#[test]
+fn the_reference_has_every_command_and_flag_and_no_other() {
+    let code = |name: &str| -> BTreeSet<String> {
+        page(name).split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let (in_flags, in_commands) = (code("reference/flags.md"), code("reference/commands.md"));
+    let mut known = BTreeSet::new();
+    for (name, command) in all() {
+        let word = name.rsplit(' ').next().expect("a word");
+        let is_there = |listed: &String| listed.split(' ').any(|it| it == word);
+        let is_group = command.get_subcommands().next().is_some();
+        assert!(is_group || in_commands.iter().any(is_there), "commands.md lacks {name}");
+        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let flag = format!("--{flag}");
+            assert!(in_flags.contains(&flag), "flags.md lacks {flag} of {name}");
+            known.insert(flag);
+        }
+    }
+    for listed in in_flags.iter().filter(|it| it.starts_with("--") && !it.contains(' ')) {
+        assert!(known.contains(listed) || listed == "--help", "no command has {listed}");
+    }
+}
+
+/// The commands as they are typed, on a copy of the sample cluster, but for the server's ports.
+#[test]
+fn the_first_tutorial_does_what_it_says() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let copied = Command::new("cp")
+        .args(["--recursive", "--no-target-directory"])
+        .args([in_repository("ignition-fixtures"), folder.path().join("manifests")])
+        .status()
+        .expect("cp");
+    assert!(copied.success());
+    let server =
+        Server::serve_with_state(&folder.path().join("manifests"), &folder.path().join("certs"));
+    let secure = format!("localhost:{}", server.secure().port());
+    let administrators = server.metrics().address().to_string();
+    let own = Path::new(env!("CARGO_BIN_EXE_machine-config-server")).parent().expect("a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let tutorial = commands(&page("tutorials/first-boot.md"));
+    assert!(tutorial.len() > 6, "{tutorial:?}");
+    for (command, expected) in tutorial {
+        let line = command
+            .replace("localhost:22623", &secure)
+            .replace("127.0.0.1:8797", &administrators)
+            .replace("server machines", &format!("server machines --from {administrators}"));
+        // What a change leads to takes up to a second.
+        wait_for(&format!("{line} to print {expected}"), || {
+            let output = Command::new("bash")
+                .args(["-o", "pipefail", "-ec", &line])
+                .current_dir(folder.path())
+                .env("PATH", format!("{}:{path}", own.display()))
+                .stdin(Stdio::null())
+                .output()
+                .expect("bash");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{line}: {errors}");
+            String::from_utf8_lossy(&output.stdout).contains(expected.trim()).then_some(())
+        });
+    }
+    let config = fs::read(folder.path().join("worker.json")).expect("what curl has written");
+    let config: serde_json::Value = serde_json::from_slice(&config).expect("a config");
+    assert_eq!(config["ignition"]["version"], "3.4.0");
+    server.until_ready();
+}

@@ -1,0 +1,225 @@
+//! The documents are in plain English: no old-fashioned words, one term for one thing, short sentences. `CONTRIBUTING.md`,
+//! "Style", has the rules.
+
+use std::fs;
+
+use crate::support::book::{PAGES, pages, without_code};
+use crate::support::in_repository;
+
+/// Documents outside the book that keep to the rules.
+const OTHERS: [&str; 4] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "deploy/README.md",
+    "deploy/chart/machine-config-server/README.md",
+];
+
+/// Words of a sentence outside of tables.
+const MAX_WORDS: usize = 40;
+
+/// What is not written, and what is written instead; in small letters.
+const INSTEAD: &[(&str, &str)] = &[
+    ("amid", "during"),
+    ("anew", "again"),
+    ("anybody", "anyone, any client"),
+    ("are said", "(name who reports it)"),
+    ("authorities", "CAs"),
+    ("away", "unavailable, down, removed"),
+    ("beside", "next to, with"),
+    ("besides", "also, in addition"),
+    ("cannot be said", "cannot be expressed"),
+    ("config map", "ConfigMap"),
+    ("config maps", "ConfigMaps"),
+    ("everybody", "all clients, everyone"),
+    ("for ever", "until …, indefinitely"),
+    ("go by", "use"),
+    ("go on", "continue"),
+    ("goes by", "uses"),
+    ("goes on", "continues"),
+    ("going by", "using"),
+    ("going on", "continuing"),
+    ("had to", "must"),
+    ("has to", "must"),
+    ("have to", "must"),
+    ("heed", "respect"),
+    ("heeded", "respected"),
+    ("hence", "therefore"),
+    ("in order", "OK; sorted by; to"),
+    ("in step", "equal, updated"),
+    ("is said", "(name who reports it)"),
+    ("leaves alone", "does not change"),
+    ("left alone", "not changed"),
+    ("lest", "so that … not"),
+    ("may not", "must not, cannot"),
+    ("mend", "fix"),
+    ("mended", "fixed"),
+    ("mends", "fixes"),
+    ("nobody", "no machine, no client, no one"),
+    ("obviously", "(leave it out)"),
+    ("of course", "(leave it out)"),
+    ("of his own", "separate"),
+    ("of its own", "its, separate, custom"),
+    ("of one's own", "separate, custom"),
+    ("of our own", "separate"),
+    ("of their own", "their, separate"),
+    ("of your own", "separate, custom"),
+    ("our", "(name the component)"),
+    ("ours", "(name the component)"),
+    ("pass over", "ignore"),
+    ("passed over", "ignored"),
+    ("passes over", "ignores"),
+    ("please", "(leave it out)"),
+    ("registry login", "registry credentials"),
+    ("registry logins", "registry credentials"),
+    ("serving pair", "serving certificate"),
+    ("serving pairs", "serving certificates"),
+    ("shall", "must"),
+    ("simply", "(leave it out)"),
+    ("somebody", "someone, another component"),
+    ("stand", "be, represent"),
+    ("stands", "is, represents"),
+    ("stood", "was"),
+    ("stranger", "unauthenticated client"),
+    ("strangers", "unauthenticated clients"),
+    ("tell", "report, show"),
+    ("telling", "reporting"),
+    ("tells", "reports, shows"),
+    ("thereof", "of it"),
+    ("thus", "therefore"),
+    ("told", "reported, shown"),
+    ("turned away", "refused"),
+    ("turns away", "refuses"),
+    ("under way", "in progress"),
+    ("we", "(name the component)"),
+    ("whereby", "by which"),
+    ("whoever", "anyone who, a client that, you"),
+    ("whom", "(name the person or machine)"),
+];
+
+fn documents() -> impl Iterator<Item = (String, String)> {
+    let pages = pages().into_iter().map(|page| format!("{PAGES}/{page}"));
+    OTHERS.map(str::to_owned).into_iter().chain(pages).map(|name| {
+        let text = fs::read_to_string(in_repository(&name)).expect("a document");
+        (name, text)
+    })
+}
+
+/// A line without the targets of its links.
+fn shown(line: &str) -> String {
+    let mut parts = line.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |shown, rest| shown + " " + rest.split_once(')').map_or("", |(_, it)| it))
+}
+
+/// The words of a text in small letters, each with its line; an empty one where a paragraph ends, `§` for code.
+fn words(text: &str) -> Vec<(usize, String)> {
+    let mut words = Vec::new();
+    for (index, line) in without_code(text).iter().enumerate() {
+        let shown = shown(line);
+        let is_mark = |c: char| !c.is_alphanumeric() && !['\'', '’', '§'].contains(&c);
+        let found = shown.split(is_mark).filter(|word| !word.is_empty());
+        words.extend(found.map(|word| (index + 1, word.to_lowercase().replace('’', "'"))));
+        if shown.trim().is_empty() {
+            words.push((index + 1, String::new()));
+        }
+    }
+    words
+}
+
+/// Lines with what is not written, each with what is.
+fn faults(text: &str) -> Vec<(usize, &'static str, &'static str)> {
+    let words = words(text);
+    let mut faults = Vec::new();
+    for (index, (line, _)) in words.iter().enumerate() {
+        for (phrase, instead) in INSTEAD {
+            let mut rest = words[index..].iter().map(|(_, word)| word.as_str());
+            if phrase.split(' ').all(|word| rest.next() == Some(word)) {
+                faults.push((*line, *phrase, *instead));
+            }
+        }
+    }
+    faults
+}
+
+/// The sentences of a text outside of tables that are too long, by line and number of words.
+fn long_sentences(text: &str) -> Vec<(usize, usize)> {
+    let (mut found, mut count, mut since) = (Vec::new(), 0, 0);
+    for (index, line) in without_code(text).iter().enumerate() {
+        let shown = shown(line);
+        let start = shown.trim_start();
+        let is_item = start.split_once(' ').is_some_and(|(mark, _)| {
+            ["-", "*"].contains(&mark) || mark.trim_end_matches('.').parse::<u8>().is_ok()
+        });
+        let begins = start.is_empty() || start.starts_with(['|', '#', '!']) || is_item;
+        if begins {
+            count = 0;
+        }
+        if start.starts_with('|') {
+            continue;
+        }
+        for word in shown.split_whitespace() {
+            if count == 0 {
+                since = index + 1;
+            }
+            count += 1;
+            if word.trim_end_matches([')', '"', '*']).ends_with(['.', ':', ';', '?', '!']) {
+                count = 0;
+            }
+            if count == MAX_WORDS + 1 {
+                found.push((since, count));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_documents_use_plain_words() {
+    let mut all = Vec::new();
+    for (name, text) in documents() {
+        let lines = faults(&text).into_iter().map(|(line, phrase, instead)| {
+            format!("{name}:{line}: instead of \"{phrase}\" write: {instead}")
+        });
+        all.extend(lines);
+    }
+    assert!(all.is_empty(), "{} places:\n{}", all.len(), all.join("\n"));
+}
+
+#[test]
+fn the_documents_have_short_sentences() {
+    let mut all = Vec::new();
+    for (name, text) in documents() {
+        let lines = long_sentences(&text).into_iter().map(|(line, _)| {
+            format!("{name}:{line}: a sentence of more than {MAX_WORDS} words: make two of it")
+        });
+        all.extend(lines);
+    }
+    assert!(all.is_empty(), "{} places:\n{}", all.len(), all.join("\n"));
+}
+
+#[test]
+fn words_are_found_in_prose_and_nowhere_else() {
+    let text = "It goes\nby names.\n\nGoes `x` by.\n\n```text\nwhoever\n```\n[x](whoever.md) `it is told`, Whoever’s\n";
+    assert_eq!(faults(text), [(1, "goes by", "uses")]);
+    assert_eq!(faults("- of one’s own"), [(1, "of one's own", "separate, custom")]);
+    assert_eq!(faults("| a | told |"), [(1, "told", "reported, shown")]);
+}
+
+#[test]
+fn long_sentences_are_found_in_prose_and_not_in_tables() {
+    let many = "word ".repeat(MAX_WORDS);
+    assert_eq!(long_sentences(&format!("x\n\n{many}\nmore")), [(3, MAX_WORDS + 1)]);
+    for fine in [
+        many.clone(),
+        format!("{many}.\n{many}."),
+        format!("| {many} {many} |"),
+        format!("- {many}\n- {many}"),
+    ] {
+        assert!(long_sentences(&fine).is_empty(), "{fine}");
+    }
+}
+
+#[test]
+fn the_list_is_sorted() {
+    assert!(INSTEAD.is_sorted_by_key(|(phrase, _)| phrase));
+}

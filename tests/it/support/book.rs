@@ -1,0 +1,136 @@
+//! The book in `docs/src`, read as an administrator reads it who follows it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::in_repository;
+
+/// The folder of the book's pages.
+pub(crate) const PAGES: &str = "docs/src";
+
+/// A fenced block, without the indentation of a list that it is in.
+pub(crate) struct Block {
+    pub(crate) language: String,
+    pub(crate) text: String,
+}
+
+/// The text of a page, by its path below [`PAGES`].
+pub(crate) fn page(name: &str) -> String {
+    let path = in_repository(PAGES).join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The paths of all pages below [`PAGES`], sorted, without the summary.
+pub(crate) fn pages() -> BTreeSet<String> {
+    files("").into_iter().filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
+}
+
+/// The paths of all files of a folder below [`PAGES`].
+pub(crate) fn files(folder: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(in_repository(PAGES).join(folder)).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let name = Path::new(folder).join(entry.file_name()).to_str().expect("text").to_owned();
+        if entry.path().is_dir() {
+            found.append(&mut files(&name));
+        } else {
+            found.insert(name);
+        }
+    }
+    found
+}
+
+/// The fenced blocks of a text.
+pub(crate) fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(usize, Block)> = None;
+    for line in text.lines() {
+        let indentation = line.len() - line.trim_start().len();
+        match (open.take(), line.trim_start().strip_prefix("```")) {
+            (None, None) => {}
+            (None, Some(language)) => {
+                let block = Block { language: language.to_owned(), text: String::new() };
+                open = Some((indentation, block));
+            }
+            (Some((_, block)), Some(_)) => blocks.push(block),
+            (Some((of_list, mut block)), None) => {
+                block.text.push_str(line.get(of_list.min(indentation)..).expect("spaces"));
+                block.text.push('\n');
+                open = Some((of_list, block));
+            }
+        }
+    }
+    assert!(open.is_none(), "a block without an end");
+    blocks
+}
+
+/// The first example of a page that has this part in it.
+pub(crate) fn example(name: &str, part: &str) -> String {
+    let mut examples = blocks(&page(name)).into_iter().map(|block| block.text);
+    let found = examples.find(|text| text.contains(part));
+    found.unwrap_or_else(|| panic!("{name}: no example with {part:?}"))
+}
+
+/// The commands of a text's console blocks as they are typed, each with the output that follows it.
+pub(crate) fn commands(text: &str) -> Vec<(String, String)> {
+    let mut commands: Vec<(String, String)> = Vec::new();
+    for block in blocks(text).into_iter().filter(|block| block.language == "console") {
+        let mut goes_on = false;
+        for line in block.text.lines() {
+            let begins = line.strip_prefix("$ ").or_else(|| line.strip_prefix("# "));
+            match begins {
+                Some(command) if !goes_on => commands.push((command.to_owned(), String::new())),
+                _ => {
+                    let (command, output) = commands.last_mut().expect("a command before it");
+                    let text = if goes_on || line.starts_with("    ") { command } else { output };
+                    text.push('\n');
+                    text.push_str(line);
+                }
+            }
+            goes_on = line.ends_with('\\');
+        }
+    }
+    commands
+}
+
+/// The lines of a text with `§` in place of what is in code marks, and empty where they are in a block.
+pub(crate) fn without_code(text: &str) -> Vec<String> {
+    let (mut is_block, mut is_code) = (false, false);
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut kept = String::new();
+        if line.trim_start().starts_with("```") {
+            is_block = !is_block;
+        } else if !is_block {
+            for (index, part) in line.split('`').enumerate() {
+                if index > 0 {
+                    is_code = !is_code;
+                    kept.push_str(if is_code { "§" } else { "" });
+                }
+                kept.push_str(if is_code { "" } else { part });
+            }
+        }
+        is_code &= !line.trim().is_empty() && !is_block;
+        lines.push(kept);
+    }
+    lines
+}
+
+/// The anchors of a text's headings, as GitHub and mdBook make them.
+pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
+    let code = without_code(text);
+    let headings = text.lines().zip(&code).filter(|(_, code)| code.starts_with('#'));
+    let anchors = headings.filter_map(|(line, _)| {
+        let line = line.trim_start_matches('#').strip_prefix(' ')?;
+        let kept = line.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
+    });
+    anchors.collect()
+}
+
+/// Replaces what must be there.
+pub(crate) fn with(text: &str, old: &str, new: &str) -> String {
+    assert!(text.contains(old), "no {old:?} in:\n{text}");
+    text.replace(old, new)
+}
