@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
-use model::access::rotation::{Carried, Pointer};
+use model::access::rotation::{Carried, PointerToken};
 use model::inputs::Inputs;
 use model::merged_pool::{self, Member, Origin, ParsedMachineConfig};
 use model::render::select;
@@ -189,7 +189,7 @@ fn make_pointer(
 fn with_token(
     text: &str,
     pool: &str,
-    pointers: &[Pointer],
+    pointers: &[PointerToken],
     records: anyhow::Result<Records>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let others =
@@ -197,7 +197,8 @@ fn with_token(
     let records = match records {
         Ok(records) => records,
         Err(error) => {
-            let carries = |it: &Pointer| it.pool == pool && matches!(it.carries, Carried::Token(_));
+            let carries =
+                |it: &PointerToken| it.pool == pool && matches!(it.carries, Carried::Token(_));
             let unknown = error.context("which tokens are good is not known");
             ensure!(!pointers.iter().any(carries), "{others}: {unknown:#}");
             return Ok(None);

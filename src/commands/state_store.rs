@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use model::access::Records;
-use model::access::rotation::{Issued, Pointer};
+use model::access::rotation::{Issued, PointerToken};
 use model::user_data::{Assessment, LeftAlone, assess, carriers};
 use pki::{Certificate, CertificateState, Policy, StoredPair};
 use time::OffsetDateTime;
@@ -84,7 +84,7 @@ impl Seen {
     }
 
     /// What the pointer configs carry that a rotation of tokens looks after.
-    pub(super) fn carriers(&self) -> Vec<Pointer> {
+    pub(super) fn carriers(&self) -> Vec<PointerToken> {
         let (trusted, known) = (self.observed.trusted(), self.observed.known());
         let used = self.pointers.iter().filter(|(name, _)| !self.unused.contains(name));
         used.flat_map(|(name, text)| carriers(name, text, &trusted, &known, true)).collect()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ignition::{POINTER_SPEC, pointer};
 use model::pointer_check::{faults_of, pools_of};
 use model::user_data::{self, Brings, Fetch, LeftAlone, assess, fetches_of_pools, with_bearer};
-use pki::{Host, Lockout, LockoutReason, Pointer};
+use pki::{Host, Lockout, LockoutReason, PointerTrust};
 
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::{StateError, if_there, read_if_there};
@@ -29,7 +29,7 @@ impl StateDirectory {
     }
 
     /// The pointer configs as a rotation sees them.
-    pub(super) fn observe_pointers(&self, trust: &Trust) -> Result<Vec<Pointer>, StateError> {
+    pub(super) fn observe_pointers(&self, trust: &Trust) -> Result<Vec<PointerTrust>, StateError> {
         let files = self.pointers()?;
         let pools = self.pools_by(&files);
         let pointers = files.iter().map(|PointerFile { path, text }| {
@@ -41,7 +41,7 @@ impl StateDirectory {
                 _ => faults_of(&title, text, &pools),
             };
             let pointer = user_data::pointer(pointer_name(path)?, &title, text, assessed);
-            Ok(Pointer { faults, ..pointer })
+            Ok(PointerTrust { faults, ..pointer })
         });
         pointers.collect()
     }

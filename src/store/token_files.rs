@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use model::access::rotation::{
-    Issued, MAX_STEPS, Next, Pointer, PointerWrite, Reason, RotationPolicy, TokenState, Write,
+    Issued, MAX_STEPS, Next, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState, Write,
     next, standing,
 };
 use model::access::{AccessMode, Records, Token, generate};
@@ -143,7 +143,7 @@ impl StateDirectory {
     }
 
     /// The pointer configs, with what they bring along.
-    fn carriers(&self) -> Result<Vec<Pointer>, StateError> {
+    fn carriers(&self) -> Result<Vec<PointerToken>, StateError> {
         let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
         for PointerFile { path, text } in self.pointers()? {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model::access::rotation::{Carried, Issued, Pointer, TokenState};
+use model::access::rotation::{Carried, Issued, PointerToken, TokenState};
 use model::access::{AccessMode, Records};
 use model::user_data::carriers;
 use serde::Serialize;
@@ -48,7 +48,7 @@ impl Observed {
             let may_be_lifted = self.cluster.owner(name).is_some();
             let seen = carriers(&title, user_data(secret), &trusted, &known, may_be_lifted);
             let waits = waiting.get(name);
-            pointers.extend(seen.into_iter().map(|pointer| Pointer {
+            pointers.extend(seen.into_iter().map(|pointer| PointerToken {
                 carries: unless_refused(waits, unless_operators(secret, pointer.carries)),
                 waits: waits.is_some(),
                 ..pointer

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::bearer::{Brings, fetches_of_pools, no_header, with_bearer};
 use super::plain::lifted;
 use super::{Assessment, LeftAlone, assess, reading};
-use crate::access::rotation::{Carried, Pointer, PointerWrite};
+use crate::access::rotation::{Carried, PointerToken, PointerWrite};
 use crate::access::{KnownTokens, Records, Token, Verifier as _};
 
 /// What the pointer config `name` carries for each pool that it fetches from. Judged by its authorities
@@ -19,7 +19,7 @@ pub fn carriers(
     bundle: &[Certificate],
     known: &[Certificate],
     may_be_lifted: bool,
-) -> Vec<Pointer> {
+) -> Vec<PointerToken> {
     let cannot = |reason: LeftAlone| Carried::Cannot(format!("left alone: {reason}"));
     let left_alone = match assess(user_data, bundle, known) {
         Assessment::Current | Assessment::Stale(_) => None,
@@ -38,7 +38,7 @@ pub fn carriers(
         Brings::Nothing => no_header(user_data, pool)
             .map_or(Carried::Nothing, |reason| Carried::Cannot(reason.to_string())),
     };
-    let pointer = |fetch: super::Fetch| Pointer {
+    let pointer = |fetch: super::Fetch| PointerToken {
         name: name.to_owned(),
         carries: left_alone.clone().unwrap_or_else(|| carries(&fetch.pool, fetch.brings)),
         pool: fetch.pool,
@@ -49,7 +49,7 @@ pub fn carriers(
     for fetch in reading(user_data).found {
         if !pointers.iter().any(|pointer| pointer.pool == fetch.pool) {
             let (name, carries) = (name.to_owned(), cannot(LeftAlone::OutOfReach));
-            pointers.push(Pointer { name, carries, pool: fetch.pool, waits: false });
+            pointers.push(PointerToken { name, carries, pool: fetch.pool, waits: false });
         }
     }
     pointers
@@ -67,7 +67,7 @@ pub fn carrying(user_data: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
 /// The newest token that these carry for a pool, of those that open it at `now`.
 #[must_use]
 pub fn carried<'a>(
-    pointers: &'a [Pointer],
+    pointers: &'a [PointerToken],
     pool: &str,
     records: &Records,
     now: OffsetDateTime,
@@ -148,7 +148,7 @@ mod tests {
         let [old, new, revoked, named] = [1, 2, 3, 4].map(|byte| Token::new([byte; 32]));
         let pointer = |pool: &str, carries| {
             let (name, pool) = ("a".to_owned(), pool.to_owned());
-            Pointer { name, pool, carries, waits: false }
+            PointerToken { name, pool, carries, waits: false }
         };
         let worker = |token: &Token| pointer("worker", Carried::Token(token.clone()));
         let record = |token: &Token, pool: &str, hours| Record {
@@ -168,7 +168,7 @@ mod tests {
         let records = Records { tokens, ..Records::default() };
         let all = [&revoked, &old, &new, &named].map(worker);
         let carried_at =
-            |pointers: &[Pointer], now| carried(pointers, "worker", &records, now).cloned();
+            |pointers: &[PointerToken], now| carried(pointers, "worker", &records, now).cloned();
         assert_eq!(carried_at(&all, noon), Some(new));
         assert_eq!(carried_at(&all[..2], noon), Some(old));
         assert_eq!(carried_at(&all[..1], noon), None);

@@ -18,7 +18,7 @@ use std::io::Read as _;
 
 use ignition::{authority_source, data_url, names_field};
 use pki::certificate::certificate_pem;
-use pki::{Certificate, Holder, Host, MendedPointer, Pointer, PointerState};
+use pki::{Certificate, Holder, Host, MendedPointer, PointerState, PointerTrust};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
@@ -190,13 +190,13 @@ pub fn observe(
     user_data: &[u8],
     bundle: &[Certificate],
     known: &[Certificate],
-) -> Pointer {
+) -> PointerTrust {
     pointer(name, name, user_data, assess(user_data, bundle, known))
 }
 
 /// The pointer config `name`, called by `title` where it is told of, as a rotation sees it. No faults are looked for.
 #[must_use]
-pub fn pointer(name: &str, title: &str, user_data: &[u8], assessed: Assessment) -> Pointer {
+pub fn pointer(name: &str, title: &str, user_data: &[u8], assessed: Assessment) -> PointerTrust {
     let state = match assessed {
         Assessment::Stale(text) => {
             PointerState::Stale(MendedPointer { holders: holders(title, &text), text })
@@ -204,7 +204,7 @@ pub fn pointer(name: &str, title: &str, user_data: &[u8], assessed: Assessment) 
         Assessment::LeftAlone(LeftAlone::OutOfReach) => PointerState::OutOfReach,
         Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
     };
-    Pointer {
+    PointerTrust {
         name: name.to_owned(),
         state,
         bytes: user_data.len(),
