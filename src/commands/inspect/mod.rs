@@ -1,24 +1,18 @@
 //! `inspect`: what a machine becomes, as it would get it, and why it does not come up.
 
 mod fetch;
+mod inspection;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
 use ignition::secrets::redacted;
 use ignition::{Config, SpecVersion};
-use model::escape::escaped;
 use model::inputs::Inputs;
-use model::inspect::{
-    Cause, Machine, Outcome, Step, Trace, as_json, changes, changes_as_text, machine,
-    machine_as_text, warnings_as_text, way_as_text,
-};
+use model::inspect::{Cause, Outcome, Step, machine};
 use model::objects::{MachineConfig, Object};
 use model::pointer_check;
 use model::user_data::MAX_BYTES;
@@ -27,14 +21,11 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_authorities};
+use super::inspect::inspection::{Difference, Inspection};
 use super::probe::Address;
 use super::rendering::{read_manifests, rendered};
-use super::terminal;
 use crate::files::bounded;
 use crate::source::manifest::{self, Manifest};
-
-/// How long the least differences of two machines' texts are looked for.
-const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Where a config comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,23 +76,6 @@ pub struct InspectSettings {
     pub json: bool,
 }
 
-/// What was got.
-struct Inspection {
-    /// What people call it.
-    name: String,
-    trace: Option<Trace>,
-    machine: Option<Machine>,
-    /// What is said and has no effect, one line each.
-    warnings: Vec<String>,
-}
-
-impl Inspection {
-    fn refused(name: &str, cause: Cause) -> Self {
-        let trace = Trace { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
-        Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
-    }
-}
-
 /// Shows what was asked for. The exit code is 1 where the machine would not come up, or two differ.
 ///
 /// # Errors
@@ -121,90 +95,15 @@ fn inspected(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<
     let got = get(settings, now)?;
     match &settings.show {
         Show::Machine => {
-            let code = show(&got, settings.json, now)?;
+            let code = got.show(settings.json, now)?;
             let is_refused = settings.is_strict && !got.warnings.is_empty();
             Ok(if is_refused { ExitCode::FAILURE } else { code })
         }
-        Show::File(path) => show_file(&got, path),
+        Show::File(path) => got.show_file(path),
         Show::Difference(other) => {
             let other = get(&otherwise(settings, other)?, now)?;
             Difference::between(&got, &other).show(settings.json)
         }
-    }
-}
-
-fn show(got: &Inspection, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
-    if is_json {
-        let page = json!({"way": got.trace, "machine": got.machine, "warnings": got.warnings});
-        print_json(&page)?;
-    } else {
-        let look = terminal::look();
-        let mut lines: Vec<_> =
-            got.trace.iter().flat_map(|trace| way_as_text(trace, look)).collect();
-        if let Some(machine) = &got.machine {
-            if !lines.is_empty() {
-                lines.push(String::new());
-            }
-            lines.extend(machine_as_text(machine, look, now));
-        }
-        lines.extend(warnings_as_text(&got.warnings, look));
-        terminal::print(&lines);
-    }
-    Ok(if got.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn show_file(got: &Inspection, path: &str) -> anyhow::Result<ExitCode> {
-    let told = match &got.machine {
-        Some(machine) => match machine.file(path) {
-            Ok(bytes) => {
-                // Whoever reads it may have seen enough.
-                let _ = std::io::stdout().write_all(bytes);
-                return Ok(ExitCode::SUCCESS);
-            }
-            Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
-        },
-        None => got
-            .trace
-            .iter()
-            .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
-            .collect(),
-    };
-    writeln!(std::io::stderr(), "{}", told.join("\n"))?;
-    Ok(ExitCode::FAILURE)
-}
-
-/// What differs between two machines, in both forms.
-struct Difference {
-    is_any: bool,
-    json: serde_json::Value,
-    lines: Vec<String>,
-}
-
-impl Difference {
-    /// The difference, which is one too where either would not come up.
-    fn between(got: &Inspection, other: &Inspection) -> Self {
-        let look = terminal::look();
-        let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
-            let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
-            let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
-            let lines = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
-            return Self { is_any: true, json: json!({"ways": ways}), lines };
-        };
-        let changes = changes(before, after, Instant::now() + TIMEOUT);
-        let is_any = !changes.is_empty();
-        let names = json!([got.name, other.name]);
-        let json = json!({"between": names, "differs": is_any, "changes": changes});
-        let lines = changes_as_text(&changes, [&got.name, &other.name], look);
-        Self { is_any, json, lines }
-    }
-
-    fn show(&self, is_json: bool) -> anyhow::Result<ExitCode> {
-        if is_json {
-            print_json(&self.json)?;
-        } else {
-            terminal::print(&self.lines);
-        }
-        Ok(if self.is_any { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
@@ -226,27 +125,6 @@ fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result
         all.lines.extend(lines);
     }
     Ok(all)
-}
-
-/// What moves a cursor, and JSON need not escape, is escaped as JSON does.
-fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(&as_json(page)?)?;
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
-        if is_plain {
-            safe.push(c);
-        } else {
-            let units = c
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .map(|unit| format!("\\u{unit:04x}"))
-                .collect::<Vec<_>>();
-            safe.push_str(&units.concat());
-        }
-    }
-    terminal::print(&[safe]);
-    Ok(())
 }
 
 /// The same, for the other one of two.
