@@ -6,8 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::rotation::{
-    Carried, Issued, MAX_STEPS, Next, PointerToken, PointerWrite, RotationPolicy, TokenState, Write,
-    next,
+    Carried, Issued, MAX_STEPS, Next, PointerToken, PointerWrite, RotationPolicy, TokenState,
+    Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Token, Verifier as _};
 use time::OffsetDateTime;

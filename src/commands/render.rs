@@ -9,9 +9,9 @@ use model::access::Records;
 use model::access::rotation::{Carried, PointerToken};
 use model::inputs::Inputs;
 use model::merged_pool::{self, Member, Origin, ParsedMachineConfig};
+use model::pointer_config::{PointerConfig, carried};
 use model::render::select;
 use model::table::table;
-use model::user_data::{self, carried, with_bearer};
 use pki::Certificate;
 use time::OffsetDateTime;
 
@@ -160,8 +160,8 @@ fn make_pointer(
         bail!("{place}: there is no certificate authority yet");
     }
     // Another server's leads a machine that trusts these CAs nowhere.
-    let mut own = seen.pointers.iter().filter(|(_, text)| seen.stranger(text).is_none());
-    let kept = || own.find_map(|(_, text)| user_data::url_for(text, pool));
+    let mut own = seen.pointers.iter().map(|(_, text)| PointerConfig::read(text));
+    let kept = || own.find_map(|it| it.url_for(pool).filter(|_| seen.stranger(&it).is_none()));
     let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
     let url = url.ok_or_else(|| {
         anyhow!(
@@ -212,7 +212,8 @@ fn with_token(
         );
         return Ok(None);
     };
-    with_bearer(text.as_bytes(), pool, token.as_str())
+    PointerConfig::read(text.as_bytes())
+        .with_bearer(pool, token.as_str())
         .map(Some)
         .map_err(|reason| anyhow!("{others}: {reason}"))
 }

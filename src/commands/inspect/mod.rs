@@ -14,9 +14,7 @@ use ignition::{Config, SpecVersion};
 use model::inputs::Inputs;
 use model::inspect::{Cause, Outcome, Step, machine};
 use model::objects::{MachineConfig, Object};
-use model::pointer_check;
-use model::user_data::MAX_BYTES;
-use pki::Host;
+use model::pointer_config::{Fetch, MAX_BYTES, PointerConfig};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -200,25 +198,35 @@ fn get(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<Inspec
             let url = with_pool(url, pool)?;
             let trusted = trusted(settings)?;
             let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
-            let headers = Vec::new();
-            by_server(&request(settings, url, headers, trusted, now)?)
+            let (trusted_by, trusted) = trusted.unzip();
+            let fetch = fetch_of(url, trusted.unwrap_or_default(), settings.spec)?;
+            by_server(&request(settings, fetch, trusted_by, now))
         }
         Place::Pointer(path) => by_pointer(settings, path, now),
     }
 }
 
+/// What a machine asks for that trusts these CAs.
+fn fetch_of(url: Uri, trusted: Vec<pki::Certificate>, spec: SpecVersion) -> anyhow::Result<Fetch> {
+    let host = url.host().unwrap_or_default().parse();
+    let host = host.map_err(|error| anyhow!("{url}: {error}"))?;
+    let pool = last_segment(&url).to_owned();
+    Ok(Fetch { url, host, pool, headers: Vec::new(), spec, trusted })
+}
+
+/// The pool, in a URL that leads to one.
+fn last_segment(url: &Uri) -> &str {
+    url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}
+
 fn request(
     settings: &InspectSettings,
-    url: Uri,
-    headers: Vec<(String, String)>,
-    trusted: Option<(String, Vec<pki::Certificate>)>,
+    fetch: Fetch,
+    trusted_by: Option<String>,
     now: OffsetDateTime,
-) -> anyhow::Result<FetchRequest> {
-    let host = url.host().unwrap_or_default();
-    let host: Host = host.parse().map_err(|error| anyhow!("{url}: {error}"))?;
-    let connect = settings.connect.clone();
-    let (spec, at) = (settings.spec, settings.at.unwrap_or(now));
-    Ok(FetchRequest { url, host, connect, headers, trusted, spec, at, now })
+) -> FetchRequest {
+    let (connect, at) = (settings.connect.clone(), settings.at.unwrap_or(now));
+    FetchRequest { fetch, trusted_by, connect, at, now }
 }
 
 fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
@@ -256,21 +264,23 @@ fn by_pointer(
     let name = path.display().to_string();
     let text = bounded::read_start(path, MAX_BYTES as u64 + 1);
     let text = text.with_context(|| format!("--pointer {name}"))?;
-    let reading = pointer_check::read(&text);
-    let Some(config) = reading.config else {
-        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+    let config = PointerConfig::read(&text);
+    let Some((first, others)) = config.fetches().split_first() else {
+        let faults: Vec<_> = config.faults().iter().map(ToString::to_string).collect();
         return Ok(Inspection::refused(&name, invalid(faults.join("; "))));
     };
-    let mut fetches = config.fetches.into_iter();
-    let first = fetches.next().ok_or_else(|| anyhow!("{name}: it fetches nothing"))?;
     let url = match &settings.pool {
         Some(pool) => with_pool(&without_path(&first.url)?, Some(pool))?,
-        None => first.url,
+        None => first.url.clone(),
     };
-    let trusted = Some((name.clone(), first.trusted));
-    let mut got = by_server(&request(settings, url, first.headers, trusted, now)?)?;
-    let warnings = reading.warnings.iter().map(ToString::to_string);
-    let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
+    let asked = Fetch {
+        headers: first.headers.clone(),
+        ..fetch_of(url, first.trusted.clone(), settings.spec)?
+    };
+    let mut got = by_server(&request(settings, asked, Some(name), now))?;
+    let warnings = config.warnings().iter().map(ToString::to_string);
+    let others =
+        others.iter().map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
     let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
     let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
     if let (Some(trace), false) = (&mut got.trace, seen.is_empty()) {
@@ -290,10 +300,10 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     };
     let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
     let read = read_config(&body).and_then(|config| {
-        if config.declared() <= request.spec {
+        if config.declared() <= request.fetch.spec {
             return Ok(config);
         }
-        let (asked, served) = (request.spec, vec![config.declared()]);
+        let (asked, served) = (request.fetch.spec, vec![config.declared()]);
         Err(Cause::NotInSpec {
             asked,
             served,

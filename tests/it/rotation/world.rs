@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ignition::{SpecVersion, pointer};
-use model::user_data;
+use model::pointer_config::PointerConfig;
 use pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use pki::{
     Asked, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS,
@@ -158,7 +158,9 @@ impl World {
         let (bundle, known) = (self.bundle(), self.known());
         let pointers = self.pointers.iter().enumerate();
         self.stored.pointers = pointers
-            .map(|(index, text)| user_data::observe(&index.to_string(), text, &bundle, &known))
+            .map(|(index, text)| {
+                PointerConfig::read(text).observe(&index.to_string(), &bundle, &known)
+            })
             .collect();
     }
 
@@ -212,7 +214,8 @@ impl World {
             Write::Bundle(pem) => self.stored.bundle = Some(pem.into()),
             Write::Pointer { name, text } => {
                 let pointer = &mut self.pointers[name.parse::<usize>().expect("an index")];
-                let [old, new] = [&*pointer, &text].map(|text| user_data::holders("", text));
+                let [old, new] =
+                    [&*pointer, &text].map(|text| PointerConfig::read(text).holders(""));
                 let boots = |holders: &[Holder]| locked_out(&before, holders, self.now).is_empty();
                 is_spoilt = (!old.is_empty() && boots(&old) && !boots(&new)).then_some(name);
                 *pointer = text;
@@ -253,7 +256,9 @@ impl World {
 
     /// Machines take what pointer configs there are.
     pub(super) fn hand_out(&mut self) {
-        for mut holder in self.pointers.iter().flat_map(|text| user_data::holders("", text)) {
+        for mut holder in
+            self.pointers.iter().flat_map(|text| PointerConfig::read(text).holders(""))
+        {
             holder.name = format!("pointer config {}", self.handed.len());
             let is_known =
                 |known: &Holder| known.trusted == holder.trusted && known.hosts == holder.hosts;
