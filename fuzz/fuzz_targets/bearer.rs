@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use ignition::{SpecVersion, pointer};
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{AUTHORITIES, expanded};
-use model::user_data::{Brings, fetches_of_pools, lifted, no_header, with_bearer};
+use model::pointer_config::{Authorization, PointerConfig};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -23,7 +23,8 @@ fn word(letter: u8) -> Option<String> {
     match letter {
         b'p' => Some(POINTER.clone()),
         b't' => {
-            let text = with_bearer(POINTER.as_bytes(), "worker", TOKEN).expect("a pointer config");
+            let config = PointerConfig::read(POINTER.as_bytes());
+            let text = config.with_bearer("worker", TOKEN).expect("a pointer config");
             Some(String::from_utf8(text).expect("text"))
         }
         _ => None,
@@ -49,23 +50,28 @@ fn is_json(text: &[u8]) -> bool {
 
 fuzz_target!(|data: &[u8]| {
     let text = expanded(data, word);
-    let before = fetches_of_pools(&text);
-    let _ = lifted(&text).map(|lifted| assert!(is_json(&lifted)));
-    assert!(with_bearer(&text, "no such pool", TOKEN).is_err());
+    let config = PointerConfig::read(&text);
+    let before = config.written_fetches();
+    let _ = config.lifted().map(|lifted| assert!(is_json(&lifted)));
+    assert!(config.with_bearer("no such pool", TOKEN).is_err());
     for pool in before.iter().map(|fetch| &*fetch.pool) {
-        let given = with_bearer(&text, pool, TOKEN);
-        assert_eq!(no_header(&text, pool), given.as_ref().err().cloned());
+        let given = config.with_bearer(pool, TOKEN);
+        assert_eq!(config.no_header(pool), given.as_ref().err().cloned());
         let Ok(new) = given else { continue };
         assert_eq!(is_json(&new), is_json(&text));
-        let after = fetches_of_pools(&new);
+        let mended = PointerConfig::read(&new);
+        let after = mended.written_fetches();
         assert_eq!(after.len(), before.len());
         for (before, after) in before.iter().zip(&after) {
             assert_eq!(before.pool, after.pool);
             let is_meant = after.pool == pool;
-            let given = Brings::Bearer(TOKEN.to_owned());
-            assert_eq!(after.brings, if is_meant { given } else { before.brings.clone() });
+            let given = Authorization::Bearer(TOKEN.to_owned());
+            assert_eq!(
+                after.authorization,
+                if is_meant { given } else { before.authorization.clone() }
+            );
         }
-        assert_eq!(with_bearer(&new, pool, TOKEN).as_deref(), Ok(&*new), "once is enough");
+        assert_eq!(mended.with_bearer(pool, TOKEN).as_deref(), Ok(&*new), "once is enough");
         let value = |text: &[u8]| serde_json::from_slice::<Value>(text).ok().map(without_headers);
         assert_eq!(value(&new), value(&text));
     }

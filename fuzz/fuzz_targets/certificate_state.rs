@@ -8,8 +8,8 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 use pki::{
-    Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, Pointer,
-    PointerState, Policy, Request, StoredPair, dry_run, locked_out, told_lockouts,
+    Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, PointerState,
+    PointerTrust, Policy, Request, StoredPair, dry_run, locked_out, told_lockouts,
     trusted_by_somebody,
 };
 
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
             trusted,
             hosts: hosts.clone(),
         });
-        Pointer {
+        PointerTrust {
             name,
             state: PointerState::Kept,
             bytes: text.len(),

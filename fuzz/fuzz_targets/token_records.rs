@@ -6,8 +6,8 @@
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{NOW, expanded};
 use model::access::rotation::{
-    Carried, Issued, MAX_STEPS, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write,
-    next,
+    Carried, Issued, MAX_STEPS, Next, PointerToken, PointerWrite, RotationPolicy, TokenState,
+    Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Token, Verifier as _};
 use time::OffsetDateTime;
@@ -77,7 +77,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(Records::read(&text).expect("what was written"), *records);
     }
     let (Ok(issued), Ok(records)) = (issued, records) else { return };
-    let pointer = Pointer {
+    let pointer = PointerToken {
         name: "a".to_owned(),
         pool: "worker".to_owned(),
         carries: Carried::Token(Token::new([0; 32])),

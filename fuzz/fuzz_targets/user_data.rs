@@ -3,15 +3,13 @@
 //! `@0` to `@3` stand for the data URLs of authorities, the first two of which are the bundle.
 #![no_main]
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use ignition::authority_source;
 use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
-use model::pointer_check;
-use model::user_data::{
-    Assessment, assess, authorities, fetches, hosts, is_plain_pointer, observe,
-};
+use model::pointer_config::{Assessment, Known, PointerConfig};
 use pki::{Certificate, PointerState};
 use serde_json::{Value, json};
 
@@ -33,30 +31,31 @@ fn others(text: &[u8]) -> Option<Value> {
 fuzz_target!(|data: &[u8]| {
     let text = expanded(data, word);
     let known = &[AUTHORITIES[2].certificate.clone()];
-    let assessed = assess(&text, &BUNDLE, known);
+    let config = PointerConfig::read(&text);
+    let assessed = config.assess(&BUNDLE, known);
     if let Assessment::Stale(mended) = &assessed {
-        assert_eq!(assess(mended, &BUNDLE, known), Assessment::Current);
         assert_eq!(others(mended), others(&text));
-        let _ = hosts(mended);
-        let trusted = authorities(mended);
+        let mended = PointerConfig::read(mended);
+        assert_eq!(mended.assess(&BUNDLE, known), Assessment::Current);
+        let _ = mended.hosts();
+        let trusted = mended.authorities();
         assert!(BUNDLE.iter().all(|wanted| trusted.contains(wanted)));
-        for kept in authorities(&text) {
+        for kept in config.authorities() {
             let is_ours = AUTHORITIES[..3].iter().any(|own| own.certificate == kept);
             assert!(is_ours || trusted.contains(&kept), "{kept:?} is gone");
         }
     }
-    let pointer = observe("a", &text, &BUNDLE, known);
+    let pointer = config.observe("a", &BUNDLE, known);
     assert_eq!(
         matches!(pointer.state, PointerState::Stale(_)),
         matches!(assessed, Assessment::Stale(_))
     );
-    let _ = (fetches(&text, "https://a:22623/config/worker"), is_plain_pointer(&text));
-    let reading = pointer_check::read(&text);
-    for line in reading.faults.iter().map(ToString::to_string) {
+    let _ = (config.fetches_from("https://a:22623/config/worker"), config.is_plain());
+    for line in config.faults().iter().map(ToString::to_string) {
         assert!(!line.is_empty());
     }
-    if let Some(config) = &reading.config {
-        assert!(!config.fetches.is_empty() && config.fetches == reading.found);
-        let _ = pointer_check::refusals("a", &config.fetches, &BUNDLE, NOW);
-    }
+    assert_eq!(config.fetches().is_empty(), !config.faults().is_empty());
+    let pools = BTreeSet::new();
+    let known = Known { chain: Some(&BUNDLE), records: None, pools: &pools };
+    let _ = config.verdict("a", known, NOW);
 });

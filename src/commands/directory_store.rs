@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use model::access::Records;
-use model::user_data::LeftAlone;
+use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::{Asked, Host, LEFT_OUT, Lockout, LockoutReason, Policy, Step, Warning};
 use time::OffsetDateTime;
 
@@ -70,7 +70,8 @@ impl DirectoryStore {
             print_line(&format!("warning: {warning}"));
         }
         let seen = self.observe(None)?;
-        let is_ours = |text: &[u8]| seen.stranger(text) != Some(LeftAlone::Foreign);
+        let is_ours =
+            |text: &[u8]| seen.stranger(&PointerConfig::read(text)) != Some(LeftAlone::Foreign);
         let is_kept =
             |holder: &str| seen.pointers.iter().any(|(name, text)| name == holder && is_ours(text));
         let is_met = |it: &Warning| match it {

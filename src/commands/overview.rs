@@ -15,8 +15,8 @@ use http::{HeaderName, StatusCode};
 use model::access;
 use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
-    Certificate, History, MachineLine, Overview, Pointer, Pool, RegistryInUse, STYLE, Server, page,
-    sort,
+    Certificate, History, MachineLine, Overview, PointerStatus, Pool, RegistryInUse, STYLE, Server,
+    page, sort,
 };
 use model::render::registries_without_ca;
 use pki::plan::renewal;
@@ -34,7 +34,7 @@ use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
 /// Judges the pointer configs that are known, at a time. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<Pointer> + Send + Sync>;
+pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<PointerStatus> + Send + Sync>;
 
 /// Those who know.
 pub(super) struct Sources {
@@ -119,7 +119,7 @@ pub(super) fn judged(
     holders: &[Holder],
     faults: &[Lockout],
     now: OffsetDateTime,
-) -> Vec<Pointer> {
+) -> Vec<PointerStatus> {
     let lockouts = [faults, &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
         .iter()
@@ -130,7 +130,7 @@ pub(super) fn judged(
         let lockout = lockouts.iter().find(|lockout| lockout.holder == name)?;
         Some(lockout.reason.to_string())
     };
-    let pointer = |name: &str| Pointer { name: name.to_owned(), problem: problem(name) };
+    let pointer = |name: &str| PointerStatus { name: name.to_owned(), problem: problem(name) };
     names.into_iter().map(pointer).collect()
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use model::pointer_check::Fetch;
+use model::inspect::{Answered, Shown};
+use model::pointer_config::{Fetch, accept};
 use pki::{Certificate, Host};
 use rustls::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -61,34 +62,26 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a server showed.
-#[derive(Debug)]
-pub struct Probe {
-    /// All certificates that it sent, the leaf first.
-    pub chain: Vec<Certificate>,
-    /// Of the answer to HEAD for the config; `None` if it was not asked.
-    pub status: Option<StatusCode>,
-}
-
 /// Connects to `address` as a machine would for `fetch`, takes whatever certificates there are, and
-/// asks for the config where `is_trusted` says that a machine would: what is sent along is for a
+/// asks by HEAD for the config where `is_trusted` says that a machine would: what is sent along is for a
 /// server that is trusted.
 pub async fn ask(
     address: &Address,
     fetch: &Fetch,
-    accept: &str,
-    is_trusted: impl Fn(&[Certificate]) -> bool,
-) -> anyhow::Result<Probe> {
+    is_trusted: impl Fn(&Shown) -> bool,
+) -> anyhow::Result<Shown> {
     let asked = async {
         let stream = connect(address, &fetch.host).await?;
         let sent = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let read = |der: &CertificateDer<'_>| {
             Certificate::parse(der).context("it sends a certificate that machines cannot read")
         };
-        let chain = sent.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let status =
-            if is_trusted(&chain) { Some(head(stream, fetch, accept).await?) } else { None };
-        Ok(Probe { chain, status })
+        let mut shown = Shown::chain(sent.iter().map(read).collect::<Result<_, _>>()?);
+        if is_trusted(&shown) {
+            let (status, headers) = head(stream, fetch).await?;
+            shown.answer = Some(Answered::new(status, &headers, "", &fetch.pool));
+        }
+        Ok(shown)
     };
     let timed_out = || anyhow!("no answer within {} s", TIMEOUT.as_secs());
     tokio::time::timeout(TIMEOUT, asked).await.map_err(|_| timed_out())?
@@ -152,8 +145,7 @@ pub(super) fn shown(stream: &TlsStream<TcpStream>) -> (Vec<String>, Option<Vec<C
 async fn head(
     stream: TlsStream<TcpStream>,
     fetch: &Fetch,
-    accept: &str,
-) -> anyhow::Result<StatusCode> {
+) -> anyhow::Result<(StatusCode, HeaderMap)> {
     let host = fetch.url.authority().map_or("", http::uri::Authority::as_str);
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     let target = fetch.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -161,7 +153,7 @@ async fn head(
         .method(Method::HEAD)
         .uri(target)
         .header(header::HOST, host)
-        .header(header::ACCEPT, accept)
+        .header(header::ACCEPT, accept(fetch.spec))
         .header(header::ACCEPT_ENCODING, "identity")
         .header(header::USER_AGENT, "machine-config-server")
         .body(String::new())?;
@@ -176,7 +168,8 @@ async fn head(
     // is of no interest.
     let answer = async move { sender.send_request(request).await };
     let (answer, _) = tokio::join!(answer, connection);
-    Ok(answer?.status())
+    let (head, _) = answer?.into_parts();
+    Ok((head.status, head.headers))
 }
 
 /// Takes every certificate: who would trust it is judged afterwards. The server still has to hold

@@ -7,12 +7,12 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use ignition::{POINTER_SPEC, SpecVersion, pointer};
 use model::access::Records;
-use model::access::rotation::{Carried, Pointer};
+use model::access::rotation::{Carried, PointerToken};
 use model::inputs::Inputs;
 use model::merged_pool::{self, Member, Origin, ParsedMachineConfig};
+use model::pointer_config::{PointerConfig, carried};
 use model::render::select;
 use model::table::table;
-use model::user_data::{self, carried, with_bearer};
 use pki::Certificate;
 use time::OffsetDateTime;
 
@@ -199,8 +199,8 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
         bail!("{place}: there is no certificate authority yet");
     }
     // Another server's leads a machine that trusts these CAs nowhere.
-    let mut own = seen.pointers.iter().filter(|(_, text)| seen.stranger(text).is_none());
-    let kept = || own.find_map(|(_, text)| user_data::url_for(text, pool));
+    let mut own = seen.pointers.iter().map(|(_, text)| PointerConfig::read(text));
+    let kept = || own.find_map(|it| it.url_for(pool).filter(|_| seen.stranger(&it).is_none()));
     let server = settings.server.as_ref();
     let url = server.map(|address| format!("https://{address}/config/{pool}")).or_else(kept);
     let url = url.ok_or_else(|| {
@@ -230,7 +230,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
 fn with_token(
     text: &str,
     pool: &str,
-    pointers: &[Pointer],
+    pointers: &[PointerToken],
     records: anyhow::Result<Records>,
 ) -> anyhow::Result<Option<Vec<u8>>> {
     let others =
@@ -238,7 +238,8 @@ fn with_token(
     let records = match records {
         Ok(records) => records,
         Err(error) => {
-            let carries = |it: &Pointer| it.pool == pool && matches!(it.carries, Carried::Token(_));
+            let carries =
+                |it: &PointerToken| it.pool == pool && matches!(it.carries, Carried::Token(_));
             let unknown = error.context("which tokens are good is not known");
             ensure!(!pointers.iter().any(carries), "{others}: {unknown:#}");
             return Ok(None);
@@ -252,7 +253,8 @@ fn with_token(
         );
         return Ok(None);
     };
-    with_bearer(text.as_bytes(), pool, token.as_str())
+    PointerConfig::read(text.as_bytes())
+        .with_bearer(pool, token.as_str())
         .map(Some)
         .map_err(|reason| anyhow!("{others}: {reason}"))
 }

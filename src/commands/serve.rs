@@ -11,7 +11,7 @@ use std::time::Instant;
 use model::access::rotation::RotationPolicy;
 use model::inputs::Inputs;
 use model::objects::SecretName;
-use model::overview::Pointer;
+use model::overview::PointerStatus;
 use nix::ifaddrs::getifaddrs;
 use pki::{Asked, Host, Policy, Warning};
 use time::{Duration, OffsetDateTime};
@@ -114,7 +114,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Which of the pointer configs boot a machine now. That they cannot be read is told elsewhere.
-fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<Pointer> {
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<PointerStatus> {
     let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
     let holders: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();

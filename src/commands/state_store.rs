@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use model::access::Records;
-use model::access::rotation::{Issued, Pointer};
-use model::user_data::{Assessment, LeftAlone, assess, carriers};
+use model::access::rotation::{Issued, PointerToken};
+use model::pointer_config::{Assessment, LeftAlone, PointerConfig};
 use pki::{Certificate, CertificateState, Policy, StoredPair};
 use time::OffsetDateTime;
 
@@ -84,16 +84,19 @@ impl Seen {
     }
 
     /// What the pointer configs carry that a rotation of tokens looks after.
-    pub(super) fn carriers(&self) -> Vec<Pointer> {
+    pub(super) fn carriers(&self) -> Vec<PointerToken> {
         let (trusted, known) = (self.observed.trusted(), self.observed.known());
         let used = self.pointers.iter().filter(|(name, _)| !self.unused.contains(name));
-        used.flat_map(|(name, text)| carriers(name, text, &trusted, &known, true)).collect()
+        used.flat_map(|(name, text)| {
+            PointerConfig::read(text).carriers(name, &trusted, &known, true)
+        })
+        .collect()
     }
 
     /// Why a pointer config that names authorities trusts none that is known to be the server's, or
     /// is not looked at.
-    pub(super) fn stranger(&self, pointer: &[u8]) -> Option<LeftAlone> {
-        match assess(pointer, &self.observed.trusted(), &self.observed.known()) {
+    pub(super) fn stranger(&self, pointer: &PointerConfig<'_>) -> Option<LeftAlone> {
+        match pointer.assess(&self.observed.trusted(), &self.observed.known()) {
             Assessment::LeftAlone(
                 reason @ (LeftAlone::Foreign | LeftAlone::NameOnly | LeftAlone::TooLarge),
             ) => Some(reason),

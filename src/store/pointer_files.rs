@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ignition::{POINTER_SPEC, pointer};
-use model::pointer_check::{faults_of, pools_of};
-use model::user_data::{self, Brings, Fetch, LeftAlone, assess, fetches_of_pools, with_bearer};
-use pki::{Host, Lockout, LockoutReason, Pointer};
+use model::pointer_config::{
+    Authorization, LeftAlone, MAX_BYTES, PointerConfig, WrittenFetch, pools_of,
+};
+use pki::{Host, Lockout, LockoutReason, PointerTrust};
 
 use super::state_directory::{StateDirectory, Trust};
 use super::state_error::{StateError, if_there, read_if_there};
@@ -29,19 +30,20 @@ impl StateDirectory {
     }
 
     /// The pointer configs as a rotation sees them.
-    pub(super) fn observe_pointers(&self, trust: &Trust) -> Result<Vec<Pointer>, StateError> {
+    pub(super) fn observe_pointers(&self, trust: &Trust) -> Result<Vec<PointerTrust>, StateError> {
         let files = self.pointers()?;
         let pools = self.pools_by(&files);
         let pointers = files.iter().map(|PointerFile { path, text }| {
             let title = path.display().to_string();
-            let assessed = assess(text, &trust.trusted, &trust.known);
+            let config = PointerConfig::read(text);
+            let assessed = config.assess(&trust.trusted, &trust.known);
             // Of that one, the start alone was read.
             let faults = match assessed.left_alone() {
                 Some(LeftAlone::TooLarge) => vec![too_large(&title)],
-                _ => faults_of(&title, text, &pools),
+                _ => config.lockouts(&title, &pools),
             };
-            let pointer = user_data::pointer(pointer_name(path)?, &title, text, assessed);
-            Ok(Pointer { faults, ..pointer })
+            let pointer = config.trust(pointer_name(path)?, &title, assessed);
+            Ok(PointerTrust { faults, ..pointer })
         });
         pointers.collect()
     }
@@ -51,7 +53,7 @@ impl StateDirectory {
         let mut files = Vec::new();
         for path in self.pointer_paths()? {
             // Of what is too large to be one, enough is read to tell.
-            let most = user_data::MAX_BYTES as u64 + 1;
+            let most = MAX_BYTES as u64 + 1;
             if let Some(text) = if_there(&path, bounded::read_start(&path, most))? {
                 files.push(PointerFile { path, text });
             }
@@ -93,7 +95,7 @@ impl StateDirectory {
         let path = self.pointers_path().join(format!("{pool}.ign"));
         let is_there = || -> Result<_, StateError> {
             let present = read_if_there(&path)?.unwrap_or_default();
-            Ok((user_data::fetches(&present, &url), present))
+            Ok((PointerConfig::read(&present).fetches_from(&url), present))
         };
         if is_there()?.0 {
             return Ok(path);
@@ -105,24 +107,26 @@ impl StateDirectory {
             return Ok(path);
         }
         let Trust { bundle, trusted, known, .. } = self.trust()?;
-        let is_ours = user_data::is_plain_pointer(&present)
-            && assess(&present, &trusted, &known).left_alone().is_none();
+        let before = PointerConfig::read(&present);
+        let is_ours = before.is_plain() && before.assess(&trusted, &known).left_alone().is_none();
         if !is_ours && !present.trim_ascii().is_empty() {
             return Err(StateError::Occupied { path, url });
         }
         let bundle = bundle.unwrap_or_default();
         let config = format!("{}\n", pointer(&url, &bundle, POINTER_SPEC)).into_bytes();
         let issued = self.issued()?;
-        let token = issued.newest(pool).map(|token| with_bearer(&config, pool, token.as_str()));
-        let config = token.and_then(Result::ok).unwrap_or(config);
+        let with = issued
+            .newest(pool)
+            .and_then(|token| PointerConfig::read(&config).with_bearer(pool, token.as_str()).ok());
+        let config = with.unwrap_or(config);
         self.replace_pointer(&path, &config)?;
         Ok(path)
     }
 
     /// Puts a pointer config in place. One that carries a token is its owner's alone.
     pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), WriteError> {
-        let is_secret = |fetch: &Fetch| fetch.brings != Brings::Nothing;
-        let has_secret = fetches_of_pools(text).iter().any(is_secret);
+        let is_secret = |fetch: &WrittenFetch| fetch.authorization != Authorization::Missing;
+        let has_secret = PointerConfig::read(text).written_fetches().iter().any(is_secret);
         self.replace(path, text, if has_secret { PRIVATE } else { PUBLIC })
     }
 }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use model::access::rotation::{
-    Issued, MAX_STEPS, Next, Pointer, PointerWrite, Reason, RotationPolicy, TokenState, Write,
+    Issued, MAX_STEPS, Next, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState, Write,
     next, standing,
 };
 use model::access::{AccessMode, Records, Token, generate};
-use model::user_data::{carriers, carrying};
+use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 
 use super::pointer_files::{PointerFile, pointer_name};
@@ -143,11 +143,12 @@ impl StateDirectory {
     }
 
     /// The pointer configs, with what they bring along.
-    fn carriers(&self) -> Result<Vec<Pointer>, StateError> {
+    fn carriers(&self) -> Result<Vec<PointerToken>, StateError> {
         let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
         for PointerFile { path, text } in self.pointers()? {
-            pointers.extend(carriers(pointer_name(&path)?, &text, &trusted, &known, true));
+            let config = PointerConfig::read(&text);
+            pointers.extend(config.carriers(pointer_name(&path)?, &trusted, &known, true));
         }
         Ok(pointers)
     }
@@ -161,7 +162,7 @@ impl StateDirectory {
         let path = self.pointers_path().join(&write.name);
         let present = read_if_there(&path)?.unwrap_or_default();
         // One that was changed meanwhile is looked at again.
-        if let Some(text) = carrying(&present, write) {
+        if let Some(text) = PointerConfig::read(&present).carrying(write) {
             self.replace(&path, &text, PRIVATE)?;
         }
         Ok(())

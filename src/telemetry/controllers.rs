@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
 
-use model::user_data::LeftAlone;
+use model::pointer_config::LeftAlone;
 use pki::{CertificateState, StoredPair, Warning};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;

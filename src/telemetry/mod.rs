@@ -24,7 +24,7 @@ mod tests {
 
     use ignition::SpecVersion;
     use model::ledger::Failed;
-    use model::user_data::LeftAlone;
+    use model::pointer_config::LeftAlone;
     use pki::CertificateState;
     use prometheus_client::encoding::text::encode;
     use prometheus_client::registry::Registry;

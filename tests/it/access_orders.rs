@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use model::access::rotation::{
-    Carried, Issued, Next, Pointer, RotationPolicy, TokenState, Write, next,
+    Carried, Issued, Next, PointerToken, RotationPolicy, TokenState, Write, next,
 };
 use model::access::{
     AccessMode, Credential, KnownTokens, Modes, Policy, Records, Refusal, Request, Token, Verifier,
@@ -107,7 +107,7 @@ impl Server {
 #[derive(Debug, Clone, Default)]
 struct World {
     pools: BTreeMap<String, AccessMode>,
-    pointers: Vec<Pointer>,
+    pointers: Vec<PointerToken>,
     issued: Issued,
     list: Option<List>,
     backup: Option<List>,
@@ -271,7 +271,7 @@ impl World {
         let before = self.pointers.len();
         self.pointers.retain(|pointer| pointer.name != name);
         if self.pointers.len() == before {
-            self.pointers.push(Pointer { name, pool, carries: carries.clone(), waits: false });
+            self.pointers.push(PointerToken { name, pool, carries: carries.clone(), waits: false });
         }
     }
 
@@ -333,7 +333,7 @@ impl World {
         }
         for (pool, mode) in &self.pools {
             let cannot =
-                |it: &Pointer| it.pool == *pool && matches!(it.carries, Carried::Cannot(_));
+                |it: &PointerToken| it.pool == *pool && matches!(it.carries, Carried::Cannot(_));
             if *mode == AccessMode::Enforce && !self.pointers.iter().any(cannot) {
                 let refusal = self.judged(pool, Credential::Missing);
                 assert_eq!(refusal, Some(Refusal::Missing), "{pool} in {self:?}");

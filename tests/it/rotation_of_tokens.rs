@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::access::rotation::{
-    Carried, Issued, Next, Pointer, PointerWrite, RotationPolicy, TokenState, Write, next,
+    Carried, Issued, Next, PointerToken, PointerWrite, RotationPolicy, TokenState, Write, next,
 };
 use model::access::{AccessMode, KnownTokens, Records, Refusal, Token, TokenHash, Verifier as _};
 use time::macros::datetime;
@@ -51,7 +51,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let pointers = POOLS.iter().flat_map(|&pool| {
-            (0..2).map(move |number| Pointer {
+            (0..2).map(move |number| PointerToken {
                 name: format!("{pool}-{number}"),
                 pool: pool.to_owned(),
                 carries: Carried::Nothing,

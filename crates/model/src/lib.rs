@@ -8,8 +8,8 @@
 //!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
 //!   machine trusts, [`registry_credentials`] which logins to them it has.
 //! - [`merged_pool`]: a pool's configuration out of the MachineConfigs that it selects.
-//! - [`pointer_check`]: whether a machine would boot from a pointer config. [`user_data`]: how pointer configs come to
-//!   trust others.
+//! - [`pointer_config`]: pointer configs, whether a machine would boot from one, and how they come to trust other CAs and
+//!   to carry tokens.
 //! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
 //!   an Ignition spec version and a form to JSON.
 //! - [`snapshot`]: inputs, tokens and keys together: what is served, and to whom.
@@ -26,13 +26,12 @@ pub mod ledger;
 pub mod merged_pool;
 pub mod objects;
 pub mod overview;
-pub mod pointer_check;
+pub mod pointer_config;
 pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;
 pub mod snapshot;
 pub mod table;
-pub mod user_data;
 
 pub use escape;

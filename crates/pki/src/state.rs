@@ -72,7 +72,7 @@ impl StoredPair {
 
 /// A pointer config, as far as certificates go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pointer {
+pub struct PointerTrust {
     /// What names it among the others: a file, or a secret.
     pub name: String,
     /// How it stands to the bundle.
@@ -197,7 +197,7 @@ pub struct CertificateState {
     /// An older installation's authority, whose key was never kept, PEM.
     pub root_authority: Option<Vec<u8>>,
     /// The pointer configs.
-    pub pointers: Vec<Pointer>,
+    pub pointers: Vec<PointerTrust>,
     /// The names that machines may reach the server by, the main one first.
     pub hosts: Vec<Host>,
     /// Whether machines may ask for every one of them; else only for those in pointer configs.

@@ -38,7 +38,7 @@ pub enum Write {
     Bundle(String),
     /// A pointer config.
     Pointer {
-        /// Its [`Pointer::name`](super::Pointer::name).
+        /// Its [`PointerTrust::name`](super::PointerTrust::name).
         name: String,
         /// Its new text.
         text: Vec<u8>,
@@ -341,7 +341,7 @@ impl Maker<'_> {
     /// The stale pointer configs, but for those from which no machine could boot if they were written
     /// now.
     fn pointers(&self) -> Vec<Write> {
-        let write = |pointer: &super::Pointer| {
+        let write = |pointer: &super::PointerTrust| {
             let PointerState::Stale(mended) = &pointer.state else { return None };
             if self.view.would_lock_out(&pointer.holders, &mended.holders) {
                 return None;

@@ -10,7 +10,7 @@ pub mod settings;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use model::user_data::{self, LeftAlone};
+use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::plan::renewal;
 use pki::{
     self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next, told_lockouts,
@@ -56,10 +56,11 @@ pub(crate) fn show(
         certificates.map(|(what, certificate)| shown(what, certificate)).collect();
 
     let pointers = pointers.iter().map(|(name, text)| {
-        let trusted = user_data::trusted(text);
+        let config = PointerConfig::read(text);
+        let trusted = config.trusted();
         let trusts_signer = signer.iter().any(|signer| trusted.contains(signer));
         let valid = trusted.iter().any(|certificate| certificate.is_valid_at(now));
-        let says = match (seen.stranger(text), trusts_signer, valid, trusted.is_empty()) {
+        let says = match (seen.stranger(&config), trusts_signer, valid, trusted.is_empty()) {
             (Some(reason), ..) => format!("left alone: {reason}"),
             (_, true, ..) => "trusts the authority".to_owned(),
             (_, _, _, true) => "names no authority that is understood".to_owned(),
@@ -147,7 +148,8 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     };
     let pointers = pki::pointer_warnings(&seen.observed);
     let left_alone = seen.pointers.iter().filter_map(|(name, text)| {
-        let reason = seen.stranger(text).filter(|reason| *reason == LeftAlone::NameOnly)?;
+        let config = PointerConfig::read(text);
+        let reason = seen.stranger(&config).filter(|it| *it == LeftAlone::NameOnly)?;
         Some(format!("{name}: left alone: {reason}"))
     });
     Ok(Checked {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
 use ignition::secrets::redacted;
-use model::pointer_check::{self, Admission, Fetch, Known, PointerConfig, Problem, Reading};
-use model::user_data::MAX_BYTES;
+use model::inspect::{Cause, Clocks, judge};
+use model::pointer_config::{Admission, Fetch, Known, MAX_BYTES, PointerConfig, Problem};
+use pki::Lockout;
 use serde::Serialize;
 use time::OffsetDateTime;
 
@@ -59,13 +60,14 @@ pub fn check_pointer(
 ) -> anyhow::Result<()> {
     let name = file.display().to_string();
     let text = read(file).with_context(|| format!("--pointer {name}"))?;
+    let config = PointerConfig::read(&text);
     let ignored = config_warnings(&String::from_utf8_lossy(&text));
     let mut checked = CheckedPointer { name: name.clone(), ignored, ..CheckedPointer::default() };
     match against {
         Against::Place(place, manifests) => {
-            by_place(&mut checked, &text, (place, manifests.as_deref()), now)?;
+            by_place(&mut checked, &config, (place, manifests.as_deref()), now)?;
         }
-        Against::Server(address) => by_server(&mut checked, &text, address, now)?,
+        Against::Server(address) => by_server(&mut checked, &config, address, now)?,
     }
     // A URL may have a password in it.
     for line in
@@ -107,15 +109,14 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn by_place(
     checked: &mut CheckedPointer,
-    text: &[u8],
+    config: &PointerConfig<'_>,
     (place, manifests): (&Place, Option<&Path>),
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     const ELSE: &str = "--connect HOST:PORT asks a server that runs";
     let name = checked.name.clone();
-    let in_itself = pointer_check::read(text);
-    if in_itself.config.is_none() {
-        checked.take(in_itself);
+    if !config.faults().is_empty() {
+        checked.take(config);
         return Ok(());
     }
     let or_else = |error| anyhow!("{error:#}; {ELSE}");
@@ -132,8 +133,8 @@ fn by_place(
     }
     let records = records.ok();
     let known = Known { chain: Some(&chain), records: records.as_ref(), pools: &seen.pools };
-    let verdict = pointer_check::judge(&name, text, known, now);
-    checked.warnings.extend(verdict.warnings.iter().map(ToString::to_string));
+    let verdict = config.verdict(&name, known, now);
+    checked.take(config);
     checked.faults.extend(verdict.problems.iter().map(|problem| told(&name, &kept, problem)));
     for (fetch, admission) in &verdict.fetches {
         let url = &fetch.url;
@@ -156,7 +157,7 @@ fn by_place(
 }
 
 /// A problem of the file `name` as a line.
-fn told(name: &str, place: &str, problem: &Problem) -> String {
+fn told(name: &str, place: &str, problem: &Problem<'_>) -> String {
     match problem {
         // It has the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
@@ -171,52 +172,58 @@ fn told(name: &str, place: &str, problem: &Problem) -> String {
 
 impl CheckedPointer {
     /// Takes in what there is to say of the file itself.
-    fn take(&mut self, reading: Reading) -> Option<PointerConfig> {
-        let Reading { config, faults, warnings, .. } = reading;
-        self.warnings.extend(warnings.iter().map(ToString::to_string));
-        self.faults.extend(faults.iter().map(|fault| format!("{}: {fault}", self.name)));
-        config
+    fn take(&mut self, config: &PointerConfig<'_>) {
+        self.warnings.extend(config.warnings().iter().map(ToString::to_string));
+        self.faults.extend(config.faults().iter().map(|fault| format!("{}: {fault}", self.name)));
     }
 }
 
 fn by_server(
     checked: &mut CheckedPointer,
-    text: &[u8],
+    config: &PointerConfig<'_>,
     address: &Address,
     now: OffsetDateTime,
 ) -> anyhow::Result<()> {
     let name = checked.name.clone();
-    let Some(config) = checked.take(pointer_check::read(text)) else { return Ok(()) };
+    checked.take(config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for fetch in &config.fetches {
-        let judge =
-            |chain: &_| pointer_check::refusals(&name, std::slice::from_ref(fetch), chain, now);
-        let accept = pointer_check::accept(config.spec);
-        let asked = probe::ask(address, fetch, &accept, |chain| judge(chain).is_empty());
-        let probe = runtime.block_on(asked).with_context(|| format!("--connect {address}"))?;
-        let refusals = judge(&probe.chain).into_iter().map(|refusal| refusal.to_string());
-        for refusal in refusals {
+    let clocks = Clocks { machine: now, right: now };
+    for fetch in config.fetches() {
+        let is_trusted = |shown: &_| judge(fetch, shown, clocks).cause.is_none();
+        let asked = runtime.block_on(probe::ask(address, fetch, is_trusted));
+        let shown = asked.with_context(|| format!("--connect {address}"))?;
+        let judgement = judge(fetch, &shown, clocks);
+        for reason in judgement.refusals {
+            let refusal = Lockout { holder: name.clone(), reason }.to_string();
             if !checked.faults.contains(&refusal) {
                 checked.faults.push(refusal);
             }
         }
-        if let Some(status) = probe.status {
-            let line = format!("{name}: {}", answer(fetch, address, status));
-            let is_served = status == http::StatusCode::OK;
+        if let Some(answer) = shown.answer {
+            let line = format!(
+                "{name}: {}",
+                answered(fetch, address, answer.status, judgement.cause.as_ref())
+            );
+            let is_served = judgement.cause.is_none();
             if is_served { &mut checked.from } else { &mut checked.faults }.push(line);
         }
     }
     Ok(())
 }
 
-/// What a machine makes of a status.
-fn answer(fetch: &Fetch, address: &Address, status: http::StatusCode) -> String {
+/// What a machine makes of an answer, which is in its way by `cause`.
+fn answered(
+    fetch: &Fetch,
+    address: &Address,
+    status: http::StatusCode,
+    cause: Option<&Cause>,
+) -> String {
     let (url, code) = (&fetch.url, status.as_u16());
-    if status == http::StatusCode::OK {
-        format!("boots from {url}, as {address} answers")
-    } else if status.is_server_error() {
-        format!("{address} answers {code} for {url}: a machine asks again until that is 200")
-    } else {
-        format!("{address} answers {code} for {url}: a machine gives up")
+    match cause {
+        None => format!("boots from {url}, as {address} answers"),
+        Some(cause) if cause.is_retried() => {
+            format!("{address} answers {code} for {url}: a machine asks again until that is 200")
+        }
+        Some(_) => format!("{address} answers {code} for {url}: a machine gives up"),
     }
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use ignition::SpecVersion;
-use model::inspect::{Answered, Cause, Outcome, Step, Trace, Trusted, judge_answer, judge_chain};
-use model::pointer_check::accept;
-use pki::{Certificate, Host};
+use model::inspect::{Answered, Cause, Clocks, Judgement, Outcome, Shown, Step, Trace, judge};
+use model::pointer_config::{Fetch, accept};
+use pki::Certificate;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -38,18 +38,12 @@ const BODY: Duration = Duration::from_secs(120);
 /// What is fetched, how, and by what it is judged.
 #[derive(Debug, Clone)]
 pub(super) struct FetchRequest {
-    /// The config's URL.
-    pub(super) url: Uri,
-    /// The host in it.
-    pub(super) host: Host,
+    /// What the machine asks for, in the spec that it reads.
+    pub(super) fetch: Fetch,
+    /// Where it was read whom the machine trusts; `None` if that is not known.
+    pub(super) trusted_by: Option<String>,
     /// Where to connect to instead of what the URL says.
     pub(super) connect: Option<Address>,
-    /// What is sent along.
-    pub(super) headers: Vec<(String, String)>,
-    /// Whom the machine trusts, and where that was read; `None` if that is not known.
-    pub(super) trusted: Option<(String, Vec<Certificate>)>,
-    /// What the machine reads.
-    pub(super) spec: SpecVersion,
     /// What the machine's clock says.
     pub(super) at: OffsetDateTime,
     /// What this one says.
@@ -57,13 +51,8 @@ pub(super) struct FetchRequest {
 }
 
 impl FetchRequest {
-    /// The pool, as the URL names it.
-    pub(super) fn pool(&self) -> &str {
-        self.url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
-    }
-
     fn is_tls(&self) -> bool {
-        self.url.scheme() != Some(&http::uri::Scheme::HTTP)
+        self.fetch.url.scheme() != Some(&http::uri::Scheme::HTTP)
     }
 
     fn address(&self) -> (String, u16) {
@@ -71,8 +60,8 @@ impl FetchRequest {
             return address.parts();
         }
         let default = if self.is_tls() { 443 } else { 80 };
-        let port = self.url.port_u16().unwrap_or(default);
-        (self.host.bare(), port)
+        let port = self.fetch.url.port_u16().unwrap_or(default);
+        (self.fetch.host.bare(), port)
     }
 }
 
@@ -86,9 +75,9 @@ pub(super) struct Fetched {
 
 /// Goes the way once. A failure is no error, but what there is to tell.
 pub(super) async fn fetch(request: &FetchRequest) -> Fetched {
-    let mut fetcher = Fetcher { request, steps: Vec::new() };
+    let mut fetcher = Fetcher { request, steps: Vec::new(), shown: Shown::default() };
     let result = fetcher.go().await;
-    let url = request.url.to_string();
+    let url = request.fetch.url.to_string();
     let (body, cause) = match result {
         Ok(body) => (Some(body), None),
         Err(cause) => (None, Some(cause)),
@@ -105,6 +94,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 struct Fetcher<'a> {
     request: &'a FetchRequest,
     steps: Vec<Step>,
+    shown: Shown,
 }
 
 impl Fetcher<'_> {
@@ -176,7 +166,7 @@ impl Fetcher<'_> {
         socket: TcpStream,
     ) -> Result<Box<dyn Stream>, Cause> {
         let since = Instant::now();
-        let shaken = timeout(ANSWER, probe::handshake(socket, &self.request.host)).await;
+        let shaken = timeout(ANSWER, probe::handshake(socket, &self.request.fetch.host)).await;
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -198,44 +188,52 @@ impl Fetcher<'_> {
             self.step("TLS", seen, since);
             return Err(Cause::Refused("it sends a certificate that is none".to_owned()));
         };
+        self.shown = Shown::chain(chain);
         let request = self.request;
         // Another clock than the machine's: this one, or where that is the machine's, the server's.
-        let mut judged = self.judge(&chain, request.now);
-        if judged.is_err()
+        let mut judged = self.judge(&self.shown, request.now);
+        if judged.cause.is_some()
             && request.at == request.now
             && let Some(right) = self.server_time(address).await
         {
-            judged = self.judge(&chain, right);
+            judged = self.judge(&self.shown, right);
         }
-        match &judged {
-            Ok(Trusted::By(ca)) => {
-                let place = request.trusted.as_ref().map_or("", |(place, _)| place);
+        let outcome = match (&judged.cause, judged.voucher, &request.trusted_by) {
+            // It is told at the end.
+            (Some(_), ..) => Outcome::Fine,
+            (None, Some(ca), Some(place)) => {
                 seen.push(format!("vouched for by \"{}\" of {place}", ca.common_name));
+                Outcome::Fine
             }
-            Ok(Trusted::Unjudged) => {
+            (None, ..) => {
                 seen.push(
                     "whom the machine trusts is not known: --pointer or --ca says it".to_owned(),
                 );
+                Outcome::Noted
             }
-            // It is told at the end.
-            Err(_) => {}
-        }
-        let outcome = if judged == Ok(Trusted::Unjudged) { Outcome::Noted } else { Outcome::Fine };
+        };
         self.steps.push(Step { name: "TLS", outcome, seen, took: Some(took) });
-        judged.map(|_| Box::new(stream) as Box<dyn Stream>)
+        judged.cause.map_or_else(|| Ok(Box::new(stream) as Box<dyn Stream>), Err)
     }
 
-    fn judge(&self, chain: &[Certificate], right: OffsetDateTime) -> Result<Trusted, Cause> {
-        let FetchRequest { trusted, host, at, .. } = self.request;
-        let trusted = trusted.as_ref().map(|(_, trusted)| &trusted[..]);
-        judge_chain(chain, trusted, host, *at, right)
+    /// `right` is what another clock than the machine's says.
+    fn judge(&self, shown: &Shown, right: OffsetDateTime) -> Judgement {
+        let FetchRequest { fetch, trusted_by, at, .. } = self.request;
+        let clocks = Clocks { machine: *at, right };
+        match (trusted_by, &shown.chain) {
+            // Only names and times are judged of a machine that trusts whatever is shown.
+            (None, Some(chain)) => {
+                judge(&Fetch { trusted: chain.clone(), ..fetch.clone() }, shown, clocks)
+            }
+            _ => judge(fetch, shown, clocks),
+        }
     }
 
     /// What time a server has that is not trusted: nothing is sent along.
     async fn server_time(&self, address: SocketAddr) -> Option<OffsetDateTime> {
         let asked = async {
             let socket = TcpStream::connect(address).await.ok()?;
-            let stream = probe::handshake(socket, &self.request.host).await.ok()?;
+            let stream = probe::handshake(socket, &self.request.fetch.host).await.ok()?;
             let mut connection = HttpConnection::new(stream).await.ok()?;
             let request = self.request(Method::HEAD, "/healthz", None, &[]).ok()?;
             let response = connection.send(request).await.ok()?;
@@ -252,13 +250,13 @@ impl Fetcher<'_> {
         spec: Option<SpecVersion>,
         headers: &[(String, String)],
     ) -> anyhow::Result<Request<Body>> {
-        let host = self.request.url.authority().map_or("", http::uri::Authority::as_str);
+        let host = self.request.fetch.url.authority().map_or("", http::uri::Authority::as_str);
         let mut request = Request::builder()
             .method(method)
             .uri(target)
             .header(header::HOST, host)
             .header(header::ACCEPT_ENCODING, "identity")
-            .header(header::USER_AGENT, user_agent(spec.unwrap_or(self.request.spec)));
+            .header(header::USER_AGENT, user_agent(spec.unwrap_or(self.request.fetch.spec)));
         if let Some(spec) = spec {
             request = request.header(header::ACCEPT, accept(spec));
         }
@@ -269,17 +267,16 @@ impl Fetcher<'_> {
     }
 
     fn target(&self) -> &str {
-        self.request.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
+        self.request.fetch.url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str)
     }
 
     async fn ask(&mut self, address: SocketAddr, stream: Box<dyn Stream>) -> Result<Bytes, Cause> {
         let since = Instant::now();
-        let request = self.request;
+        let Fetch { spec, headers, pool, .. } = &self.request.fetch;
         let asked = async {
             let mut connection = HttpConnection::new(stream).await?;
             let target = self.target();
-            let request =
-                self.request(Method::GET, target, Some(request.spec), &request.headers)?;
+            let request = self.request(Method::GET, target, Some(*spec), headers)?;
             let response = connection.send(request).await?;
             anyhow::Ok((connection, response))
         };
@@ -315,12 +312,14 @@ impl Fetcher<'_> {
         }
         let text = body.unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        let answered = Answered::new(status, &headers, &text, request.pool());
+        let answered = Answered::new(status, &headers, &text, pool);
         seen.extend(Some(answered.line.clone()).filter(|line| !line.is_empty()));
         self.step("answer", seen, since);
-        let served =
-            if answered.may_depend_on_spec() { self.served(address).await } else { Vec::new() };
-        let cause = judge_answer(&answered, request.pool(), request.spec, &served);
+        if answered.may_depend_on_spec() {
+            self.shown.served = self.served(address).await;
+        }
+        self.shown.answer = Some(answered);
+        let cause = self.judge(&self.shown, self.request.now).cause;
         Err(cause.unwrap_or_else(|| Cause::NoAnswer("it cannot be read".to_owned())))
     }
 
@@ -330,17 +329,18 @@ impl Fetcher<'_> {
         let asking = async {
             let socket = TcpStream::connect(address).await?;
             let stream: Box<dyn Stream> = if self.request.is_tls() {
-                let stream = probe::handshake(socket, &self.request.host).await?;
+                let stream = probe::handshake(socket, &self.request.fetch.host).await?;
                 // Another one may answer now than the one that was judged.
-                let chain = probe::shown(&stream).1.unwrap_or_default();
-                self.judge(&chain, self.request.now).map_err(|cause| anyhow!("{cause}"))?;
+                let shown = Shown::chain(probe::shown(&stream).1.unwrap_or_default());
+                let cause = self.judge(&shown, self.request.now).cause;
+                cause.map_or(Ok(()), |cause| Err(anyhow!("{cause}")))?;
                 Box::new(stream)
             } else {
                 Box::new(socket)
             };
             let mut connection = HttpConnection::new(stream).await?;
-            for spec in SpecVersion::ALL.into_iter().filter(|spec| *spec != self.request.spec) {
-                let headers = &self.request.headers;
+            let Fetch { spec: asked, headers, .. } = &self.request.fetch;
+            for spec in SpecVersion::ALL.into_iter().filter(|spec| spec != asked) {
                 let request = self.request(Method::HEAD, self.target(), Some(spec), headers)?;
                 let response = connection.send(request).await?;
                 if response.status() == StatusCode::OK {

@@ -1,29 +1,21 @@
 //! `inspect`: what a machine becomes, as it would get it, and why it does not come up.
 
 mod fetch;
+mod inspection;
 mod settings;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use http::Uri;
 use ignition::secrets::redacted;
 use ignition::{Config, SpecVersion};
-use model::escape::escaped;
 use model::inputs::Inputs;
-use model::inspect::{
-    Cause, Machine, Outcome, Step, Trace, as_json, changes, changes_as_text, machine,
-    machine_as_text, warnings_as_text, way_as_text,
-};
+use model::inspect::{Cause, Outcome, Step, machine};
 use model::objects::{MachineConfig, Object};
-use model::pointer_check;
-use model::user_data::MAX_BYTES;
-use pki::Host;
+use model::pointer_config::{Fetch, MAX_BYTES, PointerConfig};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -31,30 +23,10 @@ pub use self::settings::InspectSettings;
 
 use self::settings::{Place, Subject};
 use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_authorities};
+use super::inspect::inspection::{Difference, Inspection};
 use super::rendering::{read_manifests, rendered};
-use super::terminal;
 use crate::files::bounded;
 use crate::source::manifest::{self, Manifest};
-
-/// How long the least differences of two machines' texts are looked for.
-const TIMEOUT: Duration = Duration::from_millis(500);
-
-/// What was got.
-struct Inspection {
-    /// What people call it.
-    name: String,
-    trace: Option<Trace>,
-    machine: Option<Machine>,
-    /// What is said and has no effect, one line each.
-    warnings: Vec<String>,
-}
-
-impl Inspection {
-    fn refused(name: &str, cause: Cause) -> Self {
-        let trace = Trace { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
-        Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
-    }
-}
 
 /// Shows what was asked for. The exit code is 1 where the machine would not come up, or two differ.
 ///
@@ -80,90 +52,15 @@ fn inspected(
     }
     let got = get(settings, subject, now)?;
     if let Some(path) = &settings.file {
-        return show_file(&got, path);
+        return got.show_file(path);
     }
     if let Some(other) = &settings.diff {
         let other = get(settings, &otherwise(subject, other)?, now)?;
         return Difference::between(&got, &other).show(settings.json);
     }
-    let code = show(&got, settings.json, now)?;
+    let code = got.show(settings.json, now)?;
     let is_refused = settings.strict && !got.warnings.is_empty();
     Ok(if is_refused { ExitCode::FAILURE } else { code })
-}
-
-fn show(got: &Inspection, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
-    if is_json {
-        let page = json!({"way": got.trace, "machine": got.machine, "warnings": got.warnings});
-        print_json(&page)?;
-    } else {
-        let look = terminal::look();
-        let mut lines: Vec<_> =
-            got.trace.iter().flat_map(|trace| way_as_text(trace, look)).collect();
-        if let Some(machine) = &got.machine {
-            if !lines.is_empty() {
-                lines.push(String::new());
-            }
-            lines.extend(machine_as_text(machine, look, now));
-        }
-        lines.extend(warnings_as_text(&got.warnings, look));
-        terminal::print(&lines);
-    }
-    Ok(if got.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn show_file(got: &Inspection, path: &str) -> anyhow::Result<ExitCode> {
-    let told = match &got.machine {
-        Some(machine) => match machine.file(path) {
-            Ok(bytes) => {
-                // Whoever reads it may have seen enough.
-                let _ = std::io::stdout().write_all(bytes);
-                return Ok(ExitCode::SUCCESS);
-            }
-            Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
-        },
-        None => got
-            .trace
-            .iter()
-            .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
-            .collect(),
-    };
-    writeln!(std::io::stderr(), "{}", told.join("\n"))?;
-    Ok(ExitCode::FAILURE)
-}
-
-/// What differs between two machines, in both forms.
-struct Difference {
-    is_any: bool,
-    json: serde_json::Value,
-    lines: Vec<String>,
-}
-
-impl Difference {
-    /// The difference, which is one too where either would not come up.
-    fn between(got: &Inspection, other: &Inspection) -> Self {
-        let look = terminal::look();
-        let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
-            let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
-            let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
-            let lines = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
-            return Self { is_any: true, json: json!({"ways": ways}), lines };
-        };
-        let changes = changes(before, after, Instant::now() + TIMEOUT);
-        let is_any = !changes.is_empty();
-        let names = json!([got.name, other.name]);
-        let json = json!({"between": names, "differs": is_any, "changes": changes});
-        let lines = changes_as_text(&changes, [&got.name, &other.name], look);
-        Self { is_any, json, lines }
-    }
-
-    fn show(&self, is_json: bool) -> anyhow::Result<ExitCode> {
-        if is_json {
-            print_json(&self.json)?;
-        } else {
-            terminal::print(&self.lines);
-        }
-        Ok(if self.is_any { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-    }
 }
 
 /// What differs for each pool of two directories. A pool that only one has differs.
@@ -184,27 +81,6 @@ fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result
         all.lines.extend(lines);
     }
     Ok(all)
-}
-
-/// What moves a cursor, and JSON need not escape, is escaped as JSON does.
-fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(&as_json(page)?)?;
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
-        if is_plain {
-            safe.push(c);
-        } else {
-            let units = c
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .map(|unit| format!("\\u{unit:04x}"))
-                .collect::<Vec<_>>();
-            safe.push_str(&units.concat());
-        }
-    }
-    terminal::print(&[safe]);
-    Ok(())
 }
 
 /// The other one of two.
@@ -264,24 +140,35 @@ fn get(
             let url = with_pool(url, pool)?;
             let trusted = trusted(settings)?;
             let trusted = trusted.filter(|_| url.scheme() != Some(&http::uri::Scheme::HTTP));
-            by_server(&FetchRequest { trusted, ..request(settings, subject, url, now)? })
+            let (trusted_by, trusted) = trusted.unzip();
+            let fetch = fetch_of(url, trusted.unwrap_or_default(), subject.spec)?;
+            by_server(&request(settings, fetch, trusted_by, now))
         }
         Place::Pointer(path) => by_pointer(settings, subject, path, now),
     }
 }
 
-/// A request that sends nothing along, by a machine of which it is not known whom it trusts.
+/// What a machine asks for that trusts these CAs.
+fn fetch_of(url: Uri, trusted: Vec<pki::Certificate>, spec: SpecVersion) -> anyhow::Result<Fetch> {
+    let host = url.host().unwrap_or_default().parse();
+    let host = host.map_err(|error| anyhow!("{url}: {error}"))?;
+    let pool = last_segment(&url).to_owned();
+    Ok(Fetch { url, host, pool, headers: Vec::new(), spec, trusted })
+}
+
+/// The pool, in a URL that leads to one.
+fn last_segment(url: &Uri) -> &str {
+    url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+}
+
 fn request(
     settings: &InspectSettings,
-    subject: &Subject,
-    url: Uri,
+    fetch: Fetch,
+    trusted_by: Option<String>,
     now: OffsetDateTime,
-) -> anyhow::Result<FetchRequest> {
-    let host = url.host().unwrap_or_default();
-    let host: Host = host.parse().map_err(|error| anyhow!("{url}: {error}"))?;
-    let connect = settings.connect.clone();
-    let (spec, at) = (subject.spec, settings.at.unwrap_or(now));
-    Ok(FetchRequest { url, host, connect, headers: Vec::new(), trusted: None, spec, at, now })
+) -> FetchRequest {
+    let (connect, at) = (settings.connect.clone(), settings.at.unwrap_or(now));
+    FetchRequest { fetch, trusted_by, connect, at, now }
 }
 
 fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
@@ -320,22 +207,23 @@ fn by_pointer(
     let name = path.display().to_string();
     let text = bounded::read_start(path, MAX_BYTES as u64 + 1);
     let text = text.with_context(|| format!("--pointer {name}"))?;
-    let reading = pointer_check::read(&text);
-    let Some(config) = reading.config else {
-        let faults: Vec<_> = reading.faults.iter().map(ToString::to_string).collect();
+    let config = PointerConfig::read(&text);
+    let Some((first, others)) = config.fetches().split_first() else {
+        let faults: Vec<_> = config.faults().iter().map(ToString::to_string).collect();
         return Ok(Inspection::refused(&name, invalid(faults.join("; "))));
     };
-    let mut fetches = config.fetches.into_iter();
-    let first = fetches.next().ok_or_else(|| anyhow!("{name}: it fetches nothing"))?;
     let url = match &subject.pool {
         Some(pool) => with_pool(&without_path(&first.url)?, Some(pool))?,
-        None => first.url,
+        None => first.url.clone(),
     };
-    let trusted = Some((name.clone(), first.trusted));
-    let request = request(settings, subject, url, now)?;
-    let mut got = by_server(&FetchRequest { headers: first.headers, trusted, ..request })?;
-    let warnings = reading.warnings.iter().map(ToString::to_string);
-    let others = fetches.map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
+    let asked = Fetch {
+        headers: first.headers.clone(),
+        ..fetch_of(url, first.trusted.clone(), subject.spec)?
+    };
+    let mut got = by_server(&request(settings, asked, Some(name), now))?;
+    let warnings = config.warnings().iter().map(ToString::to_string);
+    let others =
+        others.iter().map(|fetch| format!("{} is fetched too, and not looked at", fetch.url));
     let ignored = manifest::config_warnings(&String::from_utf8_lossy(&text));
     let seen: Vec<_> = warnings.chain(ignored).chain(others).collect();
     if let (Some(trace), false) = (&mut got.trace, seen.is_empty()) {
@@ -355,10 +243,10 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     };
     let warnings = manifest::config_warnings(&String::from_utf8_lossy(&body));
     let read = read_config(&body).and_then(|config| {
-        if config.declared() <= request.spec {
+        if config.declared() <= request.fetch.spec {
             return Ok(config);
         }
-        let (asked, served) = (request.spec, vec![config.declared()]);
+        let (asked, served) = (request.fetch.spec, vec![config.declared()]);
         Err(Cause::NotInSpec {
             asked,
             served,

@@ -28,7 +28,7 @@ use anyhow::bail;
 use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
-use model::user_data::Assessment;
+use model::pointer_config::Assessment;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 

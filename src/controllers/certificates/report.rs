@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use kube::runtime::events::EventType;
-use model::user_data::{Assessment, LeftAlone};
+use model::pointer_config::{Assessment, LeftAlone};
 use pki::{CertificateKind, Reason, Step, Warning};
 
 use super::super::NAMESPACE;

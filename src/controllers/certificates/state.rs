@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use model::pointer_check::faults_of;
-use model::user_data::{self, Assessment};
+use model::pointer_config::{Assessment, PointerConfig};
 use pki::{
-    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, Lockout, PointerState,
-    StoredPair,
+    Asked, Certificate, CertificateState, External, Host, KeyAlgorithm, PointerState, StoredPair,
 };
 use serde_json::Value;
 
@@ -80,14 +78,18 @@ impl ClusterState {
         let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
         let pools = self.pools.iter().map(|pool| pool.name.clone()).collect();
         let pointers = names.into_iter().map(|name| {
-            let text = self.user_data.get(name).map(user_data).unwrap_or_default();
+            let secret = self.user_data.get(name);
+            let config = PointerConfig::read(secret.map(user_data).unwrap_or_default());
+            let title = self.user_data_title(name);
             let duty = duties.get(name).cloned().unwrap_or(Assessment::Current);
             let is_refused = refused.contains(name) && matches!(duty, Assessment::Stale(_));
-            let mut pointer = user_data::pointer(name, &self.user_data_title(name), text, duty);
+            let mut pointer = config.trust(name, &title, duty);
             if is_refused {
                 pointer.state = PointerState::Refused;
             }
-            pointer.faults = self.faults(name, &pools);
+            if secret.is_some_and(|secret| is_judged(name, secret, &config, &pools)) {
+                pointer.faults = config.lockouts(&title, &pools);
+            }
             pointer
         });
         let mut hosts = self.infrastructure.hosts.clone();
@@ -111,21 +113,6 @@ impl ClusterState {
                 distrust: self.authority.as_ref().map(to_distrust).unwrap_or_default(),
             },
         })
-    }
-
-    /// Why no machine boots from a secret with user data. Only of what is a pool's, or fetches a pool's config: other
-    /// tools have user data too.
-    fn faults(&self, name: &str, pools: &BTreeSet<String>) -> Vec<Lockout> {
-        let Some(secret) = self.user_data.get(name) else { return Vec::new() };
-        let text = user_data(secret);
-        let pool = name.trim_end_matches("-managed").trim_end_matches("-user-data");
-        let is_pointer = pools.contains(pool)
-            || !user_data::fetches_of_pools(text).is_empty()
-            || !user_data::hosts(text).is_empty();
-        if !is_pointer || is_unused(secret) {
-            return Vec::new();
-        }
-        faults_of(&self.user_data_title(name), text, pools)
     }
 
     /// Whether what is asked for now is forced, or comes of a CA that was.
@@ -175,7 +162,7 @@ impl ClusterState {
     #[must_use]
     pub fn newest_trusted(&self) -> Vec<String> {
         let newest = |secret: &Secret| {
-            let trusted = user_data::trusted(user_data(secret));
+            let trusted = PointerConfig::read(user_data(secret)).trusted();
             let newest = trusted.into_iter().max_by_key(|authority| authority.not_before);
             newest.map(|authority| authority.common_name)
         };
@@ -205,6 +192,20 @@ fn text<'a>(map: &'a ConfigMap, key: &str) -> Result<&'a str, Malformed> {
 /// The text of a secret with user data, empty where it has none.
 pub(in crate::controllers) fn user_data(secret: &Secret) -> &[u8] {
     value(secret, USER_DATA).unwrap_or_default()
+}
+
+/// Whether what keeps machines from booting is a fault of a secret with user data: of what is a pool's, or fetches a
+/// pool's config. Other tools have user data too.
+fn is_judged(
+    name: &str,
+    secret: &Secret,
+    config: &PointerConfig<'_>,
+    pools: &BTreeSet<String>,
+) -> bool {
+    let pool = name.trim_end_matches("-managed").trim_end_matches("-user-data");
+    let is_pointer =
+        pools.contains(pool) || !config.written_fetches().is_empty() || !config.hosts().is_empty();
+    is_pointer && !is_unused(secret)
 }
 
 /// Whether a rotation is asked for that is to be done even if machines are locked out. One that was
@@ -241,7 +242,7 @@ fn is_asked_by_value(secret: &Secret) -> bool {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
-    use model::user_data::LeftAlone;
+    use model::pointer_config::LeftAlone;
     use pki::MendedPointer;
     use pki::issue::issue_authority;
 

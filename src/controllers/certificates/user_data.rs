@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ignition::{POINTER_SPEC, pointer};
 use k8s_openapi::api::core::v1::Secret;
-use model::user_data::{Assessment, Brings, assess, fetches, fetches_of_pools, with_bearer};
+use model::pointer_config::{Assessment, Authorization, PointerConfig};
 use pki::Certificate;
 
 use super::names::MANAGED;
@@ -26,23 +26,25 @@ impl ClusterState {
             if is_managed(secret) {
                 continue;
             }
-            duties.insert(name.clone(), assess(user_data(secret), &trusted, &known));
+            let config = PointerConfig::read(user_data(secret));
+            duties.insert(name.clone(), config.assess(&trusted, &known));
         }
         let host = self.infrastructure.pointer_host.as_ref().or(self.hosts.first());
         for pool in &self.pools {
             let name = managed_name(&pool.name);
             let url = host.map(|host| format!("https://{host}:{PORT}/config/{}", pool.name));
             let present = self.user_data.get(&name).map(user_data).unwrap_or_default();
+            let config = PointerConfig::read(present);
             // Where no name is known here, the one that it has will be right.
             let is_there = match &url {
-                Some(url) => fetches(present, url),
+                Some(url) => config.fetches_from(url),
                 None => !present.is_empty(),
             };
-            let duty = match (is_there, assess(present, &trusted, &known), url) {
+            let duty = match (is_there, config.assess(&trusted, &known), url) {
                 (true, duty @ (Assessment::Current | Assessment::Stale(_)), _) => duty,
                 (_, _, Some(url)) => {
                     let new = managed_pointer(&url, &trusted);
-                    Assessment::Stale(with_token_of(present, &pool.name, new))
+                    Assessment::Stale(with_token_of(&config, &pool.name, new))
                 }
                 (true, duty, None) => duty,
                 (false, _, None) => continue,
@@ -77,10 +79,12 @@ fn is_managed(secret: &Secret) -> bool {
 }
 
 /// The pointer config `new`, with the token that the one before it carries.
-fn with_token_of(before: &[u8], pool: &str, new: Vec<u8>) -> Vec<u8> {
-    let brought = fetches_of_pools(before).into_iter().find(|fetch| fetch.pool == pool);
-    match brought.map(|fetch| fetch.brings) {
-        Some(Brings::Bearer(token)) => with_bearer(&new, pool, &token).unwrap_or(new),
+fn with_token_of(before: &PointerConfig<'_>, pool: &str, new: Vec<u8>) -> Vec<u8> {
+    let fetch = before.written_fetches().into_iter().find(|fetch| fetch.pool == pool);
+    match fetch.map(|fetch| fetch.authorization) {
+        Some(Authorization::Bearer(token)) => {
+            PointerConfig::read(&new).with_bearer(pool, &token).unwrap_or(new)
+        }
         _ => new,
     }
 }
@@ -95,7 +99,7 @@ mod tests {
     use k8s_openapi::ByteString;
     use k8s_openapi::api::core::v1::ConfigMap;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-    use model::user_data::LeftAlone;
+    use model::pointer_config::LeftAlone;
     use pki::KeyAlgorithm;
     use pki::VALIDITY;
     use pki::issue::issue_authority;
@@ -150,7 +154,8 @@ mod tests {
         let older = managed_pointer(URL, known);
         let named = managed_pointer(URL, &[unknown]);
         let elsewhere = managed_pointer("https://other.example.com:22623/config/worker", trusted);
-        let Assessment::Stale(mended) = assess(&older, trusted, known) else { panic!("not stale") };
+        let assessed = PointerConfig::read(&older).assess(trusted, known);
+        let Assessment::Stale(mended) = assessed else { panic!("not stale") };
         let script = b"#cloud-config\n".to_vec();
         let (fine, left) = (Assessment::Current, Assessment::LeftAlone(LeftAlone::NoIgnition));
         let by_name = Assessment::LeftAlone(LeftAlone::NameOnly);

@@ -14,7 +14,7 @@ use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, Write, next};
 use model::access::{AccessMode, Records, generate};
-use model::user_data::carrying;
+use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
@@ -134,7 +134,8 @@ impl TokenController {
     ) -> Result<(), ControlError> {
         let name = write.name.rsplit('/').next().unwrap_or_default();
         let Some(secret) = observed.cluster.user_data.get(name) else { return Ok(()) };
-        let Some(text) = carrying(user_data(secret), write) else { return Ok(()) };
+        let config = PointerConfig::read(user_data(secret));
+        let Some(text) = config.carrying(write) else { return Ok(()) };
         let planned = user_data_write(&observed.cluster, name, &text)?;
         let ObjectWrite { object, .. } = &planned;
         let result = apply::<Secret, _>(&self.client, &planned).await;

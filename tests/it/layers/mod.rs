@@ -63,8 +63,8 @@ const MODEL: Rules = Rules {
     floors: &[
         &["objects", "refusal", "table"],
         &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials"],
-        &["pointer_check"],
-        &["inputs", "overview", "user_data"],
+        &["pointer_config"],
+        &["inputs", "overview"],
         &["render", "snapshot"],
         &["inspect"],
     ],

@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use model::user_data;
+use model::pointer_config::PointerConfig;
 use pem::Pem;
 use pki::{Certificate, Holder, Host, locked_out};
 use tempfile::TempDir;
@@ -178,7 +178,8 @@ impl Place {
     /// The same at another time. Fails the test where those who verify certificates differ.
     #[track_caller]
     fn boots_at(&self, pointer: &str, at: OffsetDateTime) -> bool {
-        let [holder] = &user_data::holders("handed out", pointer.as_bytes())[..] else {
+        let config = PointerConfig::read(pointer.as_bytes());
+        let [holder] = &config.holders("handed out")[..] else {
             panic!("a pointer config of one pool: {pointer}")
         };
         accepted(&self.chain(), holder, at)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use ignition::{SpecVersion, pointer};
-use model::user_data;
+use model::pointer_config::PointerConfig;
 use pki::issue::{Signer, Validity, issue_authority, issue_serving};
 use pki::{
     Asked, Certificate, CertificateState, Holder, Host, KeyAlgorithm, MAX_CHAIN_BYTES, MAX_STEPS,
@@ -163,7 +163,9 @@ impl World {
         let (bundle, known) = (self.bundle(), self.known());
         let pointers = self.pointers.iter().enumerate();
         self.stored.pointers = pointers
-            .map(|(index, text)| user_data::observe(&index.to_string(), text, &bundle, &known))
+            .map(|(index, text)| {
+                PointerConfig::read(text).observe(&index.to_string(), &bundle, &known)
+            })
             .collect();
     }
 
@@ -259,7 +261,7 @@ impl World {
     /// The machines with a pointer config.
     fn holders_by(&self, text: &[u8]) -> Vec<Holder> {
         let mut read = self.read.borrow_mut();
-        read.entry(text.to_vec()).or_insert_with(|| user_data::holders("", text)).clone()
+        read.entry(text.to_vec()).or_insert_with(|| PointerConfig::read(text).holders("")).clone()
     }
 
     /// Machines take what pointer configs there are.

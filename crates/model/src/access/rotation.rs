@@ -51,7 +51,7 @@ impl Default for RotationPolicy {
 
 /// A pointer config, or one of several fetches in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pointer {
+pub struct PointerToken {
     /// What it is found by again.
     pub name: String,
     /// The pool that it fetches from.
@@ -84,7 +84,7 @@ pub struct TokenState {
     /// What servers are told.
     pub records: Records,
     /// The pointer configs.
-    pub pointers: Vec<Pointer>,
+    pub pointers: Vec<PointerToken>,
     /// The pools, and what is asked for each.
     pub pools: BTreeMap<String, AccessMode>,
 }
@@ -202,7 +202,7 @@ impl<'a> View<'a> {
     }
 
     /// The pointer configs of pools that have tokens.
-    fn pointers(&self) -> impl Iterator<Item = &'a Pointer> {
+    fn pointers(&self) -> impl Iterator<Item = &'a PointerToken> {
         self.state.pointers.iter().filter(|pointer| self.is_kept(&pointer.pool))
     }
 
@@ -261,7 +261,7 @@ impl<'a> View<'a> {
 fn is_lost(state: &TokenState) -> bool {
     let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
     let is_unknown =
-        |it: &Pointer| matches!(&it.carries, Carried::Token(token) if !is_issued(token));
+        |it: &PointerToken| matches!(&it.carries, Carried::Token(token) if !is_issued(token));
     state.records.tokens.iter().all(|record| record.name.is_some())
         && state.pointers.iter().any(is_unknown)
 }
@@ -345,7 +345,7 @@ fn publish(view: &View<'_>) -> Option<Next> {
 
 /// Each pointer config that can carries its pool's newest token.
 fn carry(view: &View<'_>) -> Option<Next> {
-    let write = |pointer: &Pointer| {
+    let write = |pointer: &PointerToken| {
         let token = &view.current.get(&*pointer.pool)?.token;
         let is_due = match &pointer.carries {
             Carried::Nothing => true,
@@ -455,7 +455,7 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
 /// The pools with a pointer config that is to get its first token: until then servers are told neither
 /// that machines of it can have none, nor that all have one.
 fn without_token<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
-    let is_without = |pointer: &&Pointer| pointer.carries == Carried::Nothing;
+    let is_without = |pointer: &&PointerToken| pointer.carries == Carried::Nothing;
     view.pointers().filter(is_without).map(|pointer| &*pointer.pool).collect()
 }
 
@@ -488,7 +488,9 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
     }
     let is_told = |pool: &String| view.state.records.lacking.contains_key(pool);
     let waiting = view.pointers().filter(|it| it.waits && it.carries == Carried::Nothing);
-    for Pointer { name, pool, .. } in waiting.filter(|it| wanted(&it.pool) && !is_told(&it.pool)) {
+    for PointerToken { name, pool, .. } in
+        waiting.filter(|it| wanted(&it.pool) && !is_told(&it.pool))
+    {
         attention.push(format!(
             "pool {pool}: {name}: it carries no token, and could not be written a moment ago"
         ));

@@ -1,4 +1,4 @@
-//! What a machine makes of the certificates that it is shown, and of an answer's status.
+//! What a machine makes of what a server shows it: the certificates, and the answer.
 
 use http::{HeaderMap, StatusCode, header};
 use ignition::SpecVersion;
@@ -7,49 +7,91 @@ use time::{Duration, OffsetDateTime};
 
 use super::Cause;
 use super::cause::date;
+use crate::pointer_config::Fetch;
 use crate::refusal::RefusalCode;
 
 /// Clocks that differ by less are well set.
 const SLACK: Duration = Duration::minutes(5);
 
-/// What vouches for a chain that is accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trusted {
-    /// This authority, which the machine trusts.
-    By(Box<Certificate>),
-    /// It is not known whom the machine trusts: only names and times were looked at.
-    Unjudged,
+/// What a server showed to a client that asked it for a pool's config.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    /// All certificates that it sent, the leaf first; `None` without TLS.
+    pub chain: Option<Vec<Certificate>>,
+    /// Its answer; `None` if it was not asked.
+    pub answer: Option<Answered>,
+    /// The specs that it answers in, oldest first, where that was asked.
+    pub served: Vec<SpecVersion>,
 }
 
-/// Judges `chain`, leaf first, as a machine would that trusts `trusted`, asks for `host`, and whose
-/// clock says `now`. `right` is what another clock says, by which a wrong one is told.
-pub fn judge_chain(
-    chain: &[Certificate],
-    trusted: Option<&[Certificate]>,
-    host: &Host,
-    now: OffsetDateTime,
-    right: OffsetDateTime,
-) -> Result<Trusted, Cause> {
-    // A leaf that is trusted itself is judged by its names and its time alone.
-    let holder = |trusted: &[Certificate]| Holder {
-        name: String::new(),
-        trusted: trusted.to_vec(),
-        hosts: vec![host.clone()],
-    };
-    let judge = |trusted: &[Certificate], at| {
-        locked_out(chain, &[holder(trusted)], at).into_iter().next().map(|it| it.reason)
-    };
-    let all = trusted.unwrap_or(chain);
-    let Some(reason) = judge(all, now) else {
-        let Some(trusted) = trusted else { return Ok(Trusted::Unjudged) };
-        let voucher = trusted.iter().find(|ca| judge(std::slice::from_ref(ca), now).is_none());
-        return Ok(voucher.map_or(Trusted::Unjudged, |ca| Trusted::By(Box::new(ca.clone()))));
-    };
-    let is_clock_off = (right - now).abs() > SLACK;
-    if is_clock_off && is_of_time(&reason) && judge(all, right).is_none() {
-        return Err(Cause::WrongClock { machine: now, right, told: reason.to_string() });
+impl Shown {
+    /// A handshake, after which nothing was asked.
+    #[must_use]
+    pub fn chain(chain: Vec<Certificate>) -> Self {
+        Self { chain: Some(chain), ..Self::default() }
     }
-    Err(cause(reason, chain))
+}
+
+/// The time, by two clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Clocks {
+    /// The machine's.
+    pub machine: OffsetDateTime,
+    /// Another one, by which it is told whether the machine's is wrong.
+    pub right: OffsetDateTime,
+}
+
+/// What a machine makes of what it is shown.
+#[derive(Debug)]
+pub struct Judgement {
+    /// Why it refuses the certificates, each reason once; none if it accepts them.
+    pub refusals: Vec<LockoutReason>,
+    /// The authority that vouches for certificates that it accepts.
+    pub voucher: Option<Certificate>,
+    /// Why it does not come up; `None` if nothing that was shown is in its way.
+    pub cause: Option<Cause>,
+}
+
+/// Judges what was shown to a machine that makes this fetch: the one judge of `certs check --connect` and of `inspect`.
+#[must_use]
+pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
+    let answered = || shown.answer.as_ref().and_then(|it| judge_answer(fetch, it, &shown.served));
+    let Some(chain) = &shown.chain else {
+        return Judgement { refusals: Vec::new(), voucher: None, cause: answered() };
+    };
+    let refusals = refusals(fetch, &fetch.trusted, chain, clocks.machine);
+    let Some(first) = refusals.first() else {
+        let vouches = |ca: &&Certificate| {
+            self::refusals(fetch, std::slice::from_ref(ca), chain, clocks.machine).is_empty()
+        };
+        let voucher = fetch.trusted.iter().find(vouches).cloned();
+        return Judgement { refusals, voucher, cause: answered() };
+    };
+    let is_clock_off = (clocks.right - clocks.machine).abs() > SLACK;
+    let would_do = || self::refusals(fetch, &fetch.trusted, chain, clocks.right).is_empty();
+    let cause = if is_clock_off && is_of_time(first) && would_do() {
+        let Clocks { machine, right } = clocks;
+        Cause::WrongClock { machine, right, told: first.to_string() }
+    } else {
+        cause(first, chain)
+    };
+    Judgement { refusals, voucher: None, cause: Some(cause) }
+}
+
+/// Why a machine that trusts `trusted` refuses `chain`, each reason once. A leaf that is trusted itself is judged by its
+/// names and its time alone.
+fn refusals(
+    fetch: &Fetch,
+    trusted: &[Certificate],
+    chain: &[Certificate],
+    now: OffsetDateTime,
+) -> Vec<LockoutReason> {
+    let holder =
+        Holder { name: String::new(), trusted: trusted.to_vec(), hosts: vec![fetch.host.clone()] };
+    let mut found: Vec<_> =
+        locked_out(chain, &[holder], now).into_iter().map(|it| it.reason).collect();
+    found.dedup();
+    found
 }
 
 fn is_of_time(reason: &LockoutReason) -> bool {
@@ -57,17 +99,17 @@ fn is_of_time(reason: &LockoutReason) -> bool {
     matches!(reason, Expired { .. } | NotYetValid { .. } | NoValidCa)
 }
 
-fn cause(reason: LockoutReason, chain: &[Certificate]) -> Cause {
+fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
     let leaf = chain.first();
     match reason {
         LockoutReason::Host(asked) => {
             let hosts = leaf.into_iter().flat_map(|leaf| &leaf.hosts);
-            Cause::WrongName { asked, named: hosts.map(Host::to_string).collect() }
+            Cause::WrongName { asked: asked.clone(), named: hosts.map(Host::to_string).collect() }
         }
         LockoutReason::Expired { certificate, at }
-            if leaf.is_some_and(|leaf| leaf.not_after == at) =>
+            if leaf.is_some_and(|leaf| leaf.not_after == *at) =>
         {
-            Cause::ServingPairExpired(format!("\"{certificate}\" ended at {}", date(at)))
+            Cause::ServingPairExpired(format!("\"{certificate}\" ended at {}", date(*at)))
         }
         LockoutReason::NoValidCa
         | LockoutReason::Untrusted(_)
@@ -89,15 +131,9 @@ pub struct Answered {
     pub location: Option<String>,
 }
 
-/// Why a machine that asks for `pool` in the spec `asked` does not come up by this answer, if it does
-/// not. `served` are the specs that the same server answers in, where that was asked.
-#[must_use]
-pub fn judge_answer(
-    answered: &Answered,
-    pool: &str,
-    asked: SpecVersion,
-    served: &[SpecVersion],
-) -> Option<Cause> {
+/// Why a machine does not come up by this answer, if it does not. `served` are the specs that the same server answers in,
+/// where that was asked.
+fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
     let Answered { status, line, location, .. } = answered;
     let told = if line.is_empty() { reason_of(*status) } else { line.clone() };
     let code = status.as_u16();
@@ -108,14 +144,14 @@ pub fn judge_answer(
         }
         &StatusCode::UNAUTHORIZED | &StatusCode::FORBIDDEN => Cause::AccessRefused(code),
         status if status.is_server_error() => match answered.code {
-            Some(RefusalCode::PoolUnknown) => Cause::PoolUnknown(pool.to_owned()),
+            Some(RefusalCode::PoolUnknown) => Cause::PoolUnknown(fetch.pool.clone()),
             Some(
                 RefusalCode::NoConfigYet
                 | RefusalCode::NotInBootstrap
                 | RefusalCode::MachineConfigMissing,
             ) => Cause::NoConfigYet(told),
             None | Some(RefusalCode::NotRenderable) if !served.is_empty() => Cause::NotInSpec {
-                asked,
+                asked: fetch.spec,
                 served: served.to_vec(),
                 told: String::new(),
                 is_received: false,
@@ -156,8 +192,25 @@ fn reason_of(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+    use pki::{KeyAlgorithm, VALIDITY};
+    use time::macros::datetime;
+
     use super::*;
     use crate::refusal::REFUSAL;
+
+    const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
+
+    fn fetch(host: &str, trusted: &[Certificate]) -> Fetch {
+        Fetch {
+            url: format!("https://{host}:22623/config/p").parse().unwrap(),
+            host: host.parse().unwrap(),
+            pool: "p".to_owned(),
+            headers: Vec::new(),
+            spec: SpecVersion::V3_4,
+            trusted: trusted.to_vec(),
+        }
+    }
 
     fn answered(status: u16, code: Option<RefusalCode>, text: &str) -> Answered {
         let headers = code.map(|code| (REFUSAL, code.header()));
@@ -166,11 +219,41 @@ mod tests {
     }
 
     fn cause(answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
-        judge_answer(answered, "p", SpecVersion::V3_4, served)
+        let shown = Shown { chain: None, answer: Some(answered.clone()), served: served.to_vec() };
+        judge(&fetch("localhost", &[]), &shown, Clocks { machine: NOW, right: NOW }).cause
     }
 
     fn label(answered: &Answered, served: &[SpecVersion]) -> &'static str {
         cause(answered, served).map_or("", |cause| cause.label())
+    }
+
+    #[test]
+    fn certificates_are_judged_before_the_answer() {
+        let key = || KeyAlgorithm::P256.generate().unwrap();
+        let (own_key, other_key) = (key(), key());
+        let ca = issue_authority(&own_key, VALIDITY, NOW).unwrap();
+        let other = issue_authority(&other_key, VALIDITY, NOW).unwrap();
+        let signer = Signer { certificate: &ca, key: &own_key };
+        let validity = Validity { begin: ca.not_before, end: ca.not_after };
+        let leaf = issue_serving(&key(), &["h".parse().unwrap()], signer, validity).unwrap();
+        let answer = Some(answered(404, None, ""));
+        let shown = Shown { answer, ..Shown::chain(vec![leaf]) };
+        let late = ca.not_after + Duration::DAY;
+        let both = [other.clone(), ca.clone()];
+        for (host, trusted, machine, right, label, refusals) in [
+            ("h", &both[..], NOW, NOW, "given-up", 0),
+            ("h", &both[..1], NOW, NOW, "unknown-authority", 1),
+            ("i", &both, NOW, NOW, "wrong-name", 1),
+            ("h", &[], NOW, NOW, "unknown-authority", 1),
+            ("h", &both, late, late, "unknown-authority", 1),
+            ("h", &both, late, NOW, "wrong-clock", 1),
+        ] {
+            let judged = judge(&fetch(host, trusted), &shown, Clocks { machine, right });
+            assert_eq!(judged.cause.map(|cause| cause.label()), Some(label), "{host} {machine}");
+            assert_eq!(judged.refusals.len(), refusals, "{:?}", judged.refusals);
+            assert_eq!(judged.voucher.is_some(), refusals == 0, "{label}");
+            assert!(judged.voucher.is_none_or(|voucher| voucher == ca));
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod trace;
 
 pub use cause::Cause;
 pub use diff::{Change, ChangeKind, changes, changes_as_text};
-pub use judge::{Answered, Trusted, judge_answer, judge_chain};
+pub use judge::{Answered, Clocks, Judgement, Shown, judge};
 pub use machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
 };

@@ -40,7 +40,7 @@ pub struct Overview {
     /// What is served over TLS, leaf first.
     pub certificates: Vec<Certificate>,
     /// Who trusts it, and who does not, as far as this server knows their pointer configs.
-    pub pointers: Vec<Pointer>,
+    pub pointers: Vec<PointerStatus>,
     /// The image registries whose certificate authorities machines get.
     pub registries: Vec<String>,
     /// Registries of operating system images for which no CA is given: machines verify them by the CAs of their
@@ -80,7 +80,7 @@ pub struct ControllerOverview {
     /// What is served over TLS, leaf first.
     pub certificates: Vec<Certificate>,
     /// Who trusts it, and who does not: the cluster's user data.
-    pub pointers: Vec<Pointer>,
+    pub pointers: Vec<PointerStatus>,
 }
 
 /// The server that tells.
@@ -144,7 +144,8 @@ pub struct Certificate {
 
 /// A pointer config that a machine may have.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Pointer {
+#[schema(as = Pointer)]
+pub struct PointerStatus {
     /// The file.
     pub name: String,
     /// Why a machine that has it could not boot now; `null` if it could.

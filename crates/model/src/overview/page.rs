@@ -4,7 +4,7 @@ use askama::Template;
 use time::{Duration, OffsetDateTime};
 
 use super::machine_row::moment;
-use super::{Certificate, ControllerOverview, MachineLine, Overview, Pointer, Pool};
+use super::{Certificate, ControllerOverview, MachineLine, Overview, PointerStatus, Pool};
 use crate::ledger::Severity;
 
 /// The page's style sheet.
@@ -105,7 +105,7 @@ fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
 }
 
 /// Whether all certificates are valid at `now`, and machines boot from all pointer configs.
-fn all_boot(certificates: &[Certificate], pointers: &[Pointer], now: OffsetDateTime) -> bool {
+fn all_boot(certificates: &[Certificate], pointers: &[PointerStatus], now: OffsetDateTime) -> bool {
     let is_valid = |it: &Certificate| (it.not_before..=it.not_after).contains(&now);
     certificates.iter().all(is_valid) && pointers.iter().all(|it| it.problem.is_none())
 }
@@ -150,7 +150,7 @@ fn days(time: Duration) -> String {
 mod tests {
     use time::macros::datetime;
 
-    use super::super::{Change, Pointer, RegistryInUse, Server, sort};
+    use super::super::{Change, PointerStatus, RegistryInUse, Server, sort};
     use super::*;
     use crate::ledger::{Failed, Ledger, Request};
 
@@ -203,7 +203,7 @@ mod tests {
                 not_after: NOON + Duration::days(9 * 365),
                 renewal: NOON + Duration::days(7 * 365),
             }],
-            pointers: vec![Pointer { name: "worker.ign".to_owned(), problem: None }],
+            pointers: vec![PointerStatus { name: "worker.ign".to_owned(), problem: None }],
             registries: vec!["registry.example.com:5000".to_owned()],
             registries_without_ca: vec![RegistryInUse {
                 host: "os.example.com".to_owned(),

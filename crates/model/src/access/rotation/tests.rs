@@ -17,7 +17,7 @@ struct World {
 
 impl World {
     fn new(pool: &str, mode: AccessMode, pointers: &[Carried]) -> Self {
-        let pointer = |(number, carries): (usize, &Carried)| Pointer {
+        let pointer = |(number, carries): (usize, &Carried)| PointerToken {
             name: format!("{pool}-{number}"),
             pool: pool.to_owned(),
             carries: carries.clone(),
@@ -175,7 +175,8 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
     // One is made for it, before or after the keeper has seen the pool.
     let other = world.state.pointers[0].clone();
     let carries = Carried::Nothing;
-    let made = Pointer { name: "new".to_owned(), pool: "worker".to_owned(), carries, waits: false };
+    let made =
+        PointerToken { name: "new".to_owned(), pool: "worker".to_owned(), carries, waits: false };
     for mut world in [world, without] {
         world.state.pointers = vec![other.clone(), made.clone()];
         while world.step(NOON).is_some() {

@@ -21,18 +21,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// A block.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Block<'a> {
+pub(super) struct Block<'a> {
     /// What it is called.
-    pub label: &'a [u8],
+    pub(super) label: &'a [u8],
     /// Its contents, decoded.
-    pub contents: Vec<u8>,
+    pub(super) contents: Vec<u8>,
     /// The text behind it.
-    pub rest: &'a [u8],
+    pub(super) rest: &'a [u8],
 }
 
 /// The first block of a text.
-#[must_use]
-pub fn block(text: &[u8]) -> Option<Block<'_>> {
+pub(super) fn block(text: &[u8]) -> Option<Block<'_>> {
     let mut rest = text;
     loop {
         let end = find(rest, END)?;

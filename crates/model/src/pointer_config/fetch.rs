@@ -26,8 +26,27 @@ pub struct Fetch {
     pub pool: String,
     /// What is sent along, names and values, each name once.
     pub headers: Vec<(String, String)>,
+    /// The spec that the config is asked for in: that of the pointer config, 2.2 also for 2.0 and 2.1.
+    pub spec: SpecVersion,
     /// The CAs that a machine trusts when it fetches this.
     pub trusted: Vec<Certificate>,
+}
+
+/// What Ignition sends as `Accept` when it fetches by a config of this spec.
+#[must_use]
+pub fn accept(spec: SpecVersion) -> String {
+    let kind = "application/vnd.coreos.ignition+json";
+    if spec == SpecVersion::V2_2 {
+        return format!("{kind}; version={spec}, {kind}; version=1; q=0.5, */*; q=0.1");
+    }
+    format!("{kind};version={spec}, */*;q=0.1")
+}
+
+/// The pool whose config a URL names, as it is written.
+pub(super) fn pool_in(url: &http::Uri) -> Option<&str> {
+    let name = url.path().strip_prefix("/config/")?;
+    let name = name.strip_suffix('/').unwrap_or(name);
+    (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
 /// Whether a source is fetched from a server by HTTP.
@@ -47,11 +66,9 @@ pub(super) fn fetch(
     if !url.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
         return Err(Fault::NoTls(url));
     }
-    let pool = url.path().strip_prefix("/config/").unwrap_or_default();
-    let pool = pool.strip_suffix('/').unwrap_or(pool);
-    if pool.is_empty() || pool.contains('/') {
-        return Err(Fault::NoPool(url));
-    }
+    // As a server reads it.
+    let pool = |name| percent_decode_str(name).decode_utf8_lossy().into_owned();
+    let Some(pool) = pool_in(&url).map(pool) else { return Err(Fault::NoPool(url)) };
     let Some(host) = url.host().and_then(|host| host.parse().ok()) else {
         return Err(Fault::NoHost(url));
     };
@@ -66,9 +83,7 @@ pub(super) fn fetch(
         faults.push(Fault::Hashed(url.clone()));
     }
     let headers = headers(&url, resource, spec, &mut faults);
-    // As a server reads it.
-    let pool = percent_decode_str(pool).decode_utf8_lossy().into_owned();
-    Ok((Fetch { host, pool, headers, url, trusted: trusted.to_vec() }, faults))
+    Ok((Fetch { url, host, pool, headers, spec, trusted: trusted.to_vec() }, faults))
 }
 
 /// A port that is none, as it is written. Without one, or with an empty one, it is 443.

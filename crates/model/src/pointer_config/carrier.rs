@@ -3,71 +3,81 @@
 use pki::Certificate;
 use time::OffsetDateTime;
 
-use super::bearer::{Brings, fetches_of_pools, no_header, with_bearer};
-use super::plain::lifted;
-use super::{Assessment, LeftAlone, assess, reading};
-use crate::access::rotation::{Carried, Pointer, PointerWrite};
+use super::bearer::{Authorization, WrittenFetch};
+use super::config::PointerConfig;
+use super::trust::{Assessment, LeftAlone};
+use crate::access::rotation::{Carried, PointerToken, PointerWrite};
 use crate::access::{KnownTokens, Records, Token, Verifier as _};
 
-/// What the pointer config `name` carries for each pool that it fetches from. Judged by its authorities
-/// as [`assess`] does: what fetches from somebody else's server carries nothing of ours. With
-/// `may_be_lifted`, a plain one of an old spec can carry a token as well.
-#[must_use]
-pub fn carriers(
-    name: &str,
-    user_data: &[u8],
-    bundle: &[Certificate],
-    known: &[Certificate],
-    may_be_lifted: bool,
-) -> Vec<Pointer> {
-    let cannot = |reason: LeftAlone| Carried::Cannot(format!("left alone: {reason}"));
-    let left_alone = match assess(user_data, bundle, known) {
-        Assessment::Current | Assessment::Stale(_) => None,
-        Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
-            Some(cannot(reason))
+impl PointerConfig<'_> {
+    /// What it carries, called `name`, for each pool that it fetches from. Judged by its authorities as [`Self::assess`]
+    /// does: what fetches from somebody else's server carries nothing of ours. With `may_be_lifted`, a plain one of an
+    /// old spec can carry a token as well.
+    #[must_use]
+    pub fn carriers(
+        &self,
+        name: &str,
+        bundle: &[Certificate],
+        known: &[Certificate],
+        may_be_lifted: bool,
+    ) -> Vec<PointerToken> {
+        let cannot = |reason: LeftAlone| Carried::Cannot(format!("left alone: {reason}"));
+        let left_alone = match self.assess(bundle, known) {
+            Assessment::Current | Assessment::Stale(_) => None,
+            Assessment::LeftAlone(reason @ (LeftAlone::NameOnly | LeftAlone::OutOfReach)) => {
+                Some(cannot(reason))
+            }
+            Assessment::LeftAlone(_) => return Vec::new(),
+        };
+        let can_be_lifted = may_be_lifted && self.lifted().is_some();
+        let pointer = |pool: String, carries| PointerToken {
+            name: name.to_owned(),
+            pool,
+            carries,
+            waits: false,
+        };
+        let written = |fetch: WrittenFetch| {
+            let carries = left_alone.clone().unwrap_or_else(|| self.carries(&fetch, can_be_lifted));
+            pointer(fetch.pool, carries)
+        };
+        let mut pointers: Vec<_> = self.written_fetches().into_iter().map(written).collect();
+        // A machine that fetches by a config within this one is answered as well.
+        for fetch in self.found() {
+            if !pointers.iter().any(|pointer| pointer.pool == fetch.pool) {
+                pointers.push(pointer(fetch.pool.clone(), cannot(LeftAlone::OutOfReach)));
+            }
         }
-        Assessment::LeftAlone(_) => return Vec::new(),
-    };
-    let can_be_lifted = may_be_lifted && lifted(user_data).is_some();
-    let carries = |pool: &str, brings| match brings {
-        Brings::Other => Carried::Other,
-        Brings::Bearer(credential) => {
-            Token::read(&credential).map_or(Carried::Other, Carried::Token)
-        }
-        Brings::Nothing if can_be_lifted => Carried::Nothing,
-        Brings::Nothing => no_header(user_data, pool)
-            .map_or(Carried::Nothing, |reason| Carried::Cannot(reason.to_string())),
-    };
-    let pointer = |fetch: super::Fetch| Pointer {
-        name: name.to_owned(),
-        carries: left_alone.clone().unwrap_or_else(|| carries(&fetch.pool, fetch.brings)),
-        pool: fetch.pool,
-        waits: false,
-    };
-    let mut pointers: Vec<_> = fetches_of_pools(user_data).into_iter().map(pointer).collect();
-    // A machine that fetches by a config within this one is answered as well.
-    for fetch in reading(user_data).found {
-        if !pointers.iter().any(|pointer| pointer.pool == fetch.pool) {
-            let (name, carries) = (name.to_owned(), cannot(LeftAlone::OutOfReach));
-            pointers.push(Pointer { name, carries, pool: fetch.pool, waits: false });
+        pointers
+    }
+
+    fn carries(&self, fetch: &WrittenFetch, can_be_lifted: bool) -> Carried {
+        match &fetch.authorization {
+            Authorization::Other => Carried::Other,
+            Authorization::Bearer(credential) => {
+                Token::read(credential).map_or(Carried::Other, Carried::Token)
+            }
+            Authorization::Missing if can_be_lifted => Carried::Nothing,
+            Authorization::Missing => self
+                .no_header(&fetch.pool)
+                .map_or(Carried::Nothing, |reason| Carried::Cannot(reason.to_string())),
         }
     }
-    pointers
-}
 
-/// The pointer config with the token that it is to carry, lifted if need be. `None` where it is not the
-/// one that was looked at any more.
-#[must_use]
-pub fn carrying(user_data: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
-    let lifted = lifted(user_data);
-    let text = lifted.as_deref().unwrap_or(user_data);
-    with_bearer(text, &write.pool, write.token.as_str()).ok()
+    /// Its text with the token that it is to carry, lifted if need be. `None` where it is not the one that was looked at
+    /// any more.
+    #[must_use]
+    pub fn carrying(&self, write: &PointerWrite) -> Option<Vec<u8>> {
+        let lifted = self.lifted();
+        let with =
+            |config: &PointerConfig<'_>| config.with_bearer(&write.pool, write.token.as_str());
+        lifted.map_or_else(|| with(self), |text| with(&PointerConfig::read(&text))).ok()
+    }
 }
 
 /// The newest token that these carry for a pool, of those that open it at `now`.
 #[must_use]
 pub fn carried<'a>(
-    pointers: &'a [Pointer],
+    pointers: &'a [PointerToken],
     pool: &str,
     records: &Records,
     now: OffsetDateTime,
@@ -102,6 +112,10 @@ mod tests {
         issue_authority(&key, VALIDITY, datetime!(2026-11-21 0:00 UTC)).unwrap()
     }
 
+    fn carrying(text: &[u8], write: &PointerWrite) -> Option<Vec<u8>> {
+        PointerConfig::read(text).carrying(write)
+    }
+
     fn text(url: &str, trusts: &Certificate, version: SpecVersion) -> Vec<u8> {
         pointer(url, trusts.to_pem().as_bytes(), version).to_string().into_bytes()
     }
@@ -116,7 +130,7 @@ mod tests {
         let write =
             PointerWrite { name: "a".to_owned(), pool: "worker".to_owned(), token: token.clone() };
         let with = carrying(&current, &write).unwrap();
-        let foreign = with_bearer(&current, "worker", "somebody's").unwrap();
+        let foreign = PointerConfig::read(&current).with_bearer("worker", "somebody's").unwrap();
         let spec =
             "its Ignition spec 3.0.0 has no headers; a pointer config of spec 3.1.0 or newer has";
         let cannot = |reason: &str| Carried::Cannot(reason.to_owned());
@@ -134,7 +148,8 @@ mod tests {
             (&text("https://h/other", &ours, SpecVersion::V3_1), true, None),
             (&b"#cloud-config".to_vec(), true, None),
         ] {
-            let seen = carriers("a", user_data, bundle, &[], may_be_lifted);
+            let config = PointerConfig::read(user_data);
+            let seen = config.carriers("a", bundle, &[], may_be_lifted);
             assert!(seen.iter().all(|pointer| pointer.name == "a" && pointer.pool == "worker"));
             assert_eq!(seen.into_iter().next().map(|pointer| pointer.carries), expected);
         }
@@ -148,7 +163,7 @@ mod tests {
         let [old, new, revoked, named] = [1, 2, 3, 4].map(|byte| Token::new([byte; 32]));
         let pointer = |pool: &str, carries| {
             let (name, pool) = ("a".to_owned(), pool.to_owned());
-            Pointer { name, pool, carries, waits: false }
+            PointerToken { name, pool, carries, waits: false }
         };
         let worker = |token: &Token| pointer("worker", Carried::Token(token.clone()));
         let record = |token: &Token, pool: &str, hours| Record {
@@ -168,7 +183,7 @@ mod tests {
         let records = Records { tokens, ..Records::default() };
         let all = [&revoked, &old, &new, &named].map(worker);
         let carried_at =
-            |pointers: &[Pointer], now| carried(pointers, "worker", &records, now).cloned();
+            |pointers: &[PointerToken], now| carried(pointers, "worker", &records, now).cloned();
         assert_eq!(carried_at(&all, noon), Some(new));
         assert_eq!(carried_at(&all[..2], noon), Some(old));
         assert_eq!(carried_at(&all[..1], noon), None);

@@ -1,7 +1,8 @@
 //! Files as people have them, and what is said of each.
 
-use ignition;
-use ignition::pointer;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ignition::{SpecVersion, pointer};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use pki::Host;
 use pki::KeyAlgorithm;
@@ -12,6 +13,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha512};
 use time::Duration;
 
+use super::super::{AuthorityFault, ContentsFault, accept};
 use super::*;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
@@ -60,28 +62,29 @@ fn lines<T: ToString>(findings: &[T]) -> Vec<String> {
 
 /// The only fault.
 fn fault(user_data: &[u8]) -> String {
-    let reading = read(user_data);
-    assert_eq!(reading.config, None);
-    assert_eq!(reading.faults.len(), 1, "{:?}", reading.faults);
-    reading.faults[0].to_string()
+    let config = PointerConfig::read(user_data);
+    assert_eq!(config.fetches(), []);
+    assert_eq!(config.faults().len(), 1, "{:?}", config.faults());
+    config.faults()[0].to_string()
 }
 
-/// The config of a file without faults, and what is told all the same.
-fn sound(user_data: &[u8]) -> (PointerConfig, Vec<String>) {
-    let Reading { config, faults, warnings, .. } = read(user_data);
-    assert!(faults.is_empty(), "{faults:?}");
-    (config.unwrap(), lines(&warnings))
+/// What is fetched by a file without faults, and what is told all the same.
+fn sound(user_data: &[u8]) -> (Vec<Fetch>, Vec<String>) {
+    let config = PointerConfig::read(user_data);
+    assert!(config.faults().is_empty(), "{:?}", config.faults());
+    assert!(!config.fetches().is_empty());
+    (config.fetches().to_vec(), lines(config.warnings()))
 }
 
 #[test]
 fn a_pointer_of_every_spec_is_read() {
     for version in SpecVersion::ALL {
-        let (config, warnings) = sound(&changed(version, |_| {}));
+        let (fetches, warnings) = sound(&changed(version, |_| {}));
         assert_eq!(warnings, [""; 0]);
-        assert_eq!(config.spec, version);
-        assert_eq!(config.fetches[0].url, URL);
-        assert_eq!(config.fetches[0].host, "api-int.example.com".parse().unwrap());
-        assert_eq!(config.fetches[0].trusted.len(), 1);
+        assert_eq!(fetches[0].spec, version);
+        assert_eq!(fetches[0].url, URL);
+        assert_eq!(fetches[0].host, "api-int.example.com".parse().unwrap());
+        assert_eq!(fetches[0].trusted.len(), 1);
     }
 }
 
@@ -156,12 +159,12 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
 
     // What replaces the config is all that is fetched.
     let other = "https://[2001:db8::1]:22623/config/master/";
-    let (config, _) = sound(&with_config(json!({
+    let (fetches, _) = sound(&with_config(json!({
         "merge": [{"source": URL}],
         "replace": {"source": other},
     })));
-    assert_eq!(config.fetches.len(), 1);
-    assert_eq!(config.fetches[0].host, "2001:db8::1".parse().unwrap());
+    assert_eq!(fetches.len(), 1);
+    assert_eq!(fetches[0].host, "2001:db8::1".parse().unwrap());
     // Several are all fetched, with what is to be sent, and what is in data URLs is read.
     let headers = json!([
         {"name": "Authorization", "value": "Bearer x"},
@@ -169,15 +172,15 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
         {"name": "host", "value": "h"},
     ]);
     let within = data(pointer(URL, b"", SpecVersion::V3_0).to_string().as_bytes());
-    let (config, warnings) = sound(&with_config(json!({"merge": [
+    let (fetches, warnings) = sound(&with_config(json!({"merge": [
         {"source": URL, "httpHeaders": headers},
         {"source": other},
         {"source": within},
         {"source": "https://elsewhere.example.com/x.ign"},
     ]})));
-    assert_eq!(config.fetches.len(), 3);
-    assert_eq!(config.fetches[0].headers, [("authorization".into(), "Bearer y".into())]);
-    assert_eq!(config.fetches[2].headers, []);
+    assert_eq!(fetches.len(), 3);
+    assert_eq!(fetches[0].headers, [("authorization".into(), "Bearer y".into())]);
+    assert_eq!(fetches[2].headers, []);
     assert_eq!(warnings, ["https://elsewhere.example.com/x.ign is fetched too, and not looked at"]);
 }
 
@@ -256,7 +259,7 @@ fn what_leaves_a_machine_without_its_config_is_told() {
         let file = changed(SpecVersion::V3_1, |config| {
             config["ignition"]["timeouts"] = json!({"httpTotal": total, "httpResponseHeaders": -1});
         });
-        assert_eq!(read(&file).config.is_none(), is_fault, "{total}");
+        assert_eq!(PointerConfig::read(&file).fetches().is_empty(), is_fault, "{total}");
     }
 }
 
@@ -282,8 +285,8 @@ fn each_fetch_is_judged_by_the_cas_that_hold_then() {
     outer["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([entry(&old)]);
     outer["ignition"]["config"]["merge"] =
         json!([{"source": URL}, {"source": data(within.to_string().as_bytes())}]);
-    let (config, _) = sound(outer.to_string().as_bytes());
-    let trusted: Vec<_> = config.fetches.into_iter().map(|fetch| fetch.trusted).collect();
+    let (fetches, _) = sound(outer.to_string().as_bytes());
+    let trusted: Vec<_> = fetches.into_iter().map(|fetch| fetch.trusted).collect();
     assert_eq!(trusted, [vec![old.clone()], vec![old, new]]);
 }
 
@@ -294,7 +297,7 @@ fn a_verdict_knows_pools_and_tokens() {
     let verdict = |pools: &[&str]| {
         let pools = pools.iter().map(|pool| (*pool).to_owned()).collect();
         let known = Known { chain: Some(&chain), records: None, pools: &pools };
-        lines(&judge("a", file.as_bytes(), known, NOW).problems)
+        lines(&PointerConfig::read(file.as_bytes()).verdict("a", known, NOW).problems)
     };
     assert_eq!(verdict(&["worker"]), [""; 0]);
     assert_eq!(verdict(&[]), [""; 0], "they are not known");
@@ -366,8 +369,8 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     // Spec 2 reads the first certificate, whatever follows.
     let (first, second) = (ca(), ca());
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
-    let (config, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
-    assert_eq!(config.fetches[0].trusted, [first]);
+    let (fetches, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
+    assert_eq!(fetches[0].trusted, [first]);
     let told = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
                 first in spec 2";
     assert_eq!(warnings, [told]);
@@ -377,8 +380,8 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     });
     assert!(fault(&none).starts_with("it names no certificate authorities"));
     let remote = json!({"source": "https://example.com/ca.pem"});
-    let (config, warnings) = sound(&with_authority(SpecVersion::V3_1, &remote));
-    assert!(config.fetches[0].trusted.is_empty());
+    let (fetches, warnings) = sound(&with_authority(SpecVersion::V3_1, &remote));
+    assert!(fetches[0].trusted.is_empty());
     assert_eq!(warnings, ["certificateAuthorities[0] is fetched itself, and not looked at"]);
 }
 
@@ -423,14 +426,18 @@ fn the_size_is_told_before_a_platform_refuses_it() {
 #[test]
 fn each_reason_not_to_boot_is_told_once() {
     let (ca, chain) = issued(&["api-int.example.com"]);
+    let pools = BTreeSet::new();
+    let refusals = |file: &[u8], now| {
+        let known = Known { chain: Some(&chain), records: None, pools: &pools };
+        lines(&PointerConfig::read(file).verdict("worker.ign", known, now).problems)
+    };
     let url = |host: &str| json!({"source": format!("https://{host}:22623/config/worker")});
     let of_ca = |ca: &Certificate, hosts: &[&str]| {
         let file = changed(SpecVersion::V3_1, |config| {
             *config = pointer(URL, ca.to_pem().as_bytes(), SpecVersion::V3_1);
             config["ignition"]["config"]["merge"] = hosts.iter().map(|host| url(host)).collect();
         });
-        let (config, _) = sound(&file);
-        lines(&refusals("worker.ign", &config.fetches, &chain, NOW))
+        refusals(&file, NOW)
     };
     assert_eq!(of_ca(&ca, &["api-int.example.com"]), [""; 0]);
     assert_eq!(
@@ -442,9 +449,8 @@ fn each_reason_not_to_boot_is_told_once() {
     let stranger = of_ca(&self::ca(), &["api-int.example.com", "API-INT.example.com"]);
     assert_eq!(stranger.len(), 1, "{stranger:?}");
     let later = NOW + VALIDITY + Duration::DAY;
-    let (config, _) = sound(&changed(SpecVersion::V3_1, |_| {}));
-    let late = refusals("worker.ign", &config.fetches, &chain, later);
-    assert!(late[0].to_string().contains("expired at"), "{late:?}");
+    let late = refusals(&changed(SpecVersion::V3_1, |_| {}), later);
+    assert!(late[0].contains("expired at"), "{late:?}");
 }
 
 #[test]

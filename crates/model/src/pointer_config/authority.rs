@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256, Sha512};
 use super::pem::{BEGIN, Block, block};
 
 /// More than any bundle has, so that a small gzip text cannot fill the memory.
-const MAX_BYTES: u64 = 1 << 20;
+pub(super) const MAX_CONTENTS: u64 = 1 << 20;
 
 /// What is wrong with a data URL, or with what is in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum ContentsFault {
     #[error("is not the gzip that its compression says")]
     NotGzip,
     /// It is large beyond reason.
-    #[error("holds more than {MAX_BYTES} bytes")]
+    #[error("holds more than {MAX_CONTENTS} bytes")]
     TooLarge,
     /// The hash in `verification` is another text's.
     #[error("does not have the hash that its verification says")]
@@ -67,21 +67,29 @@ pub(super) fn contents(
     hash: Option<&str>,
     hash_of: HashOf,
 ) -> Result<Vec<u8>, ContentsFault> {
-    let mut bytes = data_url::decode(source).map_err(ContentsFault::DataUrl)?;
-    if compression == Some("gzip") {
-        let mut unpacked = Vec::new();
-        let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
-        let read = decoder.take(MAX_BYTES + 1).read_to_end(&mut unpacked);
-        read.map_err(|_| ContentsFault::NotGzip)?;
-        bytes = unpacked;
-    }
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(ContentsFault::TooLarge);
-    }
+    let bytes = data_url::decode(source).map_err(ContentsFault::DataUrl)?;
+    let bytes = unpacked(bytes, compression)?;
     match hash {
         Some(hash) if !has_hash(&bytes, hash, hash_of) => Err(ContentsFault::Hash),
         _ => Ok(bytes),
     }
+}
+
+/// What bytes are that are said to have this compression; Ignition knows gzip alone.
+pub(super) fn unpacked(
+    bytes: Vec<u8>,
+    compression: Option<&str>,
+) -> Result<Vec<u8>, ContentsFault> {
+    let bytes = if compression == Some("gzip") {
+        let mut unpacked = Vec::new();
+        let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
+        let read = decoder.take(MAX_CONTENTS + 1).read_to_end(&mut unpacked);
+        read.map_err(|_| ContentsFault::NotGzip)?;
+        unpacked
+    } else {
+        bytes
+    };
+    if bytes.len() as u64 > MAX_CONTENTS { Err(ContentsFault::TooLarge) } else { Ok(bytes) }
 }
 
 /// Whether a text has this hash, `sha512-…` or `sha256-…`.

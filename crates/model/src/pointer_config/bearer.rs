@@ -8,39 +8,41 @@ use http::Uri;
 use http::uri::Scheme;
 use serde_json::json;
 
-use super::config::Config;
+use super::config::PointerConfig;
+use super::fetch::pool_in;
 use super::json_text::{elements, find, place, spliced, string};
+use super::written::Written;
 
 /// The header's name.
 pub(super) const AUTHORIZATION: &str = "Authorization";
 /// Headers of a fetch, as Ignition has them.
 pub(super) const HEADERS: &str = "httpHeaders";
 
-/// A fetch of a pool's config in a pointer config.
+/// A fetch of a pool's config, as it is written in a pointer config of any spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fetch {
+pub struct WrittenFetch {
     /// The pool.
     pub pool: String,
-    /// What it brings along.
-    pub brings: Brings,
+    /// What it sends along to prove that it may be answered.
+    pub authorization: Authorization,
 }
 
-/// What a fetch brings along to prove that it may be answered.
+/// The `Authorization` header of a fetch.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Brings {
-    /// Nothing.
-    Nothing,
+pub enum Authorization {
+    /// There is none.
+    Missing,
     /// This, after `Bearer`.
     Bearer(String),
-    /// Another `Authorization`.
+    /// Another scheme, more than one, or what cannot be read.
     Other,
 }
 
-impl std::fmt::Debug for Brings {
+impl std::fmt::Debug for Authorization {
     /// Without what must not be shown.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Nothing => "Nothing",
+            Self::Missing => "Missing",
             Self::Bearer(_) => "Bearer(..)",
             Self::Other => "Other",
         })
@@ -61,49 +63,48 @@ pub enum NoHeader {
     Plain,
 }
 
-/// The fetches of pools' configs in a pointer config, in their order.
-#[must_use]
-pub fn fetches_of_pools(user_data: &[u8]) -> Vec<Fetch> {
-    let Some(config) = Config::read(user_data) else { return Vec::new() };
-    let resources = resources(&config);
-    let fetch = |(resource, url): (&str, Uri)| Fetch {
-        pool: pool(&url).unwrap_or_default().to_owned(),
-        brings: brings(resource),
-    };
-    resources.into_iter().map(fetch).collect()
-}
+impl PointerConfig<'_> {
+    /// The fetches of pools' configs that are written in it, in their order.
+    #[must_use]
+    pub fn written_fetches(&self) -> Vec<WrittenFetch> {
+        let Some(written) = self.written() else { return Vec::new() };
+        let fetch = |(resource, url): (&str, Uri)| WrittenFetch {
+            pool: pool_in(&url).unwrap_or_default().to_owned(),
+            authorization: authorization(resource),
+        };
+        resources(&written).into_iter().map(fetch).collect()
+    }
 
-/// Why a pointer config could not bring a token along for `pool`, if it could not.
-#[must_use]
-pub fn no_header(user_data: &[u8], pool: &str) -> Option<NoHeader> {
-    with_bearer(user_data, pool, "").err()
-}
+    /// Why it could not bring a token along for `pool`, if it could not.
+    #[must_use]
+    pub fn no_header(&self, pool: &str) -> Option<NoHeader> {
+        self.with_bearer(pool, "").err()
+    }
 
-/// The pointer config with `credential` brought along where it fetches the config of `pool`. Everything
-/// else stays as it is, byte for byte.
-///
-/// # Errors
-/// Why it can bring nothing along.
-pub fn with_bearer(user_data: &[u8], pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
-    let config = Config::read(user_data).ok_or(NoHeader::NoFetch)?;
-    let resources: Vec<_> =
-        resources(&config).into_iter().filter(|(_, url)| self::pool(url) == Some(pool)).collect();
-    if resources.is_empty() {
-        return Err(NoHeader::NoFetch);
+    /// Its text with `credential` brought along where it fetches the config of `pool`. Everything else stays as it is,
+    /// byte for byte.
+    ///
+    /// # Errors
+    /// Why it can bring nothing along.
+    pub fn with_bearer(&self, pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
+        let written = self.written().ok_or(NoHeader::NoFetch)?;
+        let mut resources = resources(&written);
+        resources.retain(|(_, url)| pool_in(url) == Some(pool));
+        if resources.is_empty() {
+            return Err(NoHeader::NoFetch);
+        }
+        let version = written.version().unwrap_or_default();
+        if !has_headers(&version) {
+            return Err(NoHeader::Spec(version));
+        }
+        if resources.iter().any(|(_, url)| url.scheme() != Some(&Scheme::HTTPS)) {
+            return Err(NoHeader::Plain);
+        }
+        let change = |(resource, _): (&str, Uri)| header_change(written.text, resource, credential);
+        let mut changes: Vec<_> = resources.into_iter().map(change).collect();
+        changes.sort_by_key(|(place, _)| place.start);
+        Ok(spliced(written.text, &changes).into_bytes())
     }
-    let version = find(config.section, &["version"]).and_then(string).unwrap_or_default();
-    if !has_headers(&version) {
-        return Err(NoHeader::Spec(version));
-    }
-    if resources.iter().any(|(_, url)| url.scheme() != Some(&Scheme::HTTPS)) {
-        return Err(NoHeader::Plain);
-    }
-    let mut changes: Vec<_> = resources
-        .into_iter()
-        .map(|(resource, _)| header_change(config.text, resource, credential))
-        .collect();
-    changes.sort_by_key(|(place, _)| place.start);
-    Ok(spliced(config.text, &changes).into_bytes())
 }
 
 pub(super) fn has_headers(version: &str) -> bool {
@@ -112,23 +113,16 @@ pub(super) fn has_headers(version: &str) -> bool {
 }
 
 /// The texts of the fetches from a machine config server, with their URLs.
-fn resources<'a>(config: &Config<'a>) -> Vec<(&'a str, Uri)> {
+fn resources<'a>(written: &Written<'a>) -> Vec<(&'a str, Uri)> {
     let url = |resource: &'a str| {
         let url: Uri = string(find(resource, &["source"])?)?.parse().ok()?;
-        pool(&url)?;
+        pool_in(&url)?;
         Some((resource, url))
     };
-    config.resources().filter_map(url).collect()
+    written.resources().filter_map(url).collect()
 }
 
-/// The pool whose config a URL names.
-fn pool(url: &Uri) -> Option<&str> {
-    let name = url.path().strip_prefix("/config/")?;
-    let name = name.strip_suffix('/').unwrap_or(name);
-    (!name.is_empty() && !name.contains('/')).then_some(name)
-}
-
-fn brings(resource: &str) -> Brings {
+fn authorization(resource: &str) -> Authorization {
     let headers = find(resource, &[HEADERS]).and_then(elements).unwrap_or_default();
     let mut values = headers.into_iter().filter(|header| is_authorization(header)).map(|header| {
         let value = find(header, &["value"]).and_then(string)?;
@@ -136,9 +130,9 @@ fn brings(resource: &str) -> Brings {
         scheme.eq_ignore_ascii_case("Bearer").then(|| credential.trim().to_owned())
     });
     match (values.next(), values.next()) {
-        (None, _) => Brings::Nothing,
-        (Some(Some(credential)), None) => Brings::Bearer(credential),
-        _ => Brings::Other,
+        (None, _) => Authorization::Missing,
+        (Some(Some(credential)), None) => Authorization::Bearer(credential),
+        _ => Authorization::Other,
     }
 }
 
@@ -174,14 +168,23 @@ mod tests {
         pointer(URL, b"-----BEGIN", version).to_string().into_bytes()
     }
 
-    fn bearer(credential: &str) -> Vec<Fetch> {
-        vec![Fetch { pool: "worker".to_owned(), brings: Brings::Bearer(credential.to_owned()) }]
+    fn fetches_of_pools(text: &[u8]) -> Vec<WrittenFetch> {
+        PointerConfig::read(text).written_fetches()
+    }
+
+    fn with_bearer(text: &[u8], pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
+        PointerConfig::read(text).with_bearer(pool, credential)
+    }
+
+    fn bearer(credential: &str) -> Vec<WrittenFetch> {
+        let authorization = Authorization::Bearer(credential.to_owned());
+        vec![WrittenFetch { pool: "worker".to_owned(), authorization }]
     }
 
     #[test]
     fn a_token_goes_in_and_is_found_and_replaced() {
         let text = plain(SpecVersion::V3_1);
-        assert_eq!(fetches_of_pools(&text)[0].brings, Brings::Nothing);
+        assert_eq!(fetches_of_pools(&text)[0].authorization, Authorization::Missing);
         let first = with_bearer(&text, "worker", "mcs-1").unwrap();
         assert_eq!(fetches_of_pools(&first), bearer("mcs-1"));
         let second = with_bearer(&first, "worker", "mcs-22").unwrap();
@@ -217,33 +220,33 @@ mod tests {
             (br#"{"ignition":{"version":"3.1.0"}}"#.to_vec(), Err(NoHeader::NoFetch)),
         ] {
             assert_eq!(with_bearer(&text, "worker", "a"), expected);
-            assert_eq!(no_header(&text, "worker"), expected.err());
+            assert_eq!(PointerConfig::read(&text).no_header("worker"), expected.err());
         }
         assert_eq!(with_bearer(&plain(SpecVersion::V3_1), "master", "a"), Err(NoHeader::NoFetch));
     }
 
     #[test]
     fn what_is_somebody_elses_is_told_apart() {
-        let brings = |headers: &str| {
+        let authorization = |headers: &str| {
             let text = format!(
                 r#"{{"ignition":{{"version":"3.1.0","config":{{"replace":{{"source":"{URL}","httpHeaders":{headers}}}}}}}}}"#
             );
-            fetches_of_pools(text.as_bytes())[0].brings.clone()
+            fetches_of_pools(text.as_bytes())[0].authorization.clone()
         };
         let name = r#""name":"Authorization""#;
         for (headers, expected) in [
-            ("null".to_owned(), Brings::Nothing),
-            ("[]".to_owned(), Brings::Nothing),
-            (format!(r#"[{{{name},"value":"Basic eA=="}}]"#), Brings::Other),
-            (format!(r"[{{{name}}}]"), Brings::Other),
-            (format!(r#"[{{{name},"value":"bearer x"}}]"#), Brings::Bearer("x".to_owned())),
+            ("null".to_owned(), Authorization::Missing),
+            ("[]".to_owned(), Authorization::Missing),
+            (format!(r#"[{{{name},"value":"Basic eA=="}}]"#), Authorization::Other),
+            (format!(r"[{{{name}}}]"), Authorization::Other),
+            (format!(r#"[{{{name},"value":"bearer x"}}]"#), Authorization::Bearer("x".to_owned())),
             (
                 format!(r#"[{{{name},"value":"Bearer x"}},{{{name},"value":"Bearer y"}}]"#),
-                Brings::Other,
+                Authorization::Other,
             ),
         ] {
-            assert_eq!(brings(&headers), expected, "{headers}");
+            assert_eq!(authorization(&headers), expected, "{headers}");
         }
-        assert!(!format!("{:?}", Brings::Bearer("x".to_owned())).contains('x'));
+        assert!(!format!("{:?}", Authorization::Bearer("x".to_owned())).contains('x'));
     }
 }

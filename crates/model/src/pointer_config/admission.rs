@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::Fetch;
+use super::fetch::Fetch;
 use crate::access::{
     AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Records, Refusal, Request, decide,
 };
@@ -79,6 +79,7 @@ mod tests {
             host: "localhost".parse().unwrap(),
             pool: pool.to_owned(),
             headers: headers.iter().map(owned).collect(),
+            spec: ignition::SpecVersion::V3_1,
             trusted: Vec::new(),
         }
     }

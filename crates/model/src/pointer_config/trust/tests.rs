@@ -1,16 +1,34 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use pki::KeyAlgorithm;
 use pki::VALIDITY;
 use pki::issue::issue_authority;
 use pki::issue::{Signer, cross_sign};
+use pki::{Holder, Host, KeyAlgorithm};
 use rcgen::KeyPair;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
+use super::super::authority::MAX_CONTENTS;
+use super::super::written::pem;
 use super::*;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
+
+fn assess(user_data: &[u8], bundle: &[Certificate], known: &[Certificate]) -> Assessment {
+    PointerConfig::read(user_data).assess(bundle, known)
+}
+
+fn authorities(user_data: &[u8]) -> Vec<Certificate> {
+    PointerConfig::read(user_data).authorities()
+}
+
+fn holders(user_data: &[u8]) -> Vec<Holder> {
+    PointerConfig::read(user_data).holders("worker.ign")
+}
+
+fn hosts(user_data: &[u8]) -> Vec<Host> {
+    PointerConfig::read(user_data).hosts()
+}
 
 fn authority(age: i64) -> Certificate {
     let key = KeyAlgorithm::P256.generate().unwrap();
@@ -293,8 +311,9 @@ fn numbers_that_no_machine_holds_hide_nothing() {
     let text = text.replacen('{', "{\"x\": 1e400, ", 1);
     assert_eq!(hosts(text.as_bytes()), ["api-int.example.com".parse().unwrap()]);
     assert_eq!(authorities(text.as_bytes()).len(), 1);
-    assert_eq!(holders("worker.ign", text.as_bytes()).len(), 1);
-    assert!(fetches(text.as_bytes(), "https://api-int.example.com:22623/config/worker"));
+    assert_eq!(holders(text.as_bytes()).len(), 1);
+    let config = PointerConfig::read(text.as_bytes());
+    assert!(config.fetches_from("https://api-int.example.com:22623/config/worker"));
 }
 
 #[test]
@@ -303,7 +322,7 @@ fn what_unpacks_to_more_than_any_bundle_is_not_understood() {
     let own = authority(0);
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(own.to_pem().as_bytes()).unwrap();
-    encoder.write_all(&vec![b'\n'; usize::try_from(MAX_PEM).unwrap()]).unwrap();
+    encoder.write_all(&vec![b'\n'; usize::try_from(MAX_CONTENTS).unwrap()]).unwrap();
     let source = format!("data:;base64,{}", BASE64.encode(encoder.finish().unwrap()));
     let entry = json!({"source": source, "compression": "gzip"});
     let left_alone = Assessment::LeftAlone(LeftAlone::Foreign);
@@ -347,7 +366,7 @@ fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
     let with = |source: &str, authorities: &[Value]| {
         let mut config = config("3.1.0", authorities);
         config["ignition"]["config"]["merge"][0]["source"] = source.into();
-        holders("worker.ign", config.to_string().as_bytes())
+        holders(config.to_string().as_bytes())
     };
     let https = "https://api-int.example.com:22623/config/worker";
     let [found] = &with(https, &[plain(&[&ca])])[..] else { panic!("one fetch") };
@@ -359,7 +378,7 @@ fn certificates_matter_to_those_that_fetch_over_tls_and_name_authorities() {
     let plain_http = "http://api-int.example.com:22624/config/worker";
     assert_eq!(with(plain_http, &[plain(&[&ca])]), []);
     assert_eq!(with("https://example.com/other", &[plain(&[&ca])]), []);
-    assert_eq!(holders("worker.ign", b"#cloud-config"), []);
+    assert_eq!(holders(b"#cloud-config"), []);
 }
 
 #[test]
@@ -370,15 +389,12 @@ fn what_is_larger_than_any_platform_takes_is_left_alone() {
     let padded = |length: usize| format!("{text}{}", " ".repeat(length - text.len())).into_bytes();
     let largest = padded(MAX_BYTES);
     assert!(matches!(assess(&largest, &bundle, &[]), Assessment::Stale(_)));
-    assert_eq!(holders("a", &largest).len(), 1);
+    assert_eq!(holders(&largest).len(), 1);
     let larger = padded(MAX_BYTES + 1);
     let left = Assessment::LeftAlone(LeftAlone::TooLarge);
     assert_eq!(assess(&larger, &bundle, &[]), left);
-    assert!(
-        holders("a", &larger).is_empty()
-            && !fetches(&larger, "https://a")
-            && !is_plain_pointer(&larger)
-    );
+    let config = PointerConfig::read(&larger);
+    assert!(holders(&larger).is_empty() && !config.fetches_from("https://a") && !config.is_plain());
 }
 
 #[test]
@@ -390,7 +406,7 @@ fn names_are_read_in_any_case_as_ignition_does() {
         .replace("compression", "COMPRESSION")
         .replace("\"source\"", "\"Source\"")
         .replace("merge", "Merge");
-    assert_eq!(holders("a", mixed.as_bytes()), holders("a", text.as_bytes()));
+    assert_eq!(holders(mixed.as_bytes()), holders(text.as_bytes()));
     let bundle = [new, old];
     let Assessment::Stale(mended) = assess(mixed.as_bytes(), &bundle, &[]) else {
         panic!("{mixed}")
@@ -421,8 +437,8 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         let Assessment::Stale(mended) = assess(text.as_bytes(), &bundle, &known) else {
             panic!("not stale: {text}")
         };
-        assert_eq!(trusted(&mended), bundle, "{text}");
-        assert_eq!(holders("a", text.as_bytes())[0].trusted, known, "{text}");
+        assert_eq!(PointerConfig::read(&mended).trusted(), bundle, "{text}");
+        assert_eq!(holders(text.as_bytes())[0].trusted, known, "{text}");
     }
     let within = format!("data:;base64,{}", BASE64.encode(&text));
     let bare =
@@ -437,13 +453,14 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         [bare, replacing].map(|it| it.to_string().into_bytes()).into_iter().chain([no_utf_8])
     {
         assert_eq!(assess(&text, &bundle, &known), out_of_reach);
-        let pointer = observe("a", &text, &bundle, &known);
+        let config = PointerConfig::read(&text);
+        let pointer = config.observe("a", &bundle, &known);
         assert_eq!(pointer.state, PointerState::OutOfReach);
         assert_eq!(pointer.holders.len(), 1);
         assert_eq!(pointer.holders[0].trusted, known);
         assert_eq!(pointer.hosts, ["api-int.example.com".parse().unwrap()]);
-        assert!(fetches(&text, "https://api-int.example.com:22623/config/worker"));
-        let carried = carriers("a", &text, &bundle, &known, true);
+        assert!(config.fetches_from("https://api-int.example.com:22623/config/worker"));
+        let carried = config.carriers("a", &bundle, &known, true);
         assert_eq!(carried.len(), 1);
         assert_eq!(carried[0].pool, "worker");
         assert!(matches!(carried[0].carries, crate::access::rotation::Carried::Cannot(_)));

@@ -1,0 +1,244 @@
+//! Whom pointer configs trust that are there already, and how they come to trust others with everything else left as it
+//! is.
+//!
+//! Only what is understood is touched, and in it only the entry of the machine config server's authorities: every byte
+//! around it stays.
+//!
+//! An authority is the machine config server's if its certificate or its key is. A name proves
+//! nothing: an administrator's CA may be called `root-ca` too.
+
+use ignition::{authority_source, names_field};
+use pki::certificate::certificate_pem;
+use pki::{Certificate, MendedPointer, PointerState, PointerTrust};
+use rustls::pki_types::CertificateDer;
+use serde_json::Value;
+
+use super::config::PointerConfig;
+use super::json_text::{members, place, spliced};
+use super::written::{MAX_BYTES, Written, certificates};
+
+/// What a text of user data is to us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assessment {
+    /// It is left alone, for this reason.
+    LeftAlone(LeftAlone),
+    /// It trusts what it should.
+    Current,
+    /// It trusts other authorities, or is not there. This is the text that trusts those of the bundle.
+    Stale(Vec<u8>),
+}
+
+impl Assessment {
+    /// Why it is left alone, if it is.
+    #[must_use]
+    pub fn left_alone(&self) -> Option<LeftAlone> {
+        match self {
+            Self::LeftAlone(reason) => Some(*reason),
+            Self::Current | Self::Stale(_) => None,
+        }
+    }
+}
+
+/// Why user data is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LeftAlone {
+    /// A script, another tool's data, broken JSON.
+    #[error("it is no Ignition config")]
+    NoIgnition,
+    /// An Ignition config that names no authorities.
+    #[error("it names no certificate authorities")]
+    NoAuthorities,
+    /// None of the authorities that it names has to do with the machine config server.
+    #[error("it trusts only other authorities than the machine config server's")]
+    Foreign,
+    /// One of them is called like the machine config server's, which is no proof.
+    #[error(
+        "it trusts a CA that is named like the machine config server's, but neither its \
+         certificate nor its key is known here"
+    )]
+    NameOnly,
+    /// It trusts the machine config server's where they are not replaced.
+    #[error(
+        "it trusts the machine config server's CAs where they cannot be replaced: in a config within \
+         it, or in a text that is not edited"
+    )]
+    OutOfReach,
+    /// It has more than [`MAX_BYTES`].
+    #[error("it has more than {MAX_BYTES} bytes, which no platform takes as user data")]
+    TooLarge,
+}
+
+impl LeftAlone {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::NoIgnition,
+        Self::NoAuthorities,
+        Self::Foreign,
+        Self::NameOnly,
+        Self::OutOfReach,
+        Self::TooLarge,
+    ];
+
+    /// How metrics and events name it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::NoIgnition => "no-ignition",
+            Self::NoAuthorities => "no-authorities",
+            Self::Foreign => "foreign",
+            Self::NameOnly => "name-only",
+            Self::OutOfReach => "out-of-reach",
+            Self::TooLarge => "too-large",
+        }
+    }
+}
+
+impl PointerConfig<'_> {
+    /// Judges whom it trusts by the bundle that it should trust. `known` are further authorities that were the machine
+    /// config server's once.
+    #[must_use]
+    pub fn assess(&self, bundle: &[Certificate], known: &[Certificate]) -> Assessment {
+        if self.is_too_large() {
+            return Assessment::LeftAlone(LeftAlone::TooLarge);
+        }
+        // A renewed certificate and a cross-certificate have the key of the one that is known.
+        let is_ours = |certificate: &Certificate| {
+            bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
+        };
+        let assessed = self.written().map_or(Assessment::LeftAlone(LeftAlone::NoIgnition), |it| {
+            assess_written(&it, bundle, is_ours)
+        });
+        let is_out_of_reach = match &assessed {
+            Assessment::LeftAlone(_) => self.trusted().iter().any(is_ours),
+            Assessment::Current => self.is_replaced_within(bundle, is_ours),
+            Assessment::Stale(text) => {
+                PointerConfig::read(text).is_replaced_within(bundle, is_ours)
+            }
+        };
+        if is_out_of_reach { Assessment::LeftAlone(LeftAlone::OutOfReach) } else { assessed }
+    }
+
+    /// Whether a machine fetches by other authorities of ours than those of the bundle, which are written in the config
+    /// itself: those of a config within it take their place.
+    fn is_replaced_within(
+        &self,
+        bundle: &[Certificate],
+        is_ours: impl Fn(&Certificate) -> bool,
+    ) -> bool {
+        self.found().iter().any(|fetch| {
+            fetch.trusted.iter().any(&is_ours)
+                && !fetch.trusted.iter().any(|ca| bundle.contains(ca))
+        })
+    }
+
+    /// What a rotation of certificates sees of it, called `name`, judged as [`Self::assess`] does.
+    #[must_use]
+    pub fn observe(
+        &self,
+        name: &str,
+        bundle: &[Certificate],
+        known: &[Certificate],
+    ) -> PointerTrust {
+        self.trust(name, name, self.assess(bundle, known))
+    }
+
+    /// The same of the pointer config `name`, called by `title` where it is told of. No faults are looked for.
+    #[must_use]
+    pub fn trust(&self, name: &str, title: &str, assessed: Assessment) -> PointerTrust {
+        let state = match assessed {
+            Assessment::Stale(text) => {
+                let holders = PointerConfig::read(&text).holders(title);
+                PointerState::Stale(MendedPointer { holders, text })
+            }
+            Assessment::LeftAlone(LeftAlone::OutOfReach) => PointerState::OutOfReach,
+            Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
+        };
+        let (hosts, holders) = (self.hosts(), self.holders(title));
+        let (name, bytes) = (name.to_owned(), self.size());
+        PointerTrust { name, state, bytes, hosts, holders, faults: Vec::new() }
+    }
+}
+
+/// The same, by what is written in the config itself.
+fn assess_written(
+    written: &Written<'_>,
+    bundle: &[Certificate],
+    is_ours: impl Fn(&Certificate) -> bool,
+) -> Assessment {
+    let texts = written.entries();
+    if texts.is_empty() {
+        return Assessment::LeftAlone(LeftAlone::NoAuthorities);
+    }
+    let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, &is_ours)).collect();
+    let own: Vec<_> = (0..entries.len()).filter(|&index| !entries[index].ours.is_empty()).collect();
+    let Some((&first, rest)) = own.split_first() else {
+        let is_named = entries.iter().any(|entry| entry.others.iter().any(is_named_like_ours));
+        let reason = if is_named { LeftAlone::NameOnly } else { LeftAlone::Foreign };
+        return Assessment::LeftAlone(reason);
+    };
+    let trusted = || own.iter().flat_map(|&index| &entries[index].ours);
+    let is_current = bundle.iter().all(|wanted| trusted().any(|present| present == wanted))
+        && trusted().all(|present| bundle.contains(present));
+    if is_current {
+        return Assessment::Current;
+    }
+    let others = own.iter().flat_map(|&index| &entries[index].others);
+    let pem: String = bundle
+        .iter()
+        .map(Certificate::to_pem)
+        .chain(others.map(|other| certificate_pem(other)))
+        .collect();
+    let place = |index: usize| place(written.text, texts[index]);
+    let mut changes =
+        vec![(place(first), with_source(texts[first], &authority_source(pem.as_bytes())))];
+    // With the comma before each, which the first one that stays makes sure of.
+    changes
+        .extend(rest.iter().map(|&index| (place(index - 1).end..place(index).end, String::new())));
+    Assessment::Stale(spliced(written.text, &changes).into_bytes())
+}
+
+/// One entry of the authorities.
+struct Entry {
+    /// The machine config server's.
+    ours: Vec<Certificate>,
+    /// The others, whatever they are, as DER.
+    others: Vec<CertificateDer<'static>>,
+}
+
+impl Entry {
+    fn read(text: &str, is_ours: impl Fn(&Certificate) -> bool) -> Self {
+        let mut entry = Self { ours: Vec::new(), others: Vec::new() };
+        for der in certificates(text) {
+            match Certificate::from_der(&der).filter(&is_ours) {
+                Some(own) => entry.ours.push(own),
+                None => entry.others.push(der),
+            }
+        }
+        entry
+    }
+}
+
+/// An entry with another source. What was said of the contents before holds no more.
+fn with_source(entry: &str, source: &str) -> String {
+    let quoted = |text: &str| Value::from(text).to_string();
+    let mut fields = vec![format!("\"source\":{}", quoted(source))];
+    for (name, value) in members(entry).unwrap_or_default() {
+        let is_own = |own: &str| names_field(&name, own);
+        if !["source", "verification", "compression"].into_iter().any(is_own) {
+            fields.push(format!("{}:{value}", quoted(&name)));
+        }
+    }
+    format!("{{{}}}", fields.join(","))
+}
+
+/// Whether a certificate has a name that the machine config server's authorities have: this
+/// server's own, those of OpenShift's controller, and those of its installer.
+fn is_named_like_ours(der: &CertificateDer<'_>) -> bool {
+    Certificate::from_der(der).is_some_and(|certificate| {
+        certificate.common_name == "root-ca"
+            || certificate.common_name.contains("machine-config-server-ca@")
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! What was inspected, and how it is shown.
+
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use ignition::secrets::redacted;
+use model::escape::escaped;
+use model::inspect::{
+    Cause, Machine, Trace, as_json, changes, changes_as_text, machine_as_text, warnings_as_text,
+    way_as_text,
+};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use crate::commands::terminal;
+
+/// How long the least differences of two machines' texts are looked for.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// What was got.
+pub(super) struct Inspection {
+    /// What people call it.
+    pub(super) name: String,
+    pub(super) trace: Option<Trace>,
+    pub(super) machine: Option<Machine>,
+    /// What is said and has no effect, one line each.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Inspection {
+    /// Nothing, for this reason.
+    pub(super) fn refused(name: &str, cause: Cause) -> Self {
+        let trace = Trace { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
+        Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
+    }
+
+    /// The way there, and the machine, or as JSON.
+    pub(super) fn show(&self, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
+        if is_json {
+            let page =
+                json!({"way": self.trace, "machine": self.machine, "warnings": self.warnings});
+            print_json(&page)?;
+        } else {
+            let look = terminal::look();
+            let mut lines: Vec<_> =
+                self.trace.iter().flat_map(|trace| way_as_text(trace, look)).collect();
+            if let Some(machine) = &self.machine {
+                if !lines.is_empty() {
+                    lines.push(String::new());
+                }
+                lines.extend(machine_as_text(machine, look, now));
+            }
+            lines.extend(warnings_as_text(&self.warnings, look));
+            terminal::print(&lines);
+        }
+        Ok(if self.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The contents of one file.
+    pub(super) fn show_file(&self, path: &str) -> anyhow::Result<ExitCode> {
+        let told = match &self.machine {
+            Some(machine) => match machine.file(path) {
+                Ok(bytes) => {
+                    // Whoever reads it may have seen enough.
+                    let _ = std::io::stdout().write_all(bytes);
+                    return Ok(ExitCode::SUCCESS);
+                }
+                Err(reason) => vec![format!("{}: {}", escaped(path), escaped(&redacted(&reason)))],
+            },
+            None => self
+                .trace
+                .iter()
+                .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
+                .collect(),
+        };
+        writeln!(std::io::stderr(), "{}", told.join("\n"))?;
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// What differs between two machines, in both forms.
+pub(super) struct Difference {
+    pub(super) is_any: bool,
+    pub(super) json: serde_json::Value,
+    pub(super) lines: Vec<String>,
+}
+
+impl Difference {
+    /// The difference, which is one too where either would not come up.
+    pub(super) fn between(got: &Inspection, other: &Inspection) -> Self {
+        let look = terminal::look();
+        let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
+            let ways = [got, other].into_iter().filter(|it| it.machine.is_none());
+            let ways: Vec<_> = ways.filter_map(|it| it.trace.as_ref()).collect();
+            let lines = ways.iter().flat_map(|trace| way_as_text(trace, look)).collect();
+            return Self { is_any: true, json: json!({"ways": ways}), lines };
+        };
+        let changes = changes(before, after, Instant::now() + TIMEOUT);
+        let is_any = !changes.is_empty();
+        let names = json!([got.name, other.name]);
+        let json = json!({"between": names, "differs": is_any, "changes": changes});
+        let lines = changes_as_text(&changes, [&got.name, &other.name], look);
+        Self { is_any, json, lines }
+    }
+
+    pub(super) fn show(&self, is_json: bool) -> anyhow::Result<ExitCode> {
+        if is_json {
+            print_json(&self.json)?;
+        } else {
+            terminal::print(&self.lines);
+        }
+        Ok(if self.is_any { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// What moves a cursor, and JSON need not escape, is escaped as JSON does.
+fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(&as_json(page)?)?;
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_plain = c == '\n' || matches!(escaped(c.encode_utf8(&mut [0; 4])), Cow::Borrowed(_));
+        if is_plain {
+            safe.push(c);
+        } else {
+            let units = c
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<Vec<_>>();
+            safe.push_str(&units.concat());
+        }
+    }
+    terminal::print(&[safe]);
+    Ok(())
+}
