@@ -19,7 +19,7 @@ use time::OffsetDateTime;
 use super::place::Place;
 use super::probe::Address;
 use super::rendering::{read_cluster, read_manifests, rendered};
-use super::terminal;
+use super::{tell, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
 
@@ -145,18 +145,36 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
     if is_explained {
         return explained(inputs, pool);
     }
-    let served = select(inputs, pool).map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
-    Ok(serde_json::to_vec_pretty(&*served.machine_config)?)
+    let reason = match select(inputs, pool) {
+        Ok(served) => return Ok(serde_json::to_vec_pretty(&*served.machine_config)?),
+        Err(reason) => reason,
+    };
+    let sources = sources(inputs, pool).map_err(|_| anyhow!("pool {pool}: {reason}"))?;
+    let sources: Vec<_> = sources.iter().collect();
+    let controller_config = inputs.shared.controller_config.as_ref();
+    let error = match merged_pool::merge(pool, &sources, controller_config) {
+        Ok(_) => bail!("pool {pool}: {reason}"),
+        Err(error) => error,
+    };
+    let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
+    // It is what they come to, and no machine boots from it.
+    tell(&format!("warning: pool {pool} is not served this: {error}"));
+    Ok(serde_json::to_vec_pretty(&**merged)?)
+}
+
+/// The MachineConfigs that a pool selects.
+fn sources(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<ParsedMachineConfig>> {
+    let read = inputs.pools.get(pool).ok_or_else(|| anyhow!("there is no pool {pool}"))?;
+    let selected = merged_pool::select(read, inputs.machine_configs.values())
+        .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
+    Ok(selected.into_iter().map(ParsedMachineConfig::new).collect())
 }
 
 /// A table of everything in a pool's MachineConfig: which MachineConfig it comes from, and which others say
 /// something else of it.
 fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
-    let read = inputs.pools.get(pool).ok_or_else(|| anyhow!("there is no pool {pool}"))?;
-    let selected = merged_pool::select(read, inputs.machine_configs.values())
-        .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
-    let parsed: Vec<_> = selected.into_iter().map(ParsedMachineConfig::new).collect();
-    let origins = merged_pool::origins(&parsed.iter().collect::<Vec<_>>())
+    let sources = sources(inputs, pool)?;
+    let origins = merged_pool::origins(&sources.iter().collect::<Vec<_>>())
         .map_err(|reason| anyhow!("pool {pool}: {reason}"))?;
     let said = |origin: &&Origin| !origin.members.is_empty() || !origin.covered.is_empty();
     let rows: Vec<_> = origins.iter().filter(said).map(origin_row).collect();

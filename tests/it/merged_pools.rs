@@ -216,6 +216,13 @@ fn a_merged_machine_config_is_printed_and_explained() {
     };
     assert_eq!(line("/etc/motd"), ["storage.files", "/etc/motd", "99-site", "50-base"]);
     assert_eq!(line("/etc/rack"), ["storage.files", "/etc/rack", "50-base"]);
+    // What no machine boots from is printed too, and told.
+    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd/today", "x")]));
+    let conflict = run(&["render", "worker", ".", "--machine-config"], folder.path());
+    let told = String::from_utf8_lossy(&conflict.stderr).into_owned();
+    assert!(conflict.status.success() && told.contains("99-site"), "{conflict:?}");
+    assert!(text(&conflict).contains("/etc/motd/today"), "{conflict:?}");
+
     let nobody = run(&["render", "nobody", ".", "--machine-config"], folder.path());
     assert_eq!(nobody.status.code(), Some(1));
 }

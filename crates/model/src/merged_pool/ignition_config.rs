@@ -13,11 +13,17 @@ use super::unmergeable::{Conflict, Unmergeable};
 /// The spec that the render controller writes. What needs a newer one is in that.
 const SPEC: SpecVersion = SpecVersion::V3_5;
 
-/// The Ignition config of MachineConfigs in their order, and what keeps machines from booting from it, with the names of
-/// those that it is about.
+/// An Ignition config out of several.
+pub(super) struct IgnitionConfig {
+    pub(super) text: Box<RawValue>,
+    /// What keeps machines from booting from it, and the names of the MachineConfigs that it is about.
+    pub(super) conflict: Option<(Vec<String>, Conflict)>,
+}
+
+/// The Ignition config of MachineConfigs, given in their order.
 pub(super) fn ignition_config(
     sources: &[&ParsedMachineConfig],
-) -> Result<(Box<RawValue>, Option<(Vec<String>, Conflict)>), Unmergeable> {
+) -> Result<IgnitionConfig, Unmergeable> {
     let (sources, parts) = parts(sources)?;
     let merged = merged(&parts);
     let mut config = merged.config()?;
@@ -26,7 +32,7 @@ pub(super) fn ignition_config(
         (named.map(|source| source.name().to_owned()).collect(), conflict)
     });
     config.finish_files();
-    Ok((RawValue::from_string(config.write()?)?, conflict))
+    Ok(IgnitionConfig { text: RawValue::from_string(config.write()?)?, conflict })
 }
 
 /// The sources that have an Ignition config, with that.

@@ -29,7 +29,7 @@ pub fn merge(
 ) -> Result<MachineConfig, Unmergeable> {
     let sources = ordered(sources)?;
     let kernel_type = kernel_type(&sources)?.to_owned();
-    let (config, conflict) = ignition_config(&sources)?;
+    let config = ignition_config(&sources)?;
     let base = controller_config.map_or("", ControllerConfig::base_os_image);
     let base_extensions = controller_config.map_or("", ControllerConfig::base_os_extensions_image);
     let image = |image: Image, base: &str| {
@@ -41,7 +41,7 @@ pub fn merge(
     let merged = MachineConfigSpec {
         os_image_url: image(OS_IMAGE, base),
         base_os_extensions_container_image: image(EXTENSIONS_IMAGE, base_extensions),
-        config: Some(config),
+        config: Some(config.text),
         kernel_arguments: all(|spec| &spec.kernel_arguments),
         extensions: all(|spec| &spec.extensions),
         fips: sources.iter().any(|source| source.spec().fips),
@@ -52,7 +52,7 @@ pub fn merge(
     let annotations = is_overridden.then(|| (IMAGE_OVERRIDDEN.to_owned(), "true".to_owned()));
     let name = format!("rendered-{pool}-{digest}");
     let merged = MachineConfig::new(&name, annotations.into_iter().collect(), merged);
-    match conflict {
+    match config.conflict {
         Some((names, conflict)) => {
             Err(Unmergeable::Conflict { names, conflict, merged: Arc::new(merged) })
         }

@@ -28,8 +28,8 @@ const EXTENSIONS: [&str; 7] = [
 /// What file modes have no effect beyond, before spec 3.6.
 const PERMISSIONS: i64 = 0o777;
 
-/// A MachineConfig with its Ignition config parsed: what takes most of the time in merging. Worth keeping as long as the
-/// MachineConfig does not change; it takes about twice the memory of the text.
+/// A MachineConfig with its Ignition config parsed, which takes most of the time in merging. Worth keeping as long as the
+/// MachineConfig does not change; it takes more memory than the text.
 #[derive(Debug)]
 pub struct ParsedMachineConfig {
     machine_config: Arc<MachineConfig>,

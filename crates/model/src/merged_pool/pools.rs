@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::merge::merge;
 use super::parsed::ParsedMachineConfig;
-use super::select::select;
+use super::select::ByLabels;
 use super::unmergeable::Unmergeable;
 use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 
@@ -53,10 +53,11 @@ impl MergedPools {
         machine_configs: &BTreeMap<String, Arc<MachineConfig>>,
         controller_config: Option<&ControllerConfig>,
     ) {
+        let machine_configs = ByLabels::new(machine_configs.values());
         let mut before = std::mem::take(&mut self.pools);
         for pool in pools {
             let last = before.remove(pool.name());
-            let merged = self.merged(pool, machine_configs, controller_config, last);
+            let merged = self.merged(pool, &machine_configs, controller_config, last);
             self.pools.insert(pool.name().to_owned(), merged);
         }
         let selected = self.pools.values().flat_map(|pool| &pool.made_of.selected);
@@ -74,14 +75,14 @@ impl MergedPools {
     fn merged(
         &mut self,
         pool: &MachineConfigPool,
-        machine_configs: &BTreeMap<String, Arc<MachineConfig>>,
+        machine_configs: &ByLabels<'_>,
         controller_config: Option<&ControllerConfig>,
         last: Option<MergedPool>,
     ) -> MergedPool {
         let images = controller_config.map_or_else(Default::default, |config| {
             [config.base_os_image(), config.base_os_extensions_image()].map(str::to_owned)
         });
-        let selected = match select(pool, machine_configs.values()) {
+        let selected = match machine_configs.select(pool) {
             Ok(selected) => selected.into_iter().cloned().collect(),
             Err(error) => {
                 let made_of = MadeOf { selected: Vec::new(), images };

@@ -1,22 +1,57 @@
 //! Which MachineConfigs a pool is made of.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::unmergeable::Unmergeable;
 use crate::objects::{MachineConfig, MachineConfigPool};
 
-/// The MachineConfigs that `pool` selects, at least one, in the order of `machine_configs`.
+/// The MachineConfigs that `pool` selects, at least one.
 pub fn select<'a>(
     pool: &MachineConfigPool,
     machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>,
 ) -> Result<Vec<&'a Arc<MachineConfig>>, Unmergeable> {
-    let selector = pool.machine_config_selector();
-    selector.check()?;
-    let none = Map::new();
-    let is_selected =
-        |config: &&Arc<MachineConfig>| selector.matches(config.labels().unwrap_or(&none));
-    let selected: Vec<_> = machine_configs.into_iter().filter(is_selected).collect();
-    if selected.is_empty() { Err(Unmergeable::NoneSelected) } else { Ok(selected) }
+    ByLabels::new(machine_configs).select(pool)
+}
+
+/// MachineConfigs by their labels: thousands of them have a few dozen sets of labels, and each pool looks at each set
+/// once.
+pub(super) struct ByLabels<'a>(Vec<Labelled<'a>>);
+
+struct Labelled<'a> {
+    labels: Option<&'a Map<String, Value>>,
+    machine_configs: Vec<&'a Arc<MachineConfig>>,
+}
+
+impl<'a> ByLabels<'a> {
+    pub(super) fn new(machine_configs: impl IntoIterator<Item = &'a Arc<MachineConfig>>) -> Self {
+        let mut found: Vec<Labelled<'a>> = Vec::new();
+        let mut places = HashMap::new();
+        for config in machine_configs {
+            let labels = config.labels();
+            let texts = |(name, value): (&'a String, &'a Value)| (name.as_str(), value.as_str());
+            let set: Option<Vec<_>> = labels.map(|labels| labels.iter().map(texts).collect());
+            let place = *places.entry(set).or_insert(found.len());
+            match found.get_mut(place) {
+                Some(labelled) => labelled.machine_configs.push(config),
+                None => found.push(Labelled { labels, machine_configs: vec![config] }),
+            }
+        }
+        Self(found)
+    }
+
+    /// The MachineConfigs that `pool` selects, at least one.
+    pub(super) fn select(
+        &self,
+        pool: &MachineConfigPool,
+    ) -> Result<Vec<&'a Arc<MachineConfig>>, Unmergeable> {
+        let selector = pool.machine_config_selector();
+        selector.check()?;
+        let none = Map::new();
+        let selected = self.0.iter().filter(|it| selector.matches(it.labels.unwrap_or(&none)));
+        let selected: Vec<_> = selected.flat_map(|it| it.machine_configs.iter().copied()).collect();
+        if selected.is_empty() { Err(Unmergeable::NoneSelected) } else { Ok(selected) }
+    }
 }

@@ -1,1 +1,340 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
+
+const OVERRIDDEN: &str = "machineconfiguration.openshift.io/os-image-url-overridden";
+
+fn machine_config(name: &str, role: &str, spec: &Value) -> Arc<MachineConfig> {
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": role}},
+        "spec": spec,
+    });
+    // From text, as a manifest or an answer of the API is.
+    Arc::new(serde_json::from_str(&config.to_string()).unwrap())
+}
+
+/// A MachineConfig of workers with one section in its Ignition config.
+fn with(name: &str, section: &str, value: Value) -> Arc<MachineConfig> {
+    let mut config = json!({"ignition": {"version": "3.4.0"}});
+    config[section] = value;
+    machine_config(name, "worker", &json!({"config": config}))
+}
+
+fn file(name: &str, file: Value) -> Arc<MachineConfig> {
+    let files = Value::Array(vec![file]);
+    with(name, "storage", [("files".to_owned(), files)].into_iter().collect())
+}
+
+fn merged(configs: &[Arc<MachineConfig>]) -> Result<MachineConfig, Unmergeable> {
+    let base =
+        json!({"spec": {"baseOSContainerImage": "os", "baseOSExtensionsContainerImage": "ext"}});
+    let base: ControllerConfig = serde_json::from_value(base).unwrap();
+    let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
+    merge("pool", &parsed.iter().collect::<Vec<_>>(), Some(&base))
+}
+
+fn files(merged: &MachineConfig) -> Value {
+    let config: Value = serde_json::from_str(merged.ignition().unwrap()).unwrap();
+    config["storage"]["files"].clone()
+}
+
+fn refused(configs: &[Arc<MachineConfig>]) -> String {
+    merged(configs).unwrap_err().to_string()
+}
+
+#[test]
+fn what_a_custom_pool_has_of_its_own_is_over_what_all_workers_have() {
+    let source = |source: &str| json!({"path": "/a", "contents": {"source": source}});
+    let of = |name: &str, role: &str, from: &str| {
+        let config =
+            json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [source(from)]}});
+        machine_config(name, role, &json!({"config": config, "kernelArguments": [from]}))
+    };
+    let all = merged(&[
+        of("99-worker", "worker", "data:,worker"),
+        of("00-infra", "infra", "data:,infra"),
+        of("01-worker", "worker", "data:,first"),
+    ]);
+    let all = all.unwrap();
+    assert_eq!(files(&all)[0]["contents"]["source"], "data:,infra");
+    assert_eq!(all.spec.kernel_arguments.unwrap(), ["data:,first", "data:,worker", "data:,infra"]);
+}
+
+#[test]
+fn contents_bring_their_compression_and_files_overwrite_unless_they_say_otherwise() {
+    let all = merged(&[
+        file(
+            "1",
+            json!({"path": "/a", "mode": 384, "contents": {"source": "data:,1", "compression": "gzip"}}),
+        ),
+        file("2", json!({"path": "/a", "contents": {"source": "data:,2"}})),
+        file("3", json!({"path": "/b", "overwrite": false, "contents": {"source": "data:,3"}})),
+    ]);
+    assert_eq!(
+        files(&all.unwrap()),
+        json!([
+            {"path": "/a", "overwrite": true, "contents": {"source": "data:,2"}, "mode": 384},
+            {"path": "/b", "overwrite": false, "contents": {"source": "data:,3"}},
+        ])
+    );
+}
+
+#[test]
+fn images_are_those_of_the_last_that_an_administrator_made() {
+    let image = |name: &str, image: &str, generated: bool| {
+        let mut config = json!(*machine_config(name, "worker", &json!({"osImageURL": image})));
+        if generated {
+            config["metadata"]["annotations"] =
+                json!({"machineconfiguration.openshift.io/generated-by-controller-version": "v"});
+        }
+        Arc::new(serde_json::from_str(&config.to_string()).unwrap())
+    };
+    for (configs, os, is_overridden) in [
+        (vec![image("1", "a", false), image("2", "b", false), image("3", "", false)], "b", true),
+        (vec![image("1", "a", true)], "os", false),
+        (vec![image("1", "os", false)], "os", false),
+    ] {
+        let merged = merged(&configs).unwrap();
+        assert_eq!(merged.spec.os_image_url, os);
+        assert_eq!(merged.spec.base_os_extensions_container_image, "ext");
+        assert_eq!(merged.annotation(OVERRIDDEN).is_some(), is_overridden);
+    }
+}
+
+#[test]
+fn what_is_wrong_names_the_machine_configs_and_the_place() {
+    let spec = |name: &str, spec: Value| machine_config(name, "worker", &spec);
+    let empty = json!({"ignition": {"version": "3.4.0"}});
+    let partition = |name: &str, number: u8| {
+        let partition = json!({"number": number, "startMiB": 1, "sizeMiB": 9});
+        with(name, "storage", json!({"disks": [{"device": "/dev/a", "partitions": [partition]}]}))
+    };
+    for (configs, message) in [
+        (
+            vec![file("a", json!({"path": "a"}))],
+            "MachineConfig a: spec.config: storage.files[0].path: is not absolute",
+        ),
+        (
+            vec![spec("a", json!({"config": {}}))],
+            "MachineConfig a: spec.config: ignition.version: \"\" is not a known Ignition spec (known are 2.0.0 to \
+             2.2.0 and 3.0.0 to 3.6.0)",
+        ),
+        (
+            vec![file(
+                "a",
+                json!({"path": "/a", "mode": 0o4755, "contents": {"source": "data:,"}}),
+            )],
+            "MachineConfig a: spec.config: storage.files[0].mode: special bits have no effect before Ignition spec 3.6.0",
+        ),
+        (
+            vec![spec("a", json!({"kernelType": "fast"}))],
+            "MachineConfig a: spec.kernelType: \"fast\" is not default, realtime or 64k-pages",
+        ),
+        (
+            vec![spec("a", json!({"config": empty, "extensions": ["usbguard", "emacs"]}))],
+            "MachineConfig a: spec.extensions: \"emacs\" is no extension of the operating system",
+        ),
+        (
+            vec![
+                spec("a", json!({"extensions": ["kernel-devel"]})),
+                spec("b", json!({"kernelType": "64k-pages"})),
+                spec("c", json!({"kernelType": "realtime"})),
+            ],
+            "MachineConfigs a, c: extension kernel-devel needs kernelType default, not realtime",
+        ),
+        (
+            vec![
+                partition("b", 2),
+                file("a", json!({"path": "/a", "contents": {"source": "data:,"}})),
+                partition("c", 1),
+            ],
+            "MachineConfigs b, c: merged into one, storage.disks[0].partitions[0]: overlaps with another partition",
+        ),
+        (
+            vec![
+                file("a", json!({"path": "/a", "mode": 420})),
+                file("b", json!({"path": "/b", "mode": 420, "overwrite": false})),
+            ],
+            "MachineConfigs a: file /a has no contents.source to overwrite with: give it one, or set overwrite to false",
+        ),
+    ] {
+        assert_eq!(refused(&configs), message);
+    }
+    let unlabelled = json!({"metadata": {"name": "a"}});
+    let unlabelled = Arc::new(serde_json::from_str(&unlabelled.to_string()).unwrap());
+    assert_eq!(refused(&[unlabelled]), "MachineConfig a has no labels, so its role is not known");
+}
+
+#[test]
+fn the_name_is_by_pool_and_contents() {
+    let name = |pool: &str, configs: &[Arc<MachineConfig>]| {
+        let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
+        let merged = merge(pool, &parsed.iter().collect::<Vec<_>>(), None).unwrap();
+        merged.name().to_owned()
+    };
+    let a = file("a", json!({"path": "/a", "contents": {"source": "data:,a"}}));
+    let b = file("b", json!({"path": "/b", "contents": {"source": "data:,b"}}));
+    let both = name("p", &[a.clone(), b.clone()]);
+    assert_eq!(both, name("p", &[b.clone(), a.clone()]));
+    assert_eq!(both, "rendered-p-0c4a1369e448c94d33da6143e80e6f25");
+    let other = file("b", json!({"path": "/b", "contents": {"source": "data:,c"}}));
+    assert_ne!(both, name("p", &[a.clone(), other]));
+    assert_eq!(both.strip_prefix("rendered-p"), name("q", &[a, b]).strip_prefix("rendered-q"));
+}
+
+#[test]
+fn everything_is_told_with_the_machine_configs_that_it_is_of() {
+    let own = json!({
+        "config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,2"}}]}},
+        "kernelArguments": ["quiet"], "extensions": ["usbguard"], "fips": true, "kernelType": "realtime",
+        "osImageURL": "own",
+    });
+    let configs = [
+        machine_config("own", "infra", &own),
+        file("base", json!({"path": "/a", "mode": 420, "contents": {"source": "data:,1"}})),
+        machine_config(
+            "other",
+            "worker",
+            &json!({"kernelType": "64k-pages", "osImageURL": "other"}),
+        ),
+    ];
+    let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
+    let origins = origins(&parsed.iter().collect::<Vec<_>>()).unwrap();
+    let told: Vec<_> = origins
+        .iter()
+        .map(|origin| {
+            let members =
+                origin.members.iter().map(|it| format!("{}@{}", it.name, it.machine_config));
+            let members: Vec<_> = members.collect();
+            let (keys, covered) = (origin.keys.join(" "), origin.covered.join(" "));
+            format!("{} [{keys}] {} over [{covered}]", origin.place, members.join(" "))
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "storage.files [/a] contents.source@own mode@base over [base]",
+            "spec.kernelArguments [quiet] @own over []",
+            "spec.extensions [usbguard] @own over []",
+            "spec.fips [] @own over []",
+            "spec.kernelType [] @own over [other]",
+            "spec.osImageURL [] @own over [other]",
+            "spec.baseOSExtensionsContainerImage []  over []",
+        ]
+    );
+}
+
+fn pool(name: &str, roles: &[&str]) -> MachineConfigPool {
+    let expression =
+        json!({"key": "machineconfiguration.openshift.io/role", "operator": "In", "values": roles});
+    let pool = json!({
+        "metadata": {"name": name},
+        "spec": {"machineConfigSelector": {"matchExpressions": [expression]}},
+    });
+    serde_json::from_value(pool).unwrap()
+}
+
+#[test]
+fn only_the_pools_that_select_what_changed_are_merged_again() {
+    let of = |name: &str, role: &str, argument: &str| {
+        machine_config(name, role, &json!({"kernelArguments": [argument]}))
+    };
+    let pools =
+        [pool("worker", &["worker"]), pool("infra", &["worker", "infra"]), pool("gpu", &["gpu"])];
+    let mut configs: BTreeMap<_, _> =
+        [of("00-worker", "worker", "a"), of("50-infra", "infra", "b")]
+            .map(|config| (config.name().to_owned(), config))
+            .into();
+    let mut merged = MergedPools::default();
+    merged.update(&pools, &configs, None);
+    let arguments = |merged: &MergedPools, pool: &str| {
+        let merged = merged.get(pool).unwrap().unwrap();
+        merged.spec.kernel_arguments.clone().unwrap()
+    };
+    assert_eq!(arguments(&merged, "worker"), ["a"]);
+    assert_eq!(arguments(&merged, "infra"), ["a", "b"]);
+    let reason = merged.get("gpu").unwrap().unwrap_err().to_string();
+    assert_eq!(reason, "no MachineConfig has the labels that spec.machineConfigSelector selects");
+    assert!(merged.get("other").is_none());
+
+    let before = ["worker", "infra"].map(|pool| Arc::clone(merged.get(pool).unwrap().unwrap()));
+    let is_same = |merged: &MergedPools| {
+        let now = ["worker", "infra"].map(|pool| Arc::clone(merged.get(pool).unwrap().unwrap()));
+        [Arc::ptr_eq(&before[0], &now[0]), Arc::ptr_eq(&before[1], &now[1])]
+    };
+    // The same once more, under another pointer.
+    configs.insert("00-worker".to_owned(), of("00-worker", "worker", "a"));
+    merged.update(&pools, &configs, None);
+    assert_eq!(is_same(&merged), [true, true]);
+    configs.insert("50-infra".to_owned(), of("50-infra", "infra", "c"));
+    configs.insert("50-gpu".to_owned(), of("50-gpu", "gpu", "d"));
+    merged.update(&pools, &configs, None);
+    assert_eq!(is_same(&merged), [true, false]);
+    assert_eq!(arguments(&merged, "infra"), ["a", "c"]);
+    assert_eq!(arguments(&merged, "gpu"), ["d"]);
+    let base: ControllerConfig =
+        serde_json::from_value(json!({"spec": {"baseOSContainerImage": "os"}})).unwrap();
+    merged.update(&pools[..1], &configs, Some(&base));
+    assert_eq!(merged.get("worker").unwrap().unwrap().spec.os_image_url, "os");
+    assert!(merged.get("infra").is_none());
+}
+
+#[test]
+fn a_pool_without_a_selector_selects_nothing() {
+    let config = machine_config("a", "worker", &json!({}));
+    let pool: MachineConfigPool =
+        serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
+    let reason = select(&pool, [&config]).unwrap_err().to_string();
+    assert_eq!(reason, "spec.machineConfigSelector: it has no requirement");
+}
+
+/// A MachineConfig that has names in common with others.
+fn any_machine_config() -> impl Strategy<Value = Value> {
+    let paths = prop::collection::btree_map("/[abc]", prop::option::of("[xy]"), 0..3);
+    let lists = prop::collection::vec("[abc]", 0..3);
+    let kernel = prop::sample::select(vec!["", "default", "realtime", "64k-pages"]);
+    (paths, lists, any::<bool>(), kernel, prop::option::of("[ab]"), any::<bool>()).prop_map(
+        |(paths, arguments, fips, kernel, image, has_config)| {
+            let files = paths.iter().map(|(path, source)| {
+                let source = format!("data:,{}", source.as_deref().unwrap_or_default());
+                json!({"path": path, "contents": {"source": source}})
+            });
+            let files: Vec<_> = files.collect();
+            let config = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": files}});
+            json!({
+                "config": has_config.then_some(config), "kernelArguments": arguments, "fips": fips,
+                "kernelType": kernel, "osImageURL": image,
+            })
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_list_does_not_matter_and_what_says_nothing_changes_nothing(
+        specs in prop::collection::vec((any_machine_config(), "worker|infra"), 1..5),
+        turn in 0..5_usize,
+    ) {
+        let mut configs: Vec<_> = specs
+            .iter()
+            .enumerate()
+            .map(|(i, (spec, role))| machine_config(&format!("{}-{i}", i * 7 % 5), role, spec))
+            .collect();
+        let all = merged(&configs).unwrap();
+        let places = configs.len();
+        configs.rotate_left(turn % places);
+        configs.push(machine_config("zz", "infra", &json!({"config": {"ignition": {"version": "3.0.0"}}})));
+        configs.push(machine_config("aa", "worker", &json!({})));
+        let again = merged(&configs).unwrap();
+        prop_assert_eq!(all.name(), again.name());
+        prop_assert_eq!(json!(all), json!(again));
+        prop_assert!(ignition::Config::parse(all.ignition().unwrap()).is_ok());
+    }
+}
