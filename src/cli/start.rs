@@ -68,12 +68,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<()> {
         options: args.serving.options()?,
         pair: args.pair,
         pair_secret: args.pair_secret,
-        access: AccessSettings {
-            mode: args.access,
-            issuer: args.issuer.issuer()?,
-            cache,
-            ..AccessSettings::default()
-        },
+        access: AccessSettings { mode: args.access, issuer: args.issuer.issuer()?, cache },
         ledger_directory,
         peers: args.peers,
         pointers: None,

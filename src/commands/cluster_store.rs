@@ -41,7 +41,7 @@ impl ClusterStore {
         let namespace = &self.user_data_namespace;
         let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
         let state = observer.observe_as_kept().await?;
-        let observed = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
+        let certificates = state.certificates(&state.user_data_duties()?, &BTreeSet::new())?;
         let title = |name: &String| state.user_data_title(name);
         let pointers = state.user_data.iter().filter_map(|(name, secret)| {
             let data = secret.data.as_ref()?.get("userData")?;
@@ -56,7 +56,7 @@ impl ClusterStore {
             open_files: Vec::new(),
             unreadable: Vec::new(),
             files: [AUTHORITY, SERVING].map(|name| format!("Secret {NAMESPACE}/{name}")),
-            observed,
+            observed: certificates,
         };
         Ok((seen, state))
     }

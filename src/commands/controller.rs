@@ -26,9 +26,9 @@ pub struct Settings {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     #[command(flatten)]
-    access: tokens::Settings,
-    #[command(flatten)]
     certificates: certificates::Settings,
+    #[command(flatten)]
+    access: tokens::Settings,
     #[command(flatten)]
     administrators: AdministratorsAddress,
 }

@@ -25,6 +25,7 @@ use crate::source::cluster;
 
 /// What is printed, and from where.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RenderSettings {
     /// The pool
     pool: String,
@@ -152,9 +153,8 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
     let sources = sources(inputs, pool).map_err(|_| anyhow!("pool {pool}: {reason}"))?;
     let sources: Vec<_> = sources.iter().collect();
     let controller_config = inputs.shared.controller_config.as_ref();
-    let error = match merged_pool::merge(pool, &sources, controller_config) {
-        Ok(_) => bail!("pool {pool}: {reason}"),
-        Err(error) => error,
+    let Err(error) = merged_pool::merge(pool, &sources, controller_config) else {
+        bail!("pool {pool}: {reason}");
     };
     let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
     // It is what they come to, and no machine boots from it.

@@ -168,10 +168,10 @@ pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyh
     let workers = 2 * processors();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
-    let served = runtime.block_on(server);
+    let result = runtime.block_on(server);
     // What was cut off must not hold up the process' end.
     runtime.shutdown_background();
-    served
+    result
 }
 
 impl Server {

@@ -75,7 +75,7 @@ impl Report {
         let is_valid = !pools.is_empty()
             && pools.iter().all(|pool| pool.problem.is_none())
             && problems.is_empty()
-            && !(is_strict && !warnings.is_empty());
+            && (warnings.is_empty() || !is_strict);
         Self { is_valid, pools, problems, warnings }
     }
 

@@ -137,6 +137,7 @@ pub(crate) async fn apply_status(
 }
 
 /// What became of a write to an object that was there when it was planned, or was not.
+#[expect(clippy::result_large_err, reason = "it is made once a write, and most are none")]
 fn outcome(
     object: &ObjectName,
     was_there: bool,

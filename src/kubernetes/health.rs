@@ -38,9 +38,12 @@ impl Health {
     /// that it can.
     pub(crate) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
         let condition = Condition::new(thing, error.map(ToString::to_string));
-        condition.report(&self.status.not_ready, |reason| match reason {
-            Some(reason) => tracing::error!(reason, "the {thing} cannot be as they should"),
-            None => tracing::info!("the {thing} can be as they should again"),
+        condition.report(&self.status.not_ready, |reason| {
+            if let Some(reason) = reason {
+                tracing::error!(reason, "the {thing} cannot be as they should");
+            } else {
+                tracing::info!("the {thing} can be as they should again");
+            }
         });
     }
 
@@ -69,11 +72,12 @@ impl Health {
     /// Notes why the Lease cannot be had, or with `None` that it can.
     pub(crate) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
         let condition = Condition::new(object.to_string(), error.map(api_reason));
-        condition.report(&self.status.not_ready, |reason| match reason {
-            Some(reason) => {
+        condition.report(&self.status.not_ready, |reason| {
+            if let Some(reason) = reason {
                 tracing::error!(%object, reason, "cannot get at the Lease; trying again");
+            } else {
+                tracing::info!(%object, "the Lease can be had again");
             }
-            None => tracing::info!(%object, "the Lease can be had again"),
         });
     }
 }

@@ -131,13 +131,14 @@ where
                     self.stage = Stage::Listing;
                     continue;
                 }
-                Stage::Listed(until) => match timeout_at(until, self.events.next()).await {
-                    Ok(event) => event,
-                    Err(_) => {
+                Stage::Listed(until) => {
+                    if let Ok(event) = timeout_at(until, self.events.next()).await {
+                        event
+                    } else {
                         self.works();
                         return WatchEvent::Works;
                     }
-                },
+                }
                 Stage::Listing | Stage::Works => self.events.next().await,
             };
             // kube's stream has no end.

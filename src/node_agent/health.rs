@@ -105,9 +105,10 @@ impl Health {
     /// Notes why a path is not as it should be, or with `None` that it is.
     fn path_looked(&self, path: &str, problem: Option<String>) {
         Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
-            match reason {
-                Some(reason) => tracing::error!(path, reason, "not as it should be"),
-                None => tracing::info!(path, "in order again"),
+            if let Some(reason) = reason {
+                tracing::error!(path, reason, "not as it should be");
+            } else {
+                tracing::info!(path, "in order again");
             }
         });
     }

@@ -39,10 +39,12 @@ pub(crate) async fn until_mounted(
                 }
             },
         };
-        Condition::new(place.clone(), failure)
-            .report_failure(&reporting.status.degraded, |reason| {
-                tracing::error!(reason, "{place}")
-            });
+        Condition::new(place.clone(), failure).report_failure(
+            &reporting.status.degraded,
+            |reason| {
+                tracing::error!(reason, "{place}");
+            },
+        );
     }
     Condition::ok(place).note(&reporting.status.degraded);
     drop(secret);

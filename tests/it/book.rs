@@ -52,7 +52,7 @@ fn normal(path: &Path) -> PathBuf {
     for part in path.components() {
         match part {
             Component::ParentDir => {
-                assert!(normal.pop(), "{} leaves the repository", path.display())
+                assert!(normal.pop(), "{} leaves the repository", path.display());
             }
             part => normal.push(part),
         }

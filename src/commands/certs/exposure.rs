@@ -54,7 +54,7 @@ pub(in crate::commands) async fn of_cluster(
     let pools = kind("MachineConfigPool", "machineconfigpools");
     let configs = kind("MachineConfig", "machineconfigs");
     let all = ObjectName::new("MachineConfigPool", "", "*");
-    let pools = list::<DynamicObject>(&api(&client, "", &pools), &all, |_| true).await?;
+    let pools = list::<DynamicObject>(&api(client, "", &pools), &all, |_| true).await?;
     let mut worth = Worth::default();
     let mut seen = BTreeSet::new();
     for pool in pools {
@@ -65,7 +65,7 @@ pub(in crate::commands) async fn of_cluster(
         }
         // One that is gone is told by the server.
         let object = ObjectName::new("MachineConfig", "", configuration);
-        let Some(found) = read_custom(&client, &object, &configs).await? else { continue };
+        let Some(found) = read_custom(client, &object, &configs).await? else { continue };
         let config = serde_json::to_string(&found.data["spec"]["config"])?;
         if seen.insert(configuration.to_owned()) {
             let ignored = config_warnings(&config).into_iter();

@@ -162,7 +162,7 @@ impl CertificateController {
     /// Keeps everything in order for ever. What it returns is why it could not.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
-        runtime::run(self, &client, &health).await
+        Box::pin(runtime::run(self, &client, &health)).await
     }
 
     /// Makes the writes of a step. Where somebody else came first, the rest waits for another look.

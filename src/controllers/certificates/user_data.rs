@@ -41,12 +41,12 @@ impl ClusterState {
                 None => !present.is_empty(),
             };
             let duty = match (is_there, config.assess(&trusted, &known), url) {
-                (true, duty @ (Assessment::Current | Assessment::Stale(_)), _) => duty,
+                (true, duty @ (Assessment::Current | Assessment::Stale(_)), _)
+                | (true, duty, None) => duty,
                 (_, _, Some(url)) => {
                     let new = managed_pointer(&url, &trusted);
                     Assessment::Stale(with_token_of(&config, &pool.name, new))
                 }
-                (true, duty, None) => duty,
                 (false, _, None) => continue,
             };
             duties.insert(name, duty);

@@ -37,7 +37,8 @@ fn list(names: &[&str]) -> (u16, String) {
 /// Changes in one watch, which ends after them.
 fn changes(changes: &[(&str, Value)]) -> (u16, String) {
     let line = |(type_, object): &(&str, Value)| json!({"type": type_, "object": object});
-    (200, changes.iter().map(|change| format!("{}\n", line(change))).collect())
+    let lines: Vec<_> = changes.iter().map(|change| line(change).to_string() + "\n").collect();
+    (200, lines.concat())
 }
 
 fn status(code: u16, message: &str) -> Value {

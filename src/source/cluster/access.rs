@@ -49,10 +49,12 @@ pub(super) async fn follow(
                 Some(format!("cannot be watched: {reason}"))
             }
         };
-        Condition::new(thing.clone(), failure)
-            .report_failure(&reporting.status.degraded, |reason| {
-                tracing::error!(reason, "{thing}")
-            });
+        Condition::new(thing.clone(), failure).report_failure(
+            &reporting.status.degraded,
+            |reason| {
+                tracing::error!(reason, "{thing}");
+            },
+        );
     }
 }
 

@@ -61,10 +61,10 @@ pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
     };
     let refusals = refusals(fetch, &fetch.trusted, chain, clocks.machine);
     let Some(first) = refusals.first() else {
-        let vouches = |ca: &&Certificate| {
+        let is_voucher = |ca: &&Certificate| {
             self::refusals(fetch, std::slice::from_ref(ca), chain, clocks.machine).is_empty()
         };
-        let voucher = fetch.trusted.iter().find(vouches).cloned();
+        let voucher = fetch.trusted.iter().find(is_voucher).cloned();
         return Judgement { refusals, voucher, cause: answered() };
     };
     let is_clock_off = (clocks.right - clocks.machine).abs() > SLACK;

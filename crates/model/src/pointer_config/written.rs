@@ -75,17 +75,13 @@ impl<'a> Written<'a> {
 
     /// The hosts that it fetches from.
     pub(super) fn hosts(&self) -> Vec<Host> {
-        self.urls().filter_map(host).collect()
+        self.urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }
 
     /// Those of them that it fetches from over TLS.
     pub(super) fn https_hosts(&self) -> Vec<Host> {
-        self.https_urls().filter_map(host).collect()
+        self.https_urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }
-}
-
-fn host(url: Uri) -> Option<Host> {
-    url.host()?.parse().ok()
 }
 
 /// The certificates of one entry, as DER, whatever their blocks are called. None if it is no data URL that is understood.
