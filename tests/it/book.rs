@@ -160,7 +160,7 @@ fn the_books_command_lines_are_taken() {
             }
         }
     }
-    assert!(count > 60, "{count}");
+    assert!(count > 45, "{count}");
 }
 
 #[test]
@@ -175,9 +175,11 @@ fn the_reference_has_every_command_and_flag_and_no_other() {
         let is_there = |listed: &String| listed.split(' ').any(|it| it == word);
         let is_group = command.get_subcommands().next().is_some();
         assert!(is_group || in_commands.iter().any(is_there), "commands.md lacks {name}");
-        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
-            let flag = format!("--{flag}");
-            assert!(in_flags.contains(&flag), "flags.md lacks {flag} of {name}");
+        for argument in command.get_arguments() {
+            let Some(flag) = argument.get_long().map(|flag| format!("--{flag}")) else { continue };
+            // klog's are taken and change nothing.
+            let is_listed = argument.is_hide_set() || in_flags.contains(&flag);
+            assert!(is_listed, "flags.md lacks {flag} of {name}");
             known.insert(flag);
         }
     }

@@ -45,8 +45,8 @@ fn tables(text: &str, values: &Value) -> String {
         if !path.contains('.') {
             let introduction = if is_mapping { format!("{comment}\n\n") } else { String::new() };
             assert!(!comment.is_empty(), "{path} has no comment");
-            tables += &format!("\n## {path}\n\n{introduction}| value | default | what it is |\n");
-            tables += "| --- | --- | --- |\n";
+            let head = format!("\n## {path}\n\n{introduction}| value | default | what it is |\n");
+            tables.extend([head.as_str(), "| --- | --- | --- |\n"]);
         }
         if !is_mapping {
             assert!(!comment.is_empty(), "{path} has no comment");
@@ -55,7 +55,7 @@ fn tables(text: &str, values: &Value) -> String {
                 value => value.to_string(),
             };
             let comment = comment.replace('|', "\\|");
-            tables += &format!("| `{path}` | `{default}` | {comment} |\n");
+            tables.extend([format!("| `{path}` | `{default}` | {comment} |\n")]);
         }
     }
     tables

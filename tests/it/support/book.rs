@@ -23,7 +23,10 @@ pub(crate) fn page(name: &str) -> String {
 
 /// The paths of all pages below [`PAGES`], sorted, without the summary.
 pub(crate) fn pages() -> BTreeSet<String> {
-    files("").into_iter().filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
+    let is_page = |name: &String| {
+        Path::new(name).extension().is_some_and(|it| it == "md") && name != "SUMMARY.md"
+    };
+    files("").into_iter().filter(is_page).collect()
 }
 
 /// The paths of all files of a folder below [`PAGES`].
