@@ -63,7 +63,9 @@ Examples:
   machine-config-server inspect ignition-fixtures worker
   # What another pool has otherwise; one file as it will be on disk
   machine-config-server inspect ignition-fixtures worker --diff master
-  machine-config-server inspect ignition-fixtures worker --file /etc/hostname";
+  machine-config-server inspect ignition-fixtures worker --file /etc/hostname
+  # What a change of manifests would do to the machines of each pool
+  machine-config-server inspect manifests --diff manifests.new";
 
 pub(super) const MACHINES: &str = "\
 Examples:
@@ -88,8 +90,8 @@ pub(super) const VALIDATE: &str = "\
 Examples:
   # In the CI of a repository that holds the manifests
   machine-config-server validate manifests --strict
-  # What a change would do to the machines of each pool
-  machine-config-server inspect manifests --diff manifests.new";
+  # For a script
+  machine-config-server validate manifests --json";
 
 pub(super) const NODE_CA: &str = "\
 Examples:

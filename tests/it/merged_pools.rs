@@ -124,7 +124,7 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
     fs::remove_file(folder.path().join("site.json")).expect("a file");
     served_soon(&server, "worker", "/etc/motd", Ok("Welcome"));
 
-    // A file cannot be a directory too.
+    // Files overwrite what is there, and this one has nothing to do that with.
     let conflict = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfig",
@@ -137,12 +137,12 @@ fn a_change_is_served_and_what_cannot_be_merged_leaves_the_last() {
     write(folder.path(), "site.json", &conflict.to_string());
     wait_for("the conflict to be told", || {
         let ready = server.plain().request("GET", "/readyz", &[]);
-        let told = String::from_utf8(ready.body).expect("text");
-        (ready.status != 200 && told.contains("worker")).then_some(())
+        let log = server.log();
+        let told = log.lines().find(|line| line.contains("MachineConfigPool worker"))?;
+        assert!(told.contains("99-site") && told.contains("/etc/motd/today"), "{told}");
+        (ready.status != 200).then_some(())
     });
     assert_eq!(served(&server, "worker", "/etc/motd").as_deref(), Ok("Welcome"));
-    let log = server.log();
-    assert!(log.contains("99-site") && log.contains("/etc/motd"), "{log}");
 
     write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd", "Good")]));
     served_soon(&server, "worker", "/etc/motd", Ok("Good"));
@@ -217,7 +217,8 @@ fn a_merged_machine_config_is_printed_and_explained() {
     assert_eq!(line("/etc/motd"), ["storage.files", "/etc/motd", "99-site", "50-base"]);
     assert_eq!(line("/etc/rack"), ["storage.files", "/etc/rack", "50-base"]);
     // What no machine boots from is printed too, and told.
-    write(folder.path(), "site.json", &machine_config("99-site", &[("/etc/motd/today", "x")]));
+    let conflict = machine_config("99-site", &[("/etc/motd/today", "x")]);
+    write(folder.path(), "site.json", &conflict.replace("\"contents\":", "\"unknown\":"));
     let conflict = run(&["render", "worker", ".", "--machine-config"], folder.path());
     let told = String::from_utf8_lossy(&conflict.stderr).into_owned();
     assert!(conflict.status.success() && told.contains("99-site"), "{conflict:?}");

@@ -306,7 +306,7 @@ fn a_server_is_judged_by_status_and_code_and_not_by_its_words() {
     assert_cause(&[&format!("http://{address}"), "worker"], "not-now", "500");
     // TLS, and an alert in it.
     let (address, _heads) = answering(b"\x15\x03\x03\x00\x02\x02\x28");
-    assert_cause(&[&format!("https://{address}"), "worker"], "no-answer", "TLS");
+    assert_cause(&[&format!("https://{address}"), "worker"], "no-answer", "received fatal alert");
 }
 
 #[test]

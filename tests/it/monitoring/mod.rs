@@ -38,7 +38,7 @@ pub(crate) const COMPONENTS: [Component; 4] = [
         name: "node-ca",
         folder: "node-ca-monitoring",
         job: "machine-config-server-node-ca",
-        metrics: &["src/node_agent/health.rs"],
+        metrics: &["src/telemetry/node_agent.rs"],
     },
 ];
 
@@ -187,7 +187,7 @@ fn the_runbook_has_every_cause_that_inspect_names() {
 #[test]
 fn each_kind_of_attention_is_said_in_its_alert_and_in_the_runbook() {
     let source =
-        fs::read_to_string(in_repository("crates/pki/src/attention.rs")).expect("the source");
+        fs::read_to_string(in_repository("crates/pki/src/warning.rs")).expect("the source");
     let labels = source.split("pub fn label").nth(1).expect("their names");
     let labels = labels.split("pub fn").next().expect("an end");
     let labels: Vec<_> = labels.split('"').skip(1).step_by(2).collect();

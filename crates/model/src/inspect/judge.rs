@@ -245,7 +245,7 @@ mod tests {
             ("h", &both[..1], NOW, NOW, "unknown-authority", 1),
             ("i", &both, NOW, NOW, "wrong-name", 1),
             ("h", &[], NOW, NOW, "unknown-authority", 1),
-            ("h", &both, late, late, "unknown-authority", 1),
+            ("h", &both, late, late, "serving-pair-expired", 1),
             ("h", &both, late, NOW, "wrong-clock", 1),
         ] {
             let judged = judge(&fetch(host, trusted), &shown, Clocks { machine, right });

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::is_object_name;
 use super::metadata::null_as_default;
+use super::object_name::is_object_name;
 
 /// Requirements that an object's labels have to meet, all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -12,6 +12,7 @@ mod layering;
 mod machine_config;
 mod machine_config_pool;
 mod metadata;
+mod object_name;
 mod secret_name;
 mod unread;
 
@@ -23,6 +24,7 @@ pub use layering::{MachineOsBuild, MachineOsConfig, REGISTRY_NAMESPACE, Route, S
 pub use machine_config::{MachineConfig, MachineConfigSpec};
 pub use machine_config_pool::{MachineConfigPool, ROLE_LABEL};
 pub use metadata::Metadata;
+pub use object_name::is_object_name;
 pub use secret_name::{InvalidName, SecretName};
 pub use unread::{is_misspelt, unread_fields, unread_kind, unread_version};
 
@@ -150,19 +152,6 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
         // The values of a secret are nobody's business, not even an administrator's.
         malformed(if kind == "Secret" { defect.without_values() } else { defect })
     })
-}
-
-/// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
-/// Names become parts of paths and URLs here.
-#[must_use]
-pub fn is_object_name(name: &str) -> bool {
-    let label = |label: &str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
 
 fn type_name(value: &Value) -> &'static str {

@@ -78,7 +78,7 @@ fn the_account_makes_two_types_alone(
             ("kubernetes.io/tls", true),
             ("Opaque", true),
         ] {
-            let kind = type_.rsplit('/').next().unwrap().to_lowercase();
+            let kind = type_.rsplit('/').next().expect("a part").to_lowercase();
             let name = if namespace == NAMESPACE {
                 "internal-release-image-tls".to_owned()
             } else {

@@ -1,0 +1,14 @@
+//! Names of objects, as the API server takes them.
+
+/// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
+/// Names become parts of paths and URLs here.
+#[must_use]
+pub fn is_object_name(name: &str) -> bool {
+    let label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
