@@ -162,7 +162,7 @@ fn plain_configs_are_pools_without_any_object() {
     write(folder.path(), "rack/20-site.ign", &plain("/etc/site", "four"));
     served_soon(&server, "rack", "/etc/site", Ok("four"));
     fs::remove_file(folder.path().join("edge.ign")).expect("a file");
-    served_soon(&server, "edge", "/etc/edge", Err(404));
+    served_soon(&server, "edge", "/etc/edge", Err(503));
     // A pointer config would have machines ask for ever.
     let pointer = fs::read_to_string(server.state().join("user-data/rack.ign")).expect("a file");
     write(folder.path(), "rack/20-site.ign", &pointer);
