@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::runtime::events::EventType;
 use model::access::rotation::{Issued, MAX_STEPS, Next, PointerWrite, Write, next};
-use model::access::{AccessMode, Records, generate};
+use model::access::{AccessMode, Records, WantedModes, generate};
 use model::pointer_config::PointerConfig;
 use time::OffsetDateTime;
 use tokio::time::Instant;
@@ -30,7 +30,6 @@ use crate::kubernetes::apply::{Applied, apply, read};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, ObjectWrite};
 use crate::telemetry::conditions::Condition;
-use model::access::ACCESS_ANNOTATION;
 
 /// What the controller is given.
 #[derive(Debug, Clone, Args)]
@@ -88,24 +87,18 @@ impl TokenController {
         let (tokens, access) = (secret(Issued::SECRET).await?, secret(Records::SECRET).await?);
         let (issued, records) = objects::read_tokens(tokens.as_ref(), access.as_ref())?;
         let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
-        let mut faults = Vec::new();
-        let pools = cluster.pools.iter().filter_map(|pool| {
-            let mode = match pool.access.as_deref().map(str::parse::<AccessMode>) {
-                None => self.settings.access,
-                Some(Ok(own)) => own,
-                Some(Err(error)) => {
-                    let name = &pool.name;
-                    faults.push(format!("MachineConfigPool {name}: {ACCESS_ANNOTATION}: {error}"));
-                    // A slip opens nothing that was closed; a pool of which nothing else is known is left as
-                    // it is.
-                    let was_closed = closed.iter().any(|pools| pools.contains(name));
-                    let is_enforced = was_closed || self.settings.access == AccessMode::Enforce;
-                    is_enforced.then_some(AccessMode::Enforce)?
-                }
-            };
-            Some((pool.name.clone(), mode))
-        });
-        let pools = pools.collect();
+        let default = self.settings.access;
+        // A pool of which nothing is known from before is left as it is, unless all are to be enforced.
+        let is_enforced = |pool: &str| {
+            default == AccessMode::Enforce || closed.iter().any(|pools| pools.contains(pool))
+        };
+        let annotations = cluster.pools.iter().map(|pool| (&*pool.name, pool.access.as_deref()));
+        let before = WantedModes::default();
+        let (wanted, faults) =
+            WantedModes::of_annotations(annotations, default, &before, is_enforced);
+        let faults: Vec<_> =
+            faults.iter().map(|fault| format!("MachineConfigPool {fault}")).collect();
+        let pools = wanted.understood();
         Condition::of_all("access", &faults).note(&self.health.status.degraded);
         Ok(Observed { cluster, tokens, access, pools })
     }

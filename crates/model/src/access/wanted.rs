@@ -18,10 +18,8 @@ pub struct WantedModes {
 }
 
 impl WantedModes {
-    /// Reads the pools' annotations, which go before `default`; one line for each that is not understood.
-    ///
-    /// Such an annotation changes nothing: the pool keeps its mode from `before`, or from `records` of an
-    /// earlier process. Without either it opens no pool and refuses nobody for good.
+    /// Reads the pools' annotations, as [`Self::of_annotations`] does. A pool that `records` of an earlier
+    /// process name as closed was closed before.
     #[must_use]
     pub fn read(
         pools: &BTreeMap<String, Arc<MachineConfigPool>>,
@@ -29,29 +27,47 @@ impl WantedModes {
         before: &Self,
         records: Option<&Records>,
     ) -> (Self, Vec<String>) {
-        let was_enforced = |pool: &str| {
+        let was_closed = |pool: &str| {
             let closed = records.map(|it| [&it.enforced, &it.contested, &it.unsure]);
             closed.into_iter().flatten().any(|closed| closed.contains(pool))
         };
+        let annotations =
+            pools.iter().map(|(name, pool)| (&**name, pool.annotation(ACCESS_ANNOTATION)));
+        let (wanted, faults) = Self::of_annotations(annotations, default, before, was_closed);
+        (wanted, faults.into_iter().map(|fault| format!("pool {fault}")).collect())
+    }
+
+    /// Reads annotations by the pools' names, which go before `default`; one line for each that is not
+    /// understood, beginning with the name.
+    ///
+    /// Such an annotation changes nothing: the pool keeps its mode from `before`, or is enforced where it
+    /// `was_closed`. Without either it opens no pool and refuses nobody for good.
+    #[must_use]
+    pub fn of_annotations<'a>(
+        pools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+        default: AccessMode,
+        before: &Self,
+        was_closed: impl Fn(&str) -> bool,
+    ) -> (Self, Vec<String>) {
         let mut faults = Vec::new();
         let mut wanted = Self { default, ..Self::default() };
-        for (name, pool) in pools {
-            let mode = match pool.annotation(ACCESS_ANNOTATION).map(str::parse::<AccessMode>) {
+        for (name, annotation) in pools {
+            let mode = match annotation.map(str::parse::<AccessMode>) {
                 None => default,
                 Some(Ok(mode)) => mode,
                 Some(Err(error)) => {
-                    faults.push(format!("pool {name}: {ACCESS_ANNOTATION}: {error}"));
+                    faults.push(format!("{name}: {ACCESS_ANNOTATION}: {error}"));
                     match before.modes.get(name).filter(|_| !before.unclear.contains(name)) {
                         Some(before) => *before,
-                        None if was_enforced(name) => AccessMode::Enforce,
+                        None if was_closed(name) => AccessMode::Enforce,
                         None => {
-                            wanted.unclear.insert(name.clone());
+                            wanted.unclear.insert(name.to_owned());
                             default
                         }
                     }
                 }
             };
-            wanted.modes.insert(name.clone(), mode);
+            wanted.modes.insert(name.to_owned(), mode);
         }
         (wanted, faults)
     }
