@@ -1,4 +1,4 @@
-//! Whose files are: decided here, done in [`super::files`].
+//! Whose files are: decided here, done in [`super::replace`].
 //!
 //! A server often runs as a user of its own, and the commands beside it as root. A file that such a
 //! command replaces keeps its owner, group and mode, and a new one is the server's, so that the

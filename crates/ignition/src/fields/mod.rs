@@ -3,7 +3,7 @@
 //! One table for spec 3 and one for spec 2, read in both directions: on the way in, what the declared spec does not
 //! know is dropped, as Ignition ignores unknown keys ([`super::normalise`]); on the way out, what the spec asked for
 //! does not know is refused by name, or dropped where it says nothing ([`super::downgrade`]). The table of spec 3 also
-//! has how lists are merged ([`super::merge`]).
+//! has how lists are merged ([`super::merge()`]).
 //!
 //! Sources: the pages "Configuration Specification v2.0.0" to "v3.6.0", "Upgrading Configs", and for merging the types
 //! of Ignition's config package.

@@ -30,7 +30,7 @@ pub struct Member {
     pub machine_config: String,
 }
 
-/// Where everything that [`super::merge`] makes of these MachineConfigs comes from: what is in the Ignition config, then
+/// Where everything that [`super::merge()`] makes of these MachineConfigs comes from: what is in the Ignition config, then
 /// the rest.
 pub fn origins(sources: &[&ParsedMachineConfig]) -> Result<Vec<Origin>, Unmergeable> {
     let sources = ordered(sources)?;
