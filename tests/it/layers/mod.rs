@@ -183,9 +183,10 @@ fn an_arrow_upwards_or_across_is_told_in_tests_too() {
         assert!(found.iter().any(|line| line == upwards), "{text}: {found:?}");
     }
     let found = with("pure/b.rs", "fn f() { super::super::shell::run() }");
-    let [_, arrow, circle] = &found[..] else { panic!("{found:?}") };
+    let [_, arrow, circles @ ..] = &found[..] else { panic!("{found:?}") };
     assert!(arrow.ends_with("pure is on a lower floor than shell"), "{arrow}");
-    assert!(circle.starts_with("a circle of files"), "{circle}");
+    let is_circle = |line: &String| line.starts_with("a circle of files");
+    assert!(!circles.is_empty() && circles.iter().all(is_circle), "{circles:?}");
     assert_eq!(
         with("other.rs", "use crate::pure::A;"),
         ["src/other.rs:2: names crate::pure::A, but other is on the same floor as pure"]
