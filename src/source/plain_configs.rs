@@ -56,7 +56,8 @@ impl PlainConfigs {
                     Some(last) if last.0 == bytes => Ok(last.clone()),
                     _ => Ok((bytes.clone(), Arc::new(machine_config(root, path, pool, &bytes)?))),
                 })
-                .inspect_err(|reason| problems.push(Problem::whole(&place, reason.as_str())));
+                // A file that no pool was made of before must not keep a server from starting.
+                .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
             let Some((bytes, config)) = read.ok().or(last) else { continue };
             machine_configs.insert(config.name().to_owned(), Arc::clone(&config));
             self.configs.insert(path.clone(), (bytes, config));

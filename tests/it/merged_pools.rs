@@ -170,6 +170,12 @@ fn plain_configs_are_pools_without_any_object() {
         server.log().contains("is a pointer config").then_some(())
     });
     assert_eq!(served(&server, "rack", "/etc/site").as_deref(), Ok("four"));
+
+    drop(server);
+    write(folder.path(), "broken.ign", "{");
+    let again = Server::serve_when_up(folder.path(), &[]);
+    assert_eq!(served(&again, "rack", "/etc/base").as_deref(), Ok("two"), "it starts all the same");
+    assert_eq!(served(&again, "broken", "/etc/base"), Err(503));
 }
 
 #[test]
