@@ -15,7 +15,7 @@
 //! - A config is held in the newest spec ([`Config`]), whatever it was written in. Each newer spec 3 only adds, so
 //!   lifting is reading; lowering drops what says nothing, and refuses the rest by name.
 //! - What a config says that its spec does not know is reported by [`ignored()`].
-//! - Which spec brought which field is told once, in `fields`, with how each list is merged, and which rule holds in
+//! - Which spec brought which field is written once, in `fields`, with how each list is merged, and which rule holds in
 //!   which spec once, in `rules`.
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
 //!   (`lower` says where); 3.0 and 3.6 are served besides.

@@ -41,7 +41,7 @@ impl Origin {
 /// An item, and by what it is found in another config: in lists that share their keys, it may be of another kind there.
 struct Found {
     id: (String, Vec<String>),
-    /// The member that it is known by. Whoever says something of the item says that as well.
+    /// Member that identifies the item. Every config that sets a member of the item sets this one too.
     key: Option<&'static str>,
     origin: Origin,
 }

@@ -37,7 +37,7 @@ impl Shown {
 pub struct Clocks {
     /// The machine's.
     pub machine: OffsetDateTime,
-    /// Another one, by which it is told whether the machine's is wrong.
+    /// A correct clock, to compare the machine's with.
     pub right: OffsetDateTime,
 }
 

@@ -37,7 +37,7 @@ pub struct ParsedMachineConfig {
 }
 
 impl ParsedMachineConfig {
-    /// Reads and checks a MachineConfig. One that cannot be merged is told with the pools that select it.
+    /// Reads and checks a MachineConfig. A faulty one fails only the pools that select it.
     #[must_use]
     pub fn new(machine_config: &Arc<MachineConfig>) -> Self {
         Self { part: part(machine_config), machine_config: Arc::clone(machine_config) }

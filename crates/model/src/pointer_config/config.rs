@@ -10,7 +10,7 @@ use super::fetch::Fetch;
 use super::walk::Walk;
 use super::written::{MAX_BYTES, Written};
 
-/// From this size on it is told that there is a limit: two CAs more, as a rotation brings, fit.
+/// Size from which on a warning names the limit: the two CAs that a rotation adds still fit.
 const NEAR_EC2_LIMIT: usize = 14 * 1024;
 
 /// User data of any kind, by which a machine is to fetch its config and know whom to trust for it.

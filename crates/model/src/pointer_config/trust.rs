@@ -142,7 +142,7 @@ impl PointerConfig<'_> {
         self.trust(name, name, self.assess(bundle, known))
     }
 
-    /// The same of the pointer config `name`, called by `title` where it is told of. No faults are looked for.
+    /// The same of the pointer config `name`, which messages call `title`. Does not look for faults.
     #[must_use]
     pub fn trust(&self, name: &str, title: &str, assessed: Assessment) -> PointerTrust {
         let state = match assessed {

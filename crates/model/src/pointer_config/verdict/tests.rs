@@ -68,7 +68,7 @@ fn fault(user_data: &[u8]) -> String {
     config.faults()[0].to_string()
 }
 
-/// What is fetched by a file without faults, and what is told all the same.
+/// Fetches of a file without faults, and its warnings.
 fn sound(user_data: &[u8]) -> (Vec<Fetch>, Vec<String>) {
     let config = PointerConfig::read(user_data);
     assert!(config.faults().is_empty(), "{:?}", config.faults());
