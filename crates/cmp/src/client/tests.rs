@@ -108,7 +108,7 @@ fn enrol(
         enrolled
     };
     let times: Vec<_> = told.iter().map(|(time, _)| *time).collect();
-    assert!(server.waited.lock().unwrap().starts_with(&times), "each wait is reported, then waited");
+    assert!(server.waited.lock().unwrap().starts_with(&times), "each wait is reported");
     assert!(server.turns.lock().unwrap().is_empty(), "each turn is taken");
     (enrolled, told.iter().map(|(time, why)| format!("{} s: {why}", time.as_secs())).collect())
 }
