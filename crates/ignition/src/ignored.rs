@@ -108,7 +108,7 @@ fn decimal_mode(mode: i64, is_directory: bool) -> Option<IgnoredReason> {
     is_meant.then_some(IgnoredReason::DecimalMode { mode, meant })
 }
 
-/// Whether permissions are no surprise, by the rule of Butane (`isTypicalMode` in `config/util/util.go`).
+/// Returns `true` if permissions are no surprise, by the rule of Butane (`isTypicalMode` in `config/util/util.go`).
 fn is_typical(mode: i64, is_directory: bool) -> bool {
     // Root passes them over.
     if mode == 0 {

@@ -44,7 +44,7 @@ pub(super) fn settle_special_modes(
     Ok(())
 }
 
-/// Whether a file or directory has special permission bits.
+/// Returns `true` if a file or directory has special permission bits.
 pub(super) fn has_special_modes(body: &Body) -> bool {
     let files = body.storage.files.iter().map(|file| file.mode);
     let directories = body.storage.directories.iter().map(|directory| directory.mode);

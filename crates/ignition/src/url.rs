@@ -50,7 +50,7 @@ impl<'a> Url<'a> {
         percent_encoding_is_sound(path).then_some(url)
     }
 
-    /// Whether the scheme is `name`.
+    /// Returns `true` if the scheme is `name`.
     pub(super) fn is(&self, name: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(name)
     }
@@ -74,14 +74,14 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Whether `[user@]host[:port]` is sound.
+/// Returns `true` if `[user@]host[:port]` is sound.
 fn is_authority(authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let user_character = |b: u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b);
     user.bytes().all(user_character) && percent_encoding_is_sound(user) && is_host(host)
 }
 
-/// Whether `host[:port]` is sound.
+/// Returns `true` if `host[:port]` is sound.
 fn is_host(host: &str) -> bool {
     if let Some(literal) = host.strip_prefix('[') {
         let Some((address, port)) = literal.rsplit_once(']') else { return false };

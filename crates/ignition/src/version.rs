@@ -81,10 +81,10 @@ impl SpecVersion {
         self as usize
     }
 
-    /// Whether every Ignition that asks for this spec takes data URLs with `compression`.
+    /// Returns `true` if every Ignition that asks for this spec takes data URLs with `compression`.
     ///
-    /// All specs have the field, but Ignition refused it with a data URL before its release 2.3.0, the first that
-    /// reads 3.1.
+    /// All specs have the field, but Ignition refused it with a data URL before its release 2.3.0, the first that reads
+    /// 3.1.
     #[must_use]
     pub fn has_compressed_data(self) -> bool {
         self >= Self::V3_1

@@ -136,7 +136,7 @@ pub struct Problem {
     pub reason: String,
     /// The field and what belongs there, without anything that is in it, where that is known.
     pub outline: Option<String>,
-    /// Whether it is only a part that is refused, and all else in it is used.
+    /// True if it is only a part that is refused, and all else in it is used.
     pub is_partial: bool,
 }
 

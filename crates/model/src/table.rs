@@ -21,7 +21,7 @@ const NARROW: usize = 12;
 pub struct TerminalStyle {
     /// Characters in a line, `None` for as many as there are.
     pub width: Option<u16>,
-    /// Whether escape sequences for colours are understood.
+    /// True if escape sequences for colours are understood.
     pub is_coloured: bool,
 }
 

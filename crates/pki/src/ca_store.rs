@@ -285,7 +285,7 @@ impl CaStore {
         self.distrusted.iter().any(|distrusted| distrusted.has_key_of(certificate))
     }
 
-    /// Whether its key or whoever signed it is distrusted.
+    /// Returns `true` if its key or whoever signed it is distrusted.
     pub(super) fn is_tainted(&self, certificate: &Certificate) -> bool {
         self.is_distrusted(certificate)
             || self.distrusted.iter().any(|distrusted| certificate.is_issued_by(distrusted))

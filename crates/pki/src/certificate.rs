@@ -190,21 +190,21 @@ impl Certificate {
         &self.extensions.key_identifier
     }
 
-    /// Whether its key made the signature of `message`; `algorithm` is what is in the sequence of the
+    /// Returns `true` if its key made the signature of `message`; `algorithm` is what is in the sequence of the
     /// signature's algorithm. Only algorithms that TLS clients accept are known: SHA-1 is none of them.
     #[must_use]
     pub fn has_signed(&self, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
         is_signature(signature, message, algorithm, &self.key_info, &self.public_key)
     }
 
-    /// Whether both are for the same public key, as a renewed certificate and the one before it
-    /// are, or a cross-certificate and the CA's own.
+    /// Returns `true` if both are for the same public key, as a renewed certificate and the one before it are, or a
+    /// cross-certificate and the CA's own.
     #[must_use]
     pub fn has_key_of(&self, other: &Self) -> bool {
         self.key_info == other.key_info
     }
 
-    /// Whether `now` lies within its validity.
+    /// Returns `true` if `now` lies within its validity.
     #[must_use]
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.not_before <= now && now <= self.not_after
@@ -227,7 +227,7 @@ impl Certificate {
         HEXLOWER.encode(&Sha256::digest(&self.der))
     }
 
-    /// Whether an administrator means this certificate by `text`: the SHA-256 digest of its DER, in
+    /// Returns `true` if an administrator means this certificate by `text`: the SHA-256 digest of its DER, in
     /// hexadecimal digits with or without colons, or its subject's common name.
     #[must_use]
     pub fn is_called(&self, text: &str) -> bool {
@@ -235,7 +235,7 @@ impl Certificate {
         digits == self.fingerprint() || (!text.is_empty() && text == self.common_name)
     }
 
-    /// Whether both are for one CA: its name and its key.
+    /// Returns `true` if both are for one CA: its name and its key.
     pub(super) fn is_same_ca(&self, other: &Self) -> bool {
         self.subject_name == other.subject_name && self.has_key_of(other)
     }
@@ -252,15 +252,15 @@ impl Certificate {
         extensions.unknown_critical.clone().map(Unusable::CriticalExtension)
     }
 
-    /// Whether the holder of `authority`'s key signed this certificate, by that name, and by an
-    /// algorithm that TLS clients accept.
+    /// Returns `true` if the holder of `authority`'s key signed this certificate, by that name, and by an algorithm
+    /// that TLS clients accept.
     #[must_use]
     pub fn is_issued_by(&self, authority: &Self) -> bool {
         self.issuer_name == authority.subject_name && self.is_signed_by(authority)
     }
 
-    /// Whether the key of `authority` made this certificate's signature, whatever the names are, by
-    /// an algorithm that TLS clients accept: SHA-1 is none of them.
+    /// Returns `true` if the key of `authority` made this certificate's signature, whatever the names are, by an
+    /// algorithm that TLS clients accept: SHA-1 is none of them.
     #[must_use]
     pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
         let Signature { message, algorithm, value } = &self.signature;
@@ -277,7 +277,7 @@ impl Certificate {
         title(&self.issuer_name, &self.issuer)
     }
 
-    /// Whether `key` is this certificate's.
+    /// Returns `true` if `key` is this certificate's.
     #[must_use]
     pub fn matches(&self, key: &KeyPair) -> bool {
         use rcgen::PublicKeyData as _;
@@ -298,8 +298,8 @@ impl Signature {
     }
 }
 
-/// Whether a key has made this signature of a message, by an algorithm that TLS clients accept: SHA-1 is none of
-/// them. `algorithm` is what is in its sequence; `key_info` is the public key with its algorithm, `key` without.
+/// Returns `true` if a key has made this signature of a message, by an algorithm that TLS clients accept: SHA-1 is none
+/// of them. `algorithm` is what is in its sequence; `key_info` is the public key with its algorithm, `key` without.
 pub(super) fn is_signature(
     value: &[u8],
     message: &[u8],
@@ -337,7 +337,7 @@ pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
     blocks.find_map(|der| KeyPair::try_from(&der).ok())
 }
 
-/// Whether no block of a PEM text is broken or cut short.
+/// Returns `true` if no block of a PEM text is broken or cut short.
 #[must_use]
 pub fn is_whole_pem(text: &[u8]) -> bool {
     let begun = text.windows(11).filter(|window| window == b"-----BEGIN ").count();

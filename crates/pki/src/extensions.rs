@@ -14,7 +14,7 @@ pub(super) struct Extensions {
     pub(super) forbids_signing: bool,
     /// Its extended key usage is given, and serving TLS is not in it.
     pub(super) forbids_serving: bool,
-    /// Whether the way below it needs certificate policies (section 4.2.1.11).
+    /// True if the way below it needs certificate policies (section 4.2.1.11).
     pub(super) demands_policies: bool,
     /// The alternative names, as they are encoded.
     pub(super) alternative_names: Option<Vec<u8>>,

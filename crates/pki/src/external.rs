@@ -59,7 +59,7 @@ impl External {
     }
 }
 
-/// Whether what comes with a leaf is sent with it: all but roots. The leaf may be its own.
+/// Returns `true` if what comes with a leaf is sent with it: all but roots. The leaf may be its own.
 fn is_sent(place: usize, certificate: &Certificate) -> bool {
     place == 0 || !certificate.is_issued_by(certificate)
 }

@@ -75,7 +75,7 @@ impl Issuer {
         }
     }
 
-    /// Whether another CA is to be asked for in place of one that does not fit.
+    /// Returns `true` if another CA is to be asked for in place of one that does not fit.
     pub(super) fn asks_again(&self, now: OffsetDateTime) -> bool {
         self.request.as_ref().is_some_and(|request| request.again() <= now)
     }

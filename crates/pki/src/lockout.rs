@@ -255,7 +255,7 @@ fn likely_first<'a>(
     found.into_iter()
 }
 
-/// Whether a way that has one may not have the other, though their issuers differ.
+/// Returns `true` if a way that has one may not have the other, though their issuers differ.
 fn is_the_same(one: &Certificate, other: &Certificate) -> bool {
     one.subject_name == other.subject_name
         && one.key_info == other.key_info
@@ -336,7 +336,7 @@ fn addresses(certificate: &Certificate) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// Whether a leaf is for this host.
+/// Returns `true` if a leaf is for this host.
 fn names(leaf: &Certificate, host: &Host) -> bool {
     match host {
         Host::Address(wanted) => {

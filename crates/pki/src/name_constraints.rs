@@ -33,7 +33,7 @@ impl NameConstraints {
         (Self { permitted, excluded }, permitted_known && excluded_known)
     }
 
-    /// Whether a certificate below may have this alternative name, which may be a wildcard.
+    /// Returns `true` if a certificate below may have this alternative name, which may be a wildcard.
     pub(super) fn allow_name(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         let is_below = |names: &[String]| names.iter().any(|above| is_at_or_below(&name, above));
@@ -48,7 +48,7 @@ impl NameConstraints {
         permitted && !excluded
     }
 
-    /// Whether a certificate below may have this address.
+    /// Returns `true` if a certificate below may have this address.
     pub(super) fn allow_address(&self, address: IpAddr) -> bool {
         let is_in = |networks: &[Vec<u8>]| networks.iter().any(|network| holds(network, address));
         let permitted = self.permitted.networks.is_empty() || is_in(&self.permitted.networks);

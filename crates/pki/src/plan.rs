@@ -320,7 +320,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
     }
 }
 
-/// Whether what this CA issues takes the place of a leaf whose end is near: it ends later, and no newer CA
+/// Returns `true` if what this CA issues takes the place of a leaf whose end is near: it ends later, and no newer CA
 /// would take it back.
 pub(super) fn can_renew(view: &View<'_>, leaf: &Certificate, ca: &Certificate) -> bool {
     let issuer = view.kept.issuer_of(leaf).map(|issuer| &issuer.certificate);
@@ -328,8 +328,8 @@ pub(super) fn can_renew(view: &View<'_>, leaf: &Certificate, ca: &Certificate) -
     ca.not_after > leaf.not_after && stays
 }
 
-/// Whether no CA has to be made while the clock is behind when these are taken out: it is behind by
-/// one of them alone, or another can sign.
+/// Returns `true` if no CA has to be made while the clock is behind when these are taken out: it is behind by one of
+/// them alone, or another can sign.
 fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
     let stays = |ca: &Certificate| !distrusted.iter().any(|it| it.has_key_of(ca));
     let mut signers = view.kept.signers().into_iter().map(|ca| &ca.certificate);
@@ -347,7 +347,7 @@ fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Warning> {
         .then(|| Warning::ClockBehind { name: newest.title(), made })
 }
 
-/// Whether a CA took another's place a moment ago. The first one takes nobody's.
+/// Returns `true` if a CA took another's place a moment ago. The first one takes nobody's.
 fn just_rotated(view: &View<'_>) -> bool {
     let signers = view.kept.signers();
     let newest = signers.first().map(|ca| ca.certificate.made_at());
@@ -379,8 +379,8 @@ fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
     wanted.into_iter().cloned().collect()
 }
 
-/// Whether an authority has expired, and one that was made while it was valid has taken its place.
-/// Where there is none, the clock may have jumped, and it is needed again when that jumps back.
+/// Returns `true` if an authority has expired, and one that was made while it was valid has taken its place. Where
+/// there is none, the clock may have jumped, and it is needed again when that jumps back.
 fn is_succeeded(view: &View<'_>, ca: &Certificate) -> bool {
     let takes_its_place = |other: &Certificate| {
         other.made_at() > ca.made_at()

@@ -25,7 +25,7 @@ pub struct Requested<'a> {
     pub request: &'a SigningRequest,
     /// What it is for.
     pub usages: &'a BTreeSet<Usage>,
-    /// Whether it is a CA's, which signs leaves alone.
+    /// True if it is a CA's, which signs leaves alone.
     pub is_ca: bool,
     /// From when to when it is valid; within the issuer's own time.
     pub validity: Validity,
@@ -98,7 +98,7 @@ impl OwnCa {
         Ok(Self { kept, above, roots })
     }
 
-    /// Whether it signs by a key of one of the CAs in a store of a signing CA's, this one or an older one.
+    /// Returns `true` if it signs by a key of one of the CAs in a store of a signing CA's, this one or an older one.
     #[must_use]
     pub fn is_of(&self, stored: &StoredPair) -> bool {
         let (kept, _) = CaStore::read(stored);

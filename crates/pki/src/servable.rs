@@ -40,8 +40,8 @@ pub fn load_key(pem: &[u8], provider: &CryptoProvider) -> Result<Arc<dyn Signing
     loaded.ok_or_else(|| key_fault(pem))
 }
 
-/// Whether a key that was loaded belongs to a public key with its algorithm, as it is encoded. One that does not tell
-/// its public half is left for the handshake to judge.
+/// Returns `true` if a key that was loaded belongs to a public key with its algorithm, as it is encoded. One that does
+/// not tell its public half is left for the handshake to judge.
 #[must_use]
 pub fn belongs(key: &dyn SigningKey, key_info: &[u8]) -> bool {
     key.public_key().is_none_or(|public| public.as_ref() == key_info)
@@ -72,7 +72,7 @@ fn key_fault(pem: &[u8]) -> Unusable {
     }
 }
 
-/// Whether a key is there that needs a passphrase (RFC 5958's form, or RFC 1421's header).
+/// Returns `true` if a key is there that needs a passphrase (RFC 5958's form, or RFC 1421's header).
 pub(super) fn holds_encrypted_key(pem: &[u8]) -> bool {
     let blocks = pem::parse_many(pem).unwrap_or_default();
     blocks.iter().any(|block| {

@@ -161,7 +161,7 @@ pub fn issue_pair(
     view.kept.signer_at(now).map(pair).transpose()
 }
 
-/// Whether machines may be locked out for it, because somebody said so.
+/// Returns `true` if machines may be locked out for it, because somebody said so.
 pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
         || asked.force

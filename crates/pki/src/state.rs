@@ -49,7 +49,7 @@ impl StoredPair {
         [&self.key[..], line_feed, &self.certificates].concat()
     }
 
-    /// Whether the certificate that the key belongs to is a CA's that did not issue itself.
+    /// Returns `true` if the certificate that the key belongs to is a CA's that did not issue itself.
     #[must_use]
     pub fn is_issued_by_another(&self) -> bool {
         self.leaf().is_some_and(|own| !own.is_issued_by(&own))
@@ -128,7 +128,7 @@ pub struct Asked {
 pub struct Issuer {
     /// What people call it.
     pub name: String,
-    /// Whether it issued the CA that the store names as its own.
+    /// True if it issued the CA that the store names as its own.
     pub has_issued: bool,
     /// What it was asked for last.
     pub request: Option<Request>,
@@ -200,9 +200,9 @@ pub struct CertificateState {
     pub pointers: Vec<PointerTrust>,
     /// The names that machines may reach the server by, the main one first.
     pub hosts: Vec<Host>,
-    /// Whether machines may ask for every one of them; else only for those in pointer configs.
+    /// True if machines may ask for every one of them; else only for those in pointer configs.
     pub are_hosts_used: bool,
-    /// Whether another controller may keep the bundle too, in an order of its own.
+    /// True if another controller may keep the bundle too, in an order of its own.
     pub is_shared: bool,
     /// What somebody asked for.
     pub asked: Asked,

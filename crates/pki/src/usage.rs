@@ -63,7 +63,7 @@ impl Usage {
     /// Showing a server who one is.
     pub const CLIENT_AUTH: Self = Self("client auth");
 
-    /// Whether it is an extended key usage.
+    /// Returns `true` if it is an extended key usage.
     #[must_use]
     pub fn is_extended(self) -> bool {
         EXTENDED.iter().any(|(word, _)| *word == self.0)

@@ -51,7 +51,7 @@ pub(super) enum Serving {
     /// Somebody else issued it.
     Foreign {
         leaf: Certificate,
-        /// Whether any of those who are known trusts its issuer.
+        /// True if any of those who are known trusts its issuer.
         is_known: bool,
     },
 }
@@ -59,9 +59,9 @@ pub(super) enum Serving {
 /// Somebody who may be locked out.
 struct Known {
     holder: Holder,
-    /// Whether it is there, and no machine that may be somewhere.
+    /// True if it is there, and no machine that may be somewhere.
     is_present: bool,
-    /// Whether its lockout is told beside those of pointer configs: it is known to be there, or can be helped.
+    /// True if its lockout is told beside those of pointer configs: it is known to be there, or can be helped.
     is_told: bool,
 }
 
@@ -125,7 +125,8 @@ impl<'a> View<'a> {
         self.trusted_beside(self.kept.cas.iter().map(|ca| &ca.certificate))
     }
 
-    /// Whether machines are to trust this one: in place of a CA that it has issued, or because somebody else says so.
+    /// Returns `true` if machines are to trust this one: in place of a CA that it has issued, or because somebody else
+    /// says so.
     pub(super) fn is_top(&self, ca: &Certificate) -> bool {
         self.anchors.contains(ca) || self.external.taken.contains(ca)
     }
@@ -161,20 +162,20 @@ impl<'a> View<'a> {
         Some(top)
     }
 
-    /// Whether a machine that trusts this CA alone boots from what is served.
+    /// Returns `true` if a machine that trusts this CA alone boots from what is served.
     pub(super) fn vouches(&self, ca: &Certificate) -> bool {
         let holder = Holder::of_one(ca);
         self.judge(&self.chain, [&holder]) == [None]
     }
 
-    /// Whether what is served is what somebody else, who makes the pair, has made before.
+    /// Returns `true` if what is served is what somebody else, who makes the pair, has made before.
     pub(super) fn is_of_external(&self) -> bool {
         let trusted = self.external.taken.clone();
         let holder = Holder { name: String::new(), trusted, hosts: Vec::new() };
         self.judge(&self.chain, [&holder]) == [None]
     }
 
-    /// Whether what is served holds a certificate by which a CA that is distrusted vouches for another.
+    /// Returns `true` if what is served holds a certificate by which a CA that is distrusted vouches for another.
     pub(super) fn sends_distrusted(&self) -> bool {
         self.chain.iter().skip(1).any(|certificate| self.kept.is_tainted(certificate))
     }
@@ -201,7 +202,7 @@ impl<'a> View<'a> {
         self.newly_locked_out(chain).into_iter().filter(present).collect()
     }
 
-    /// Whether a pointer config boots, and would not as this one from what is served.
+    /// Returns `true` if a pointer config boots, and would not as this one from what is served.
     pub(super) fn would_lock_out(&self, present: &[Holder], mended: &[Holder]) -> bool {
         let boots = |holders| self.judge(&self.chain, holders).iter().all(Option::is_none);
         !present.is_empty() && boots(present) && !boots(mended)

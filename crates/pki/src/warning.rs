@@ -230,13 +230,13 @@ impl Warning {
         }
     }
 
-    /// Whether machines boot all the same: today, or on some platforms.
+    /// Returns `true` if machines boot all the same: today, or on some platforms.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         matches!(self, Self::UserData { .. } | Self::OutOfReach { .. })
     }
 
-    /// Whether it says that something is not done that somebody asked for.
+    /// Returns `true` if it says that something is not done that somebody asked for.
     #[must_use]
     pub fn is_refused_request(&self) -> bool {
         matches!(self, Self::Refused(Refused { because: Reason::Asked, .. }))

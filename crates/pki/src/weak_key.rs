@@ -62,7 +62,7 @@ fn primes(last: u32) -> impl Iterator<Item = u32> {
     (2..=last).filter(is_prime)
 }
 
-/// Whether a number is a power of 65537 modulo a prime, as every modulus that ROCA factors is.
+/// Returns `true` if a number is a power of 65537 modulo a prime, as every modulus that ROCA factors is.
 fn is_power(number: u32, prime: u32) -> bool {
     let mut power = 1;
     for _ in 0..prime {

@@ -32,8 +32,8 @@ pub(super) struct Field {
     pub(super) idle: Idle,
     /// How a list is merged; of no meaning elsewhere.
     pub(super) merge: Merge,
-    /// Whether the list has its keys in common with the others of its object that say so: what has a key in one of
-    /// them takes the place of what an earlier config has by it in another.
+    /// True if the list has its keys in common with the others of its object that say so: what has a key in one of them
+    /// takes the place of what an earlier config has by it in another.
     pub(super) shares_keys: bool,
     /// The member without which an item of a later config removes the earlier one of its key.
     pub(super) removes_without: Option<&'static str>,

@@ -64,7 +64,7 @@ pub(super) fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
     }
 }
 
-/// Whether a text is there and says something.
+/// Returns `true` if a text is there and says something.
 pub(super) fn says(text: Option<&String>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }

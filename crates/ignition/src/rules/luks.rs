@@ -43,7 +43,7 @@ fn check_volume(luks: &Luks, spec: Spec, at: &At<'_>) -> Checked {
     all_unique(&luks.open_options, &at.field("openOptions"), String::as_str)
 }
 
-/// Whether Clevis holds a key at all.
+/// Returns `true` if Clevis holds a key at all.
 fn binds(clevis: &Clevis) -> bool {
     says(clevis.custom.pin.as_ref()) || binds_without_custom(clevis)
 }

@@ -66,8 +66,8 @@ fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Whether `name:` is a key of YAML or JSON and not a URL or a time: nothing but a list's dash stands
-/// before it, or a member between braces. A header, which has a hyphen in its name, may be within a command.
+/// Returns `true` if `name:` is a key of YAML or JSON and not a URL or a time: nothing but a list's dash stands before
+/// it, or a member between braces. A header, which has a hyphen in its name, may be within a command.
 fn is_key(before: &str, name: &str, rest: &str) -> bool {
     let is_separate = rest.is_empty() || rest.starts_with([' ', '\t', '"', '\'']);
     let before = before.trim_end_matches(['"', '\'']);
@@ -83,7 +83,7 @@ fn is_key(before: &str, name: &str, rest: &str) -> bool {
     is_separate && (is_first() || is_in_flow() || is_header)
 }
 
-/// Whether a brace is open at the end of a text: in YAML's flow, or in JSON within a command.
+/// Returns `true` if a brace is open at the end of a text: in YAML's flow, or in JSON within a command.
 fn is_within_braces(before: &str) -> bool {
     let mut closed = 0_usize;
     for byte in before.bytes().rev().take(256) {
@@ -140,8 +140,8 @@ pub(super) fn literal(rest: &str) -> Option<&str> {
     is_literal.then_some(value)
 }
 
-/// Whether a value only names what is meant, or how it is made. Punctuation alone does not tell: passwords begin with
-/// it too, and one key of 64 with a slash.
+/// Returns `true` if a value only names what is meant, or how it is made. Punctuation alone does not tell: passwords
+/// begin with it too, and one key of 64 with a slash.
 pub(super) fn is_computed(value: &str) -> bool {
     const BRACKETS: [(char, char); 6] =
         [('<', '>'), ('{', '}'), ('[', ']'), ('(', ')'), ('%', '%'), ('@', '@')];
@@ -182,7 +182,7 @@ fn is_call(value: &str, rest: &str) -> bool {
         && start(rest, 256).contains([')', ']'])
 }
 
-/// Whether a value is in quotes.
+/// Returns `true` if a value is in quotes.
 pub(super) fn is_quoted(rest: &str) -> bool {
     unprefixed(rest).starts_with(['"', '\''])
 }

@@ -11,7 +11,7 @@ pub(super) struct Found {
     pub(super) kinds: BTreeSet<SecretKind>,
     /// The secret parts of the text itself, in bytes, in any order.
     pub(super) spans: Vec<Range<usize>>,
-    /// Whether some finding has no span: it is in a text within this one.
+    /// True if some finding has no span: it is in a text within this one.
     pub(super) is_within: bool,
 }
 

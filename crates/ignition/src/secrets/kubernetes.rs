@@ -1,6 +1,7 @@
 //! Secrets of Kubernetes in YAML.
 
-/// Whether a text has a Secret with data: a document of its own, or an item of a list as `kubectl get` prints it.
+/// Returns `true` if a text has a Secret with data: a document of its own, or an item of a list as `kubectl get` prints
+/// it.
 pub(super) fn has_secret(text: &str) -> bool {
     text.contains("Secret")
         && text.contains("kind:")

@@ -79,7 +79,7 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
     }
 }
 
-/// Whether a value in a program is in quotes, or within a longer text: no name of something else.
+/// Returns `true` if a value in a program is in quotes, or within a longer text: no name of something else.
 fn is_text(line: &str, assignment: &Assignment<'_>) -> bool {
     let is_quote = |byte: &u8| matches!(byte, b'"' | b'\'');
     let name = span(line, assignment.name);
@@ -116,7 +116,7 @@ fn joined<'a>(text: &'a str, line: &'a str, following: Lines<'a>) -> &'a str {
     found::start(&text[start..end], MAX_LINE_BYTES)
 }
 
-/// Whether a value of YAML is in the lines that follow: `|`, `>-`, `&anchor |2+ # comment` and the like.
+/// Returns `true` if a value of YAML is in the lines that follow: `|`, `>-`, `&anchor |2+ # comment` and the like.
 fn is_block(rest: &str) -> bool {
     let is_part = |c: char| matches!(c, '+' | '-') || c.is_ascii_digit();
     let mut words = rest.split_ascii_whitespace().skip_while(|word| word.starts_with(['&', '!']));
@@ -210,7 +210,7 @@ fn directive(line: &str) -> Option<(SecretKind, &str)> {
     }
 }
 
-/// Whether a word is no keyword of PAM and the like, which have lines that begin with `password`.
+/// Returns `true` if a word is no keyword of PAM and the like, which have lines that begin with `password`.
 fn is_no_module(word: &str) -> bool {
     const KEYWORDS: [&str; 8] =
         ["required", "requisite", "sufficient", "optional", "include", "substack", "files", "sss"];

@@ -100,7 +100,7 @@ fn token(
     is_token.then_some((SecretKind::Token, mark.start..end))
 }
 
-/// Whether a value is only a picture of one.
+/// Returns `true` if a value is only a picture of one.
 pub(super) fn is_masked(value: &str) -> bool {
     value.chars().all(|c| matches!(c, '*' | 'x' | 'X' | '.' | '-' | '_' | '…'))
 }
@@ -198,7 +198,7 @@ fn harness(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)>
     is_token.then(|| (SecretKind::Token, mark.start..mark.end + token.len()))
 }
 
-/// Whether an equals sign is before a place.
+/// Returns `true` if an equals sign is before a place.
 fn is_after_sign(text: &str, at: usize) -> bool {
     text[..at].ends_with('=')
 }

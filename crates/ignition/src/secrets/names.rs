@@ -81,7 +81,7 @@ const PASSWORD_WORDS: [&str; 4] = ["pass", "pwd", "passwd", "pw"];
 /// Names that are secret by themselves, where the value looks like it.
 const WHOLE: [&str; 6] = ["passwd", "encrypt", "key", "httpbasicauth", "basicauth", "userpwd"];
 
-/// Whether [`by_name`] depends on the value for this name: a test before the value is read.
+/// Returns `true` if [`by_name`] depends on the value for this name: a test before the value is read.
 pub(super) fn may_be_secret(name: &str) -> bool {
     let mut buffer = [0; LONGEST_NAME];
     squashed(name, &mut buffer).is_some_and(|key| {
@@ -161,7 +161,7 @@ pub(super) fn by_name_alone(name: &str) -> Option<SecretKind> {
     key.ends_with("secret").then_some(SecretKind::Token)
 }
 
-/// Whether a value is words in small letters, as objects of Kubernetes are named.
+/// Returns `true` if a value is words in small letters, as objects of Kubernetes are named.
 fn is_object_name(value: &str) -> bool {
     let is_part =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-./".contains(&byte);
@@ -169,13 +169,13 @@ fn is_object_name(value: &str) -> bool {
     value.contains(['-', '/']) && (value.bytes().all(is_part) || value.bytes().all(is_placeholder))
 }
 
-/// Whether a value may be a token or a key. Those that are not random begin with a letter or a digit.
+/// Returns `true` if a value may be a token or a key. Those that are not random begin with a letter or a digit.
 fn may_be_key(value: &str) -> bool {
     !value.starts_with(['/', '.', '!', '@', '*', '%', '&', '=', '~']) || is_key_material(value)
 }
 
-/// Whether a value is key material in base64, though it may begin as a path does: padded, or of 32
-/// characters and more of all sorts in few parts.
+/// Returns `true` if a value is key material in base64, though it may begin as a path does: padded, or of 32 characters
+/// and more of all sorts in few parts.
 pub(super) fn is_key_material(value: &str) -> bool {
     let sorts: [fn(&u8) -> bool; 3] =
         [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
@@ -195,7 +195,7 @@ fn squashed<'a>(name: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a st
     std::str::from_utf8(&buffer[..length]).ok()
 }
 
-/// Whether the last word of a name is one of [`PASSWORD_WORDS`].
+/// Returns `true` if the last word of a name is one of [`PASSWORD_WORDS`].
 fn ends_with_word(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
     let lower = name.to_ascii_lowercase();
@@ -209,7 +209,7 @@ fn ends_with_word(name: &str) -> bool {
     })
 }
 
-/// Whether a value may be key material in base64 or hexadecimal digits: one word of such characters, and no
+/// Returns `true` if a value may be key material in base64 or hexadecimal digits: one word of such characters, and no
 /// name such as `my-secret`, which has a sign of another kind or nothing but small letters.
 pub(super) fn is_base64(value: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
@@ -217,7 +217,7 @@ pub(super) fn is_base64(value: &str) -> bool {
     value.bytes().all(is_part) && is_varied
 }
 
-/// Whether a header of this name proves who asks.
+/// Returns `true` if a header of this name proves who asks.
 pub(super) fn is_secret_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_known = matches!(&name[..], "authorization" | "proxy-authorization" | "cookie");

@@ -91,7 +91,7 @@ fn base64_end(text: &str, start: usize) -> usize {
     start + text[start..end].trim_end().len()
 }
 
-/// Whether a file of bytes is a key or a keystore.
+/// Returns `true` if a file of bytes is a key or a keystore.
 pub(super) fn is_binary_key(bytes: &[u8]) -> bool {
     // JKS and JCEKS of Java; OpenSSH's own form; a keytab of Kerberos.
     let starts: [&[u8]; 4] =
@@ -104,8 +104,8 @@ pub(super) fn is_binary_key(bytes: &[u8]) -> bool {
         || is_der_key(bytes)
 }
 
-/// Whether DER begins as a private key (PKCS #1, PKCS #8, SEC 1) or a PKCS #12 keystore does: a sequence
-/// of a version, and of what that kind has next. The end may be missing.
+/// Returns `true` if DER begins as a private key (PKCS #1, PKCS #8, SEC 1) or a PKCS #12 keystore does: a sequence of a
+/// version, and of what that kind has next. The end may be missing.
 pub(super) fn is_der_key(bytes: &[u8]) -> bool {
     const SEQUENCE: u8 = 0x30;
     const INTEGER: u8 = 0x02;

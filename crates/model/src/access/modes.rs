@@ -70,7 +70,7 @@ impl Modes {
         }
     }
 
-    /// Whether enough is known of a pool to refuse somebody for good.
+    /// Returns `true` if enough is known of a pool to refuse somebody for good.
     pub(super) fn are_known(&self, pool: &str) -> bool {
         self.is_read && self.pools.contains_key(pool) && !self.waiting.contains_key(pool)
     }

@@ -32,7 +32,7 @@ impl Networks {
         networks
     }
 
-    /// Whether a machine of `pool` may ask from `address`: anyone may where nothing was said.
+    /// Returns `true` if a machine of `pool` may ask from `address`: anyone may where nothing was said.
     #[must_use]
     pub fn allow(&self, pool: &str, address: IpAddr) -> bool {
         let list = self.by_pool.get(pool).unwrap_or(&self.general);
@@ -90,7 +90,7 @@ pub enum NetworkError {
 }
 
 impl Network {
-    /// Whether the address is in it.
+    /// Returns `true` if the address is in it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())

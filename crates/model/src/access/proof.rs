@@ -57,7 +57,7 @@ pub trait Verifier: fmt::Debug + Send + Sync {
         now: OffsetDateTime,
     ) -> Option<Result<Proof, Refusal>>;
 
-    /// Whether judging costs so little that whoever fails may go on for ever.
+    /// Returns `true` if judging costs so little that whoever fails may go on for ever.
     fn is_cheap(&self) -> bool;
 }
 
@@ -171,8 +171,8 @@ impl Refusal {
         }
     }
 
-    /// Whether the same request may be answered in a moment: another server may have been told of the
-    /// token already, and time passes.
+    /// Returns `true` if the same request may be answered in a moment: another server may have been told of the token
+    /// already, and time passes.
     #[must_use]
     pub fn may_heal(self) -> bool {
         self.code().status().is_server_error()

@@ -81,7 +81,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it opens anything at `now`.
+    /// Returns `true` if it opens anything at `now`.
     #[must_use]
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.revoked.is_none() && self.until.is_none_or(|until| now < until)

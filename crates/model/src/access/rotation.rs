@@ -58,8 +58,8 @@ pub struct PointerToken {
     pub pool: String,
     /// What it brings along.
     pub carries: Carried,
-    /// Whether it is not to be written now: it could not be a moment ago. That says nothing of whether it
-    /// can be: one that never can [cannot carry a token](Carried::Cannot).
+    /// True if it is not to be written now: it could not be a moment ago. That says nothing of whether it can be: one
+    /// that never can [cannot carry a token](Carried::Cannot).
     pub waits: bool,
 }
 
@@ -257,7 +257,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether both lists are lost, of tokens that pointer configs carry.
+/// Returns `true` if both lists are lost, of tokens that pointer configs carry.
 fn is_lost(state: &TokenState) -> bool {
     let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
     let is_unknown =
@@ -295,7 +295,7 @@ fn current<'a>(
     going_on.map(|issued| (&*issued.pool, issued)).collect()
 }
 
-/// Whether a token opens its pool, or is going to, and nobody has said when it ends.
+/// Returns `true` if a token opens its pool, or is going to, and nobody has said when it ends.
 fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool {
     records.get(&issued.token.hash()).is_none_or(|record| {
         record.until.is_none() && record.revoked.is_none() && record.pools.contains(&issued.pool)

@@ -346,7 +346,7 @@ fn checked(
     }
 }
 
-/// Whether a claim is this text, or a list that has it.
+/// Returns `true` if a claim is this text, or a list that has it.
 fn says(claim: Option<&Value>, text: &str) -> bool {
     match claim {
         Some(Value::String(one)) => one == text,

@@ -17,11 +17,11 @@ pub struct Request<'a> {
     pub pool: &'a str,
     /// Where it comes from.
     pub address: IpAddr,
-    /// Whether nobody on the way can read it.
+    /// True if nobody on the way can read it.
     pub is_private: bool,
     /// What it brings.
     pub credential: Credential<'a>,
-    /// Whether so many requests from there have failed that only what is cheap to judge is judged.
+    /// True if so many requests from there have failed that only what is cheap to judge is judged.
     pub has_failed_often: bool,
 }
 
@@ -57,7 +57,7 @@ impl Verdict {
         self.judged.as_ref().err().copied().filter(counts)
     }
 
-    /// Whether it was proven that it may have the config.
+    /// Returns `true` if it was proven that it may have the config.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.mode != AccessMode::Off && self.judged.is_ok()

@@ -80,7 +80,7 @@ impl WantedModes {
         modes
     }
 
-    /// Whether tokens matter: not while all pools are open.
+    /// Returns `true` if tokens matter: not while all pools are open.
     #[must_use]
     pub fn need_tokens(&self) -> bool {
         let mut modes = self.modes.values().chain([&self.default]);

@@ -52,14 +52,14 @@ pub enum Cause {
         served: Vec<SpecVersion>,
         /// What is in the way, where that is known.
         told: String,
-        /// Whether the machine gets it all the same: then it gives up.
+        /// True if the machine gets it all the same: then it gives up.
         is_received: bool,
     },
     /// Ignition would refuse the config, or nobody can render it.
     InvalidConfig {
         /// What is wrong with it.
         told: String,
-        /// Whether the machine gets it all the same: then it gives up.
+        /// True if the machine gets it all the same: then it gives up.
         is_received: bool,
     },
     /// The server cannot answer now.
@@ -107,7 +107,7 @@ impl Cause {
         }
     }
 
-    /// Whether a machine asks again until it is mended; else it gives up, and has to be booted anew.
+    /// Returns `true` if a machine asks again until it is mended; else it gives up, and has to be booted anew.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         !matches!(

@@ -178,7 +178,7 @@ impl Answered {
         Self { status, code: RefusalCode::of(headers), line, location }
     }
 
-    /// Whether it is worth asking in which other specs there is an answer.
+    /// Returns `true` if it is worth asking in which other specs there is an answer.
     #[must_use]
     pub fn may_depend_on_spec(&self) -> bool {
         self.status.is_server_error()

@@ -59,7 +59,7 @@ pub struct FileEntry {
     pub what: String,
     /// How it was sent: `gzip`, or `None` for as it is.
     pub compression: Option<String>,
-    /// Whether what is here is appended to what the machine has.
+    /// True if what is here is appended to what the machine has.
     pub is_appended: bool,
     /// SHA-256 of the contents, for those that are not secret.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub struct UnitEntry {
     pub name: String,
     /// `enabled`, `disabled`, `masked`, or `as it is`.
     pub state: String,
-    /// Whether the config brings its text.
+    /// True if the config brings its text.
     pub has_contents: bool,
     /// The names of its drop-ins.
     pub dropins: Vec<String>,
@@ -98,7 +98,7 @@ pub struct UserEntry {
     pub groups: Vec<String>,
     /// How many SSH keys may log in.
     pub ssh_keys: usize,
-    /// Whether there is a password.
+    /// True if there is a password.
     pub has_password: bool,
     /// What else the config says.
     pub what: String,

@@ -103,8 +103,8 @@ impl Failed {
         }
     }
 
-    /// Whether it fails the next time as well. What breaks off or says nothing may be a port that is
-    /// probed, by a balancer or somebody curious.
+    /// Returns `true` if it fails the next time as well. What breaks off or says nothing may be a port that is probed,
+    /// by a balancer or somebody curious.
     fn is_for_good(self) -> bool {
         matches!(self, Self::Untrusted | Self::Tls)
     }

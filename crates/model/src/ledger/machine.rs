@@ -136,13 +136,13 @@ impl Machine {
         Self { address, first: now, last: now, requests: None, handshakes: None }
     }
 
-    /// Whether it is a machine that boots, and no person with curl.
+    /// Returns `true` if it is a machine that boots, and no person with curl.
     #[must_use]
     pub fn is_ignition(&self) -> bool {
         self.requests.as_ref().is_none_or(|requests| requests.user_agent.starts_with("Ignition/"))
     }
 
-    /// Whether it got a config, the last time that it asked.
+    /// Returns `true` if it got a config, the last time that it asked.
     pub(super) fn is_served(&self) -> bool {
         let outcome = self.requests.as_ref().map(|requests| &requests.outcome);
         matches!(outcome, Some(Outcome::Served { .. }))

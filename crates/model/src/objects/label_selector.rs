@@ -44,7 +44,7 @@ pub enum InvalidSelector {
         key: String,
         /// What is required of it.
         operator: String,
-        /// Whether there are values.
+        /// True if there are values.
         has_values: bool,
     },
     /// No label can have this name.
@@ -88,7 +88,7 @@ impl LabelSelector {
         Ok(())
     }
 
-    /// Whether an object with these labels is selected, by a selector that [`Self::check`] takes.
+    /// Returns `true` if an object with these labels is selected, by a selector that [`Self::check`] takes.
     #[must_use]
     pub fn matches(&self, labels: &Map<String, Value>) -> bool {
         let label = |key: &String| labels.get(key).and_then(Value::as_str);

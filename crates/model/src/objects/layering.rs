@@ -91,7 +91,7 @@ impl MachineOsBuild {
         &self.spec.machine_os_config.name
     }
 
-    /// Whether the build has condition `Succeeded`.
+    /// Returns `true` if the build has condition `Succeeded`.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
         self.status.conditions.iter().any(|c| c.kind == "Succeeded" && c.status == "True")

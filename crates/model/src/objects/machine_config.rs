@@ -55,7 +55,7 @@ pub struct MachineConfigSpec {
     /// Names of the operating system's extensions.
     #[serde(default)]
     pub extensions: Option<Vec<String>>,
-    /// Whether the machine is to run in FIPS mode.
+    /// True if the machine is to run in FIPS mode.
     #[serde(default, deserialize_with = "null_as_default")]
     pub fips: bool,
     /// `default`, `realtime` or `64k-pages`; empty is `default`.
@@ -77,7 +77,7 @@ impl MachineConfig {
         Self { api_version, kind, metadata, spec }
     }
 
-    /// Whether both have the same name, labels, annotations and so on.
+    /// Returns `true` if both have the same name, labels, annotations and so on.
     #[must_use]
     pub fn same_metadata(&self, other: &Self) -> bool {
         self.metadata == other.metadata

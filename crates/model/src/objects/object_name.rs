@@ -1,7 +1,7 @@
 //! Names of objects, as the API server takes them.
 
-/// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
-/// Names become parts of paths and URLs here.
+/// Returns `true` if the API server would take it as the name of an object: a DNS subdomain by RFC 1123. Names become
+/// parts of paths and URLs here.
 #[must_use]
 pub fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {

@@ -216,7 +216,8 @@ fn unknown(place: &str, meant: Option<&str>) -> String {
     format!("{place}: unknown field, ignored{hint}")
 }
 
-/// Whether a word is another one but for case, or for one letter: added, left out, replaced, or swapped with the next.
+/// Returns `true` if a word is another one but for case, or for one letter: added, left out, replaced, or swapped with
+/// the next.
 #[must_use]
 pub fn is_misspelt(word: &str, meant: &str) -> bool {
     let [a, b] = [word, meant].map(str::to_ascii_lowercase);

@@ -56,7 +56,7 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
     }
 }
 
-/// Whether a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
+/// Returns `true` if a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
 fn is_signed(credential: &str) -> bool {
     let mut parts = credential.split('.');
     parts.by_ref().take(3).filter(|part| !part.is_empty()).count() == 3 && parts.next().is_none()

@@ -92,7 +92,7 @@ pub(super) fn unpacked(
     if bytes.len() as u64 > MAX_CONTENTS { Err(ContentsFault::TooLarge) } else { Ok(bytes) }
 }
 
-/// Whether a text has this hash, `sha512-…` or `sha256-…`.
+/// Returns `true` if a text has this hash, `sha512-…` or `sha256-…`.
 fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
     let Some((function, digits)) = hash.split_once('-') else { return false };
     let Ok(sum) = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) else { return false };

@@ -104,7 +104,7 @@ impl<'a> PointerConfig<'a> {
         self.written.map(|written| written.authorities()).unwrap_or_default()
     }
 
-    /// Whether it fetches from `url`.
+    /// Returns `true` if it fetches from `url`.
     #[must_use]
     pub fn fetches_from(&self, url: &str) -> bool {
         if !self.found().is_empty() {
@@ -180,7 +180,7 @@ fn parse(user_data: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
     Config::fields(user_data).map_err(Fault::Invalid)
 }
 
-/// Whether a text is the base64 of an object in JSON.
+/// Returns `true` if a text is the base64 of an object in JSON.
 fn is_encoded(text: &[u8]) -> bool {
     let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     BASE64.decode(text).is_ok_and(|bytes| bytes.trim_ascii_start().starts_with(b"{"))

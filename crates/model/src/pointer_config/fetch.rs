@@ -49,7 +49,7 @@ pub(super) fn pool_in(url: &http::Uri) -> Option<&str> {
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Whether a source is fetched from a server by HTTP.
+/// Returns `true` if a source is fetched from a server by HTTP.
 pub(super) fn is_of_server(source: &str) -> bool {
     let scheme = source.split(':').next().unwrap_or_default();
     ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))

@@ -8,7 +8,7 @@ use super::config::PointerConfig;
 use super::json_text::{find, string};
 
 impl PointerConfig<'_> {
-    /// Whether there is nothing else in it but a token, as [`pointer()`] makes them.
+    /// Returns `true` if there is nothing else in it but a token, as [`pointer()`] makes them.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let Some(written) = self.written() else { return false };

@@ -231,8 +231,8 @@ fn with_source(entry: &str, source: &str) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Whether a certificate has a name that the machine config server's authorities have: this
-/// server's own, those of OpenShift's controller, and those of its installer.
+/// Returns `true` if a certificate has a name that the machine config server's authorities have: this server's own,
+/// those of OpenShift's controller, and those of its installer.
 fn is_named_like_ours(der: &CertificateDer<'_>) -> bool {
     Certificate::from_der(der).is_some_and(|certificate| {
         certificate.common_name == "root-ca"

@@ -166,8 +166,7 @@ fn unwrapped(text: &[u8]) -> Bytes {
     }
 }
 
-/// Whether a container runtime would find a certificate in it: like Go's, it passes over what it
-/// cannot read.
+/// Returns `true` if a container runtime would find a certificate in it: like Go's, it passes over what it cannot read.
 fn holds_certificate(pem: &[u8]) -> bool {
     CertificateDer::pem_slice_iter(pem).flatten().any(|der| X509Certificate::from_der(&der).is_ok())
 }

@@ -147,7 +147,7 @@ impl Entries {
     }
 }
 
-/// Whether it is base64 of `USER:PASSWORD`. The password may be empty, beside an identity token.
+/// Returns `true` if it is base64 of `USER:PASSWORD`. The password may be empty, beside an identity token.
 fn is_login(auth: &str) -> bool {
     let compact: Vec<u8> = auth.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
     let decoded = BASE64.decode(compact).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(super) fn layered_image(
     (build.has_succeeded() && !is_internal).then(|| image.to_owned())
 }
 
-/// Whether a pull spec names an image in the registry `host`, which may have a port.
+/// Returns `true` if a pull spec names an image in the registry `host`, which may have a port.
 fn is_in_registry(image: &str, host: &str) -> bool {
     image.strip_prefix(host).is_some_and(|rest| rest.starts_with(['/', ':']))
 }

@@ -27,7 +27,7 @@ pub struct PoolInputs {
 }
 
 impl PoolInputs {
-    /// Whether both give the same answers, told by identity where that is cheaper than content.
+    /// Returns `true` if both give the same answers, told by identity where that is cheaper than content.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         self.mode == other.mode
@@ -67,8 +67,8 @@ pub enum Unselected {
 }
 
 impl Unselected {
-    /// Whether the pool itself says that it serves nothing, as against something it refers to
-    /// being out of reach: only then is a last good answer given up.
+    /// Returns `true` if the pool itself says that it serves nothing, as against something it refers to being out of
+    /// reach: only then is a last good answer given up.
     #[must_use]
     pub fn is_meant(&self) -> bool {
         match self {

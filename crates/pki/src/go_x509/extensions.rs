@@ -14,7 +14,7 @@ struct Known {
     identifier: &'static [u32],
     /// Its name in RFC 5280.
     name: &'static str,
-    /// Whether it must not be critical.
+    /// True if it must not be critical.
     is_never_critical: bool,
     check: fn(Reader<'_>) -> Option<()>,
 }

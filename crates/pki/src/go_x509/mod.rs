@@ -86,7 +86,7 @@ fn name(signed: &mut Reader<'_>) -> Option<()> {
     Some(())
 }
 
-/// Whether a string holds what its type allows (`parseASN1String`).
+/// Returns `true` if a string holds what its type allows (`parseASN1String`).
 fn is_string(tag: u8, value: &[u8]) -> bool {
     match tag {
         // UTF8String

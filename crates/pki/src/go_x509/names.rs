@@ -2,7 +2,7 @@
 
 use core::net::Ipv6Addr;
 
-/// Whether Go takes a domain (`domainNameValid`). A constraint may begin with a dot.
+/// Returns `true` if Go takes a domain (`domainNameValid`). A constraint may begin with a dot.
 pub(super) fn is_domain(domain: &str, is_constraint: bool) -> bool {
     if domain.is_empty() {
         return true;
@@ -13,7 +13,7 @@ pub(super) fn is_domain(domain: &str, is_constraint: bool) -> bool {
     domain.split('.').all(is_label)
 }
 
-/// Whether Go takes a mailbox (`parseRFC2821Mailbox`): a local part and a domain.
+/// Returns `true` if Go takes a mailbox (`parseRFC2821Mailbox`): a local part and a domain.
 pub(super) fn is_mailbox(text: &str) -> bool {
     let rest = match text.strip_prefix('"') {
         Some(quoted) => after_quoted(quoted.as_bytes()),
@@ -60,7 +60,7 @@ fn after_atoms(mut text: &[u8]) -> Option<&[u8]> {
     is_dotted_well.then_some(text)
 }
 
-/// Whether Go takes a URI of ASCII (`net/url.Parse`), and its host. Zones of IPv6 addresses are refused.
+/// Returns `true` if Go takes a URI of ASCII (`net/url.Parse`), and its host. Zones of IPv6 addresses are refused.
 pub(super) fn is_uri(uri: &str) -> bool {
     if uri.bytes().any(|c| c < b' ' || c == 0x7f) {
         return false;
@@ -131,7 +131,7 @@ fn is_uri_host(scheme: &str, host: &str) -> bool {
     host.bytes().all(is_allowed) && is_domain(&host, false)
 }
 
-/// Whether two hexadecimal digits follow each percent sign (`unescape`).
+/// Returns `true` if two hexadecimal digits follow each percent sign (`unescape`).
 fn is_escaped_well(text: &str) -> bool {
     let mut parts = text.as_bytes().split(|c| *c == b'%');
     parts.next();
