@@ -1,4 +1,4 @@
-//! Spec 3, with every field that 3.6 has.
+//! The fields of spec 3.
 
 use super::{Field, Idle, Shape, Spec, flag, integer, object, objects, text, texts};
 
