@@ -1,12 +1,12 @@
-//! Registry logins in a machine's config.
+//! Registry credentials in a machine's config.
 
 use ignition::Config;
 use ignition::contents::Contents;
 
 use crate::registry_credentials::{self, Logins, Unmergeable, merged_file};
 
-/// Adds registry logins to the file that is there, or appends one. A file that says the same already
-/// stays as it is, byte for byte: machine-config-daemon compares it with the machine config's.
+/// Adds registry credentials to the existing file, or appends a file. An up-to-date file stays the same, byte for byte:
+/// machine-config-daemon compares it with the MachineConfig's.
 pub(super) fn add_logins(config: &mut Config, logins: &Logins) -> Result<(), Unmergeable> {
     let present = match config.file_contents(registry_credentials::PATH) {
         None | Some(Contents::Nothing) => None,
