@@ -49,11 +49,11 @@ mod tests {
             (Some("Ignition/3.0.0"), accept("3.99.0"), Form::Compact),
             (Some("Ignition/v2.14.0-dirty"), accept("3.3.0"), Form::Compact),
             (Some("Ignition/"), accept("3.6.0"), Form::Compact),
-            // Those that refuse compressed data URLs.
+            // Clients that refuse compressed data URLs.
             (Some("Ignition/2.1.1"), accept("3.0.0"), Form::Plain),
             (Some("Ignition/0.35.0"), accept("2.4.0"), Form::Plain),
             (Some("Ignition/0.35.0"), accept("2.2.0"), Form::Plain),
-            // Ignition fetches other things than configs as well.
+            // Ignition fetches other resources too.
             (Some("Ignition/2.14.0"), None, Form::Plain),
             (Some("Ignition/2.14.0"), Some("*/*".to_owned()), Form::Plain),
             (
@@ -61,7 +61,7 @@ mod tests {
                 Some("application/vnd.coreos.ignition+json".into()),
                 Form::Plain,
             ),
-            // Others that read configs.
+            // Other programs that read configs.
             (Some("curl/8.14.1"), accept("3.4.0"), Form::Plain),
             (Some("assisted-installer"), accept("3.4.0"), Form::Plain),
             (Some("Go-http-client/1.1"), accept("3.4.0"), Form::Plain),

@@ -181,7 +181,7 @@ mod tests {
         );
     }
 
-    /// What Butane's `isTypicalMode` makes of them.
+    /// Modes that Butane's `isTypicalMode` accepts.
     #[test]
     fn modes_that_people_want_are_let_be_in_either_writing() {
         let files = [
@@ -198,7 +198,7 @@ mod tests {
                 assert_eq!(decimal_mode(mode, is_directory), reason, "{mode}");
             }
         }
-        // As it has them, these are no better in either writing.
+        // Atypical by Butane in either notation.
         for mode in [0, 711, 710, 751, 701, 771, 511, 220, 200, 111, 1000, 7777, 8, 10_755, -644] {
             for is_directory in [false, true] {
                 assert_eq!(decimal_mode(mode, is_directory), None, "{mode}");

@@ -395,8 +395,8 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
 mod tests {
     use super::certificate_pem;
 
-    /// Files and secrets are compared byte for byte before they are written: another wrapping would
-    /// rewrite every cluster's certificates.
+    /// Files and Secrets are compared byte for byte before they are written: another wrapping would rewrite every
+    /// cluster's certificates.
     #[test]
     fn pem_has_lines_of_64_characters_and_ends_in_one_line_feed() {
         let full = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

@@ -193,7 +193,7 @@ mod tests {
             (issue_authority(&key, Duration::days(3_650), NOW).unwrap(), key)
         };
         let cas: Vec<_> = (0..MAX_INTERMEDIATES + 3).map(ca).collect();
-        // Each signed by the next one.
+        // Each is signed by the next one.
         let below = |pair: &[(Certificate, KeyPair)]| {
             let [(certificate, _), (above, key)] = pair else { panic!("two") };
             cross_sign(certificate, Signer { certificate: above, key }, NOW).unwrap()

@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(refused.duty(again), (RequestDuty::Ask, None), "{before}");
             let unfit = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
             assert_eq!((unfit.asks_again(early), unfit.asks_again(again)), (false, true));
-            // Whatever somebody has written there.
+            // The last moment must not overflow.
             let late = super::super::moment::LAST;
             let refused = issuer(late, Answer::Refused("no".to_owned()));
             assert_eq!(refused.duty(late).0, RequestDuty::Wait);

@@ -70,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Does all that is due.
+    /// Applies all due steps.
     fn settle(mut state: CertificateState, now: OffsetDateTime) -> CertificateState {
         let generate = &mut |_| KeyAlgorithm::P256.generate();
         for _ in 0..MAX_STEPS {
@@ -131,7 +131,7 @@ mod tests {
                 for state in [&own, &foreign, &rotated, &external] {
                     let _told = told_lockouts(state, now);
                     let _lockouts = locked_out(&state.chain(), std::slice::from_ref(&holder), now);
-                    // Another pair and CA are made where these cannot go on.
+                    // Another pair and CA replace those that cannot continue.
                     let settled = settle(state.clone(), now);
                     assert!(!settled.chain().is_empty());
                 }

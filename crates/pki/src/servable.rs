@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    /// Each was said to be good, and Go refuses it.
+    /// Pairs that Go refuses, and that other parsers accept.
     #[test]
     fn what_machines_cannot_read_is_no_pair_to_serve() {
         let names: &[u64] = &[2, 5, 29, 17];
@@ -131,7 +131,7 @@ mod tests {
                 trust: Vec::new(),
             };
             assert_eq!(external.fault(), Some(refused.clone()), "{name}");
-            // Behind a leaf that can be read it is as bad: machines read the whole chain first.
+            // Behind a readable leaf it is as bad: machines read the whole chain first.
             let good = with_extension(&[1, 2, 3], b"\x05\0", false);
             let chain = [&good.certificates[..], &pair.certificates].concat();
             let refused = Unusable::Refused { place: 2, malformed: Malformed::Extension(name) };
@@ -159,7 +159,7 @@ mod tests {
         let with_key = |key: &[u8]| StoredPair { key: key.to_vec(), ..good.clone() }.served_chain();
         assert!(with_key(&good.key).is_ok());
         assert_eq!(with_key(&other.key), Err(Unusable::ForeignKey));
-        // The server takes the first one.
+        // The server takes the first key.
         let both = [&other.key[..], &good.key].concat();
         assert_eq!(with_key(&both), Err(Unusable::ForeignKey));
         assert_eq!(with_key(b""), Err(Unusable::NoKey));

@@ -284,7 +284,7 @@ mod tests {
         let good = der(&params());
         assert!(SigningRequest::from_der(&good).is_ok());
         let error = |der: &[u8]| SigningRequest::from_der(der).unwrap_err();
-        // Its name is another one than was signed.
+        // The name is not the signed one.
         let mut changed = good.clone();
         let at = good.windows(9).position(|it| it == b"a.example").unwrap();
         changed[at] = b'b';

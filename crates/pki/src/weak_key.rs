@@ -108,12 +108,12 @@ mod in_use;
 mod tests {
     use super::*;
 
-    /// 2^1023 and what is added to it.
+    /// The sum of 2^1023 and `more`.
     fn factor(more: u32) -> BigUint {
         (BigUint::from(1_u32) << 1023_u32) + more
     }
 
-    /// A factor without small primes: the first from `begin` on.
+    /// A factor without small primes: the first one from `begin`.
     fn rough(begin: &BigUint) -> BigUint {
         let mut number = begin | BigUint::from(1_u32);
         while primes(LAST_SMALL_PRIME).any(|prime| remainder(&number, prime) == 0) {
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(of_modulus(&(&one * &one)), Some(Weakness::CloseFactors));
         let next = rough(&(&one + 2_u32));
         assert_eq!(of_modulus(&(&one * &next)), Some(Weakness::CloseFactors));
-        // Half of their digits are the same: found after some rounds.
+        // Half of their digits are equal, so that some rounds find them.
         let near = rough(&(&one + (BigUint::from(1_u32) << 515_u32)));
         assert_eq!(of_modulus(&(&one * &near)), Some(Weakness::CloseFactors));
         let far = rough(&(&one + (BigUint::from(1_u32) << 1000_u32)));

@@ -65,7 +65,7 @@ mod testing {
 
     use super::super::Config;
 
-    /// What is said to a config of spec 3.`minor` with one section: `valid`, or the reason against it.
+    /// Checks a config of spec 3.`minor` with one section: `valid`, or the reason for a refusal.
     pub(super) fn verdict(minor: u8, section: &str, value: &Value) -> String {
         let mut config = json!({"ignition": {"version": format!("3.{minor}.0")}});
         if section == "ignition" {
@@ -78,7 +78,7 @@ mod testing {
             .map_or_else(|error| error.to_string(), |_| "valid".into())
     }
 
-    /// The same of spec 2.2.
+    /// Checks a config of spec 2.2 likewise.
     pub(super) fn verdict_2(section: &str, value: &Value) -> String {
         let config = json!({"ignition": {"version": "2.2.0"}, section: value});
         Config::parse(&config.to_string())

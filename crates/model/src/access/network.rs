@@ -200,7 +200,7 @@ mod tests {
         }
         assert!(allows(&networks(&["::ffff:192.0.2.1"]), "worker", "192.0.2.1"));
         assert!(allows(&networks(&["::ffff:0.0.0.0/96"]), "worker", "192.0.2.1"));
-        // All of IPv6 is not IPv4 besides, however a socket shows it.
+        // All of IPv6 does not include IPv4-mapped addresses.
         let ipv6 = networks(&["::/0"]);
         assert!(allows(&ipv6, "worker", "2001:db8::1"));
         assert!(!allows(&ipv6, "worker", "::ffff:192.0.2.1"));

@@ -237,7 +237,7 @@ mod tests {
         let allowed = || Some(Ok(Proof::Token(Arc::clone(&id))));
         assert_eq!(judge(&record, credential, "worker", NOON), allowed());
         assert_eq!(judge(&record, credential, "worker", last), allowed());
-        // A server's clock may be behind that of whoever made it.
+        // The server's clock can be behind the issuer's.
         assert_eq!(judge(&record, credential, "worker", NOON - Duration::DAY), allowed());
         let refused = |refusal| Some(Err(refusal));
         let after = NOON + Duration::HOUR;

@@ -130,7 +130,7 @@ mod tests {
             &format!(" {good}"),
             &format!("{good}="),
             &good.replace("mcs-", "MCS-"),
-            // The last digit says more than 256 bits.
+            // The last digit has bits beyond 256.
             &format!("{}B", &good[..good.len() - 1]),
             &good.replacen('A', "+", 1),
         ] {

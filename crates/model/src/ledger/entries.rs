@@ -188,7 +188,7 @@ mod tests {
         for number in 0..6 {
             asked(&mut entries, v4(number), true);
         }
-        // One that is refused later got a config all the same.
+        // A machine that is refused later has got a config all the same.
         asked(&mut entries, v4(0), false);
         for number in 100..200 {
             asked(&mut entries, v4(number), false);
@@ -210,7 +210,7 @@ mod tests {
             asked(&mut entries, v4(number), true);
         }
         assert!((12..20).all(|number| is_known(&entries, v4(number))));
-        // Those that are stuck are told of all the same.
+        // Stuck machines are remembered all the same.
         for number in 100..200 {
             asked(&mut entries, v4(number), false);
         }
@@ -251,7 +251,7 @@ mod tests {
         assert!(is_known(&entries, whole(1, 0)), "it asked just now");
         assert!(is_known(&entries, whole(1, 10_001 - most)));
         assert!(!is_known(&entries, whole(1, 10_000 - most)));
-        // All machines of a cluster may be in one network.
+        // All machines of a cluster can be in one network.
         for host in 0..3_000 {
             asked(&mut entries, whole(3, host), true);
         }

@@ -173,7 +173,7 @@ mod tests {
         assert_eq!((second.first, second.last), (NOON, NOON + Duration::minutes(1)));
     }
 
-    /// What 10,000 machines take: the strings by their lengths, all else by its size.
+    /// Counts the memory of 10,000 machines: strings by their lengths, everything else by its size.
     #[test]
     fn ten_thousand_machines_take_less_than_8_mib() {
         let ledger = Ledger::default();
@@ -187,8 +187,8 @@ mod tests {
         }
         let machines = ledger.machines();
         assert_eq!(machines.len(), MOST.get());
-        // A key, two links and a place in the table for each, and 16 bytes the allocator keeps of each
-        // of up to four strings.
+        // Each has a key, two links and a slot in the table, and 16 bytes of the allocator for each of up to four
+        // strings.
         let each = size_of::<Machine>() + size_of::<IpAddr>() + 6 * size_of::<usize>() + 4 * 16;
         let text = |machine: &Machine| machine.requests.as_ref().map_or(0, Requests::text_bytes);
         let bytes: usize = machines.iter().map(|machine| each + text(machine)).sum();

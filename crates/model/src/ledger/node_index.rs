@@ -93,7 +93,7 @@ mod tests {
         };
         assert_eq!(at(&nodes, "2001:db8::1").as_deref(), Some("a"));
         assert_eq!(at(&nodes, "192.0.2.2").as_deref(), Some("b"));
-        // Its address went to another one before it was told that it has a new one.
+        // Another node gets its address before it reports a new one.
         nodes.add(node("c", &["192.0.2.1"]));
         nodes.add(node("a", &["192.0.2.3"]));
         assert_eq!(at(&nodes, "192.0.2.1").as_deref(), Some("c"));

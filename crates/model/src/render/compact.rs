@@ -101,11 +101,11 @@ mod tests {
         let resource = |fields: &str, url: &str| format!("{fields}\"source\":\"{url}\"");
         let shorter = gzipped(&first).unwrap();
         assert!(resource(FIELD, &shorter).len() < resource("", &first).len());
-        // No byte more would do: contents this simple take the same when they are one longer.
+        // One byte more would not fit: contents this simple compress to the same size when they are one byte longer.
         assert_eq!(resource(FIELD, &shorter).len(), resource("", &longest_kept).len());
     }
 
-    /// A gzip header has a place for a time.
+    /// The gzip header has a field for the time.
     #[test]
     fn the_same_contents_give_the_same_bytes() {
         let url = data_url::encode(&b"text ".repeat(100));
@@ -128,7 +128,7 @@ mod tests {
         prop_oneof![prop::collection::vec(any::<u8>(), 0..2_000), runs]
     }
 
-    /// A data URL, with whether it is of gzipped contents.
+    /// A data URL, plain or of gzipped contents.
     fn resource() -> impl Strategy<Value = Value> {
         (contents(), 0..3).prop_map(|(contents, kind)| match kind {
             0 => json!({"source": data_url::encode(&contents)}),
@@ -146,7 +146,7 @@ mod tests {
         json!(config.clone().lower(SpecVersion::V3_1).unwrap())
     }
 
-    /// What all the resources of a config's files put on disk.
+    /// Contents that the config's files put on disk.
     fn unpacked(config: &Value) -> Vec<Vec<u8>> {
         let files = config["storage"]["files"].as_array().unwrap();
         let resources = files.iter().flat_map(|file| {

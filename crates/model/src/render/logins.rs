@@ -60,7 +60,7 @@ mod tests {
         config["storage"]["files"].as_array().unwrap().clone()
     }
 
-    /// What is on a machine's disk: the file's contents.
+    /// Contents of a file on the machine's disk.
     fn contents(file: &Value) -> String {
         let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
             {"path": "/x", "contents": file["contents"]},
@@ -147,7 +147,7 @@ mod tests {
                 assert_eq!((&served["mode"], &served["user"]), (&json!(0o600), &file["user"]));
             }
         }
-        // As it was read, so it is served: spec 2 has it too.
+        // An unchanged file is served as it was read, also in spec 2.
         let old = json!({"ignition": {"version": "2.2.0"}, "storage": {"files": [{
             "filesystem": "root", "path": registry_credentials::PATH,
             "contents": {"source": data_url::encode(own.to_string().as_bytes())}, "mode": 0o600,
@@ -161,7 +161,7 @@ mod tests {
         assert!(!contents(file_at(&content, CONTENT)).contains("new.example"));
     }
 
-    /// The same file, gzipped.
+    /// The file in gzip.
     const GZIPPED: &str = "data:;base64,H4sIAAAAAAACA6tWSiwtyShWsqpWyi/P00utSMwtyEkFcUHiSlZKScYpp\
                            f55jrZKtTpKhaWJlXqZ+ciyRhXZENnaWgBsBAeISwAAAA==";
 

@@ -143,7 +143,7 @@ fn is_escaped_well(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What Go answers is asked in tests/it/go_verifier.rs.
+    /// Go itself judges them in `tests/it/go_verifier.rs`.
     #[test]
     fn uris_are_taken_as_go_takes_them() {
         let taken = [
