@@ -144,7 +144,7 @@ impl Pipeline {
         self.known_tokens.subscribe()
     }
 
-    /// Whether these records are news.
+    /// Returns `true` if these records are news.
     fn learn(&mut self, records: Records) -> bool {
         let records = records.following(self.known.records.as_ref(), &self.wanted.understood());
         if self.known.records.as_ref() == Some(&records) {

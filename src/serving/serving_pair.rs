@@ -251,7 +251,7 @@ impl ActivePair {
         });
     }
 
-    /// Whether the pair of the files was shown; they may be gone since.
+    /// Returns `true` if the pair of the files was shown; they may be gone since.
     pub(crate) fn has_files(&self) -> bool {
         *self.is_of_files.borrow()
     }

@@ -66,7 +66,7 @@ pub enum PairError {
 }
 
 impl PairError {
-    /// Whether a file is not there.
+    /// Returns `true` if a file is not there.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound)
@@ -145,7 +145,7 @@ impl Pair {
         self.certified.cert.iter().map(AsRef::as_ref)
     }
 
-    /// Whether both are the same chain; the key follows from it.
+    /// Returns `true` if both are the same chain; the key follows from it.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         self.certified.cert == other.certified.cert

@@ -38,7 +38,7 @@ pub enum Layout {
         /// The secret with the registry logins for machines of all enforced pools; `None` where
         /// nobody gets any.
         registry_credentials: Option<SecretName>,
-        /// Whether a manifest with something that has no effect is refused.
+        /// True if a manifest with something that has no effect is refused.
         is_strict: bool,
     },
     /// The reference server's `bootstrap` layout: `machine-pools/NAME.yaml`,
@@ -50,7 +50,7 @@ pub enum Layout {
         kubeconfig: PathBuf,
         /// `--bootstrap-certs`: each registry with its file below `base`.
         registry_cas: Vec<(RegistryHost, PathBuf)>,
-        /// Whether a manifest with something that has no effect is refused.
+        /// True if a manifest with something that has no effect is refused.
         is_strict: bool,
     },
 }
@@ -102,7 +102,7 @@ pub enum ScanError {
 #[derive(Debug)]
 struct Scan {
     inputs: Inputs,
-    /// Whether the inputs are others than those of the scan before.
+    /// True if the inputs are others than those of the scan before.
     is_changed: bool,
     /// How soon to scan again.
     scanned: Scanned,
@@ -354,7 +354,7 @@ struct Parts {
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
-    /// Whether a link leads out of the folder that is watched.
+    /// True if a link leads out of the folder that is watched.
     leads_out: bool,
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Files {
     settle: Duration,
     changed: bool,
     unsettled: bool,
-    /// Whether a file with something that has no effect is refused.
+    /// True if a file with something that has no effect is refused.
     is_strict: bool,
 }
 
@@ -99,7 +99,7 @@ impl Files {
         self.changed || self.known.len() != before
     }
 
-    /// Whether the scan left files alone that need another look.
+    /// Returns `true` if the scan left files alone that need another look.
     pub(super) fn unsettled(&self) -> bool {
         self.unsettled || self.known.values().any(|file| file.stamp.is_none())
     }
@@ -245,7 +245,7 @@ impl Files {
 pub(super) struct Listing {
     /// In their order.
     pub(super) paths: Vec<PathBuf>,
-    /// Whether a link leads out of the tree, to where changes are noticed by looking only.
+    /// True if a link leads out of the tree, to where changes are noticed by looking only.
     pub(super) leads_out: bool,
     /// Folders that are not read, because they are too deep.
     pub(super) too_deep: Vec<PathBuf>,

@@ -68,7 +68,7 @@ impl LocalPools {
     }
 }
 
-/// Whether a pool is served nothing because it asks for nothing.
+/// Returns `true` if a pool is served nothing because it asks for nothing.
 fn is_meant(error: &Unmergeable) -> bool {
     matches!(error, Unmergeable::NoneSelected | Unmergeable::Selector(InvalidSelector::Empty))
 }

@@ -70,7 +70,7 @@ impl PlainConfigs {
     }
 }
 
-/// Whether a file is a config without a manifest.
+/// Returns `true` if a file is a config without a manifest.
 pub(super) fn is_plain(root: &Path, path: &Path) -> bool {
     pool_of(root, path).is_some()
 }

@@ -13,7 +13,7 @@ pub enum SecretSeen {
     Unwatched {
         /// What the API server, or the way to it, says.
         reason: String,
-        /// Whether this server has not the right.
+        /// True if this server has not the right.
         is_forbidden: bool,
     },
 }

@@ -57,7 +57,8 @@ impl fmt::Display for Ignored {
 
 /// All fields of a config that Ignition ignores, in the order of the config.
 ///
-/// # Errors The config's spec is unknown.
+/// # Errors
+/// The config's spec is unknown.
 pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
     let spec = declared(config)?;
     let shape = if spec.0 == 2 { &fields::spec2::CONFIG } else { &fields::spec3::CONFIG };

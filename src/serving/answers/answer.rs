@@ -26,7 +26,7 @@ pub struct Answer {
     pub configuration: Arc<str>,
     /// The pool's present configuration, where this is one before it because that cannot be rendered.
     pub pending: Option<HeaderValue>,
-    /// Whether it is for those alone who prove that they may have it.
+    /// True if it is for those alone who prove that they may have it.
     pub is_restricted: bool,
     /// Counts the requests that this answers.
     pub requests: Counter,

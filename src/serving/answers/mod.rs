@@ -57,7 +57,7 @@ struct Pool {
     inputs: Result<PoolInputs, Unselected>,
     /// Inputs before these that rendered, the newest first: each in older versions than those ahead of it.
     good_before: Vec<Good>,
-    /// Whether the pool could not be rendered before this change.
+    /// True if the pool could not be rendered before this change.
     was_failing: bool,
     /// By [`Variant::index`].
     outcomes: [OnceCell<Outcome>; Variant::COUNT],
@@ -163,7 +163,7 @@ impl Answers {
         pools
     }
 
-    /// Whether there is anything to answer from: inputs were read, now or by an earlier process.
+    /// Returns `true` if there is anything to answer from: inputs were read, now or by an earlier process.
     #[must_use]
     pub fn have_inputs(&self) -> bool {
         self.table.load().is_some()
@@ -412,7 +412,7 @@ impl Pool {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
-    /// Whether the present inputs render; it is found out where that is not known yet.
+    /// Returns `true` if the present inputs render; it is found out where that is not known yet.
     fn is_good(&self, metrics: &Metrics) -> bool {
         if self.inputs.is_ok() && self.check.get().is_none() {
             self.check(metrics);
@@ -436,7 +436,7 @@ impl Pool {
         self.outcomes[variant.index()].get()?.as_ref().ok()
     }
 
-    /// Whether some version is ready to send.
+    /// Returns `true` if some version is ready to send.
     fn is_serving(&self) -> bool {
         Variant::all().any(|variant| self.good(variant).is_some())
     }

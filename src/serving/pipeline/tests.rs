@@ -53,7 +53,7 @@ struct Site {
     /// The pools, and their annotations.
     pools: BTreeMap<&'static str, &'static str>,
     backup: Option<Vec<u8>>,
-    /// Whether the list is an older one, and was not written since.
+    /// True if the list is an older one, and was not written since.
     is_restored: bool,
     /// The pools that had a pointer config which can carry no token when it was looked last.
     evident: BTreeSet<&'static str>,
@@ -90,7 +90,7 @@ impl Site {
         site
     }
 
-    /// Whether nothing can be written.
+    /// Returns `true` if nothing can be written.
     fn fails(&self) -> bool {
         self.path(LOCK).is_dir()
     }

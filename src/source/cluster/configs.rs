@@ -33,7 +33,7 @@ struct Config {
     /// What in it has no effect.
     warnings: Vec<String>,
     fetch: Fetch,
-    /// Whether it has been fetched, or found not to be there.
+    /// True if it has been fetched, or found not to be there.
     is_known: bool,
 }
 
@@ -99,7 +99,7 @@ impl Configs {
         }
     }
 
-    /// Whether the metadata has been listed once.
+    /// Returns `true` if the metadata has been listed once.
     pub(super) fn is_listed(&self) -> bool {
         self.is_listed
     }
@@ -141,7 +141,7 @@ impl Configs {
         }
     }
 
-    /// Whether it is known what a name stands for.
+    /// Returns `true` if it is known what a name stands for.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.wanted.get(name).is_some_and(|config| config.is_known)
     }

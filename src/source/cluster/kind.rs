@@ -40,7 +40,7 @@ struct Place {
     namespace: Option<&'static str>,
     /// The only one that is watched.
     name: Option<&'static str>,
-    /// Whether a cluster may do without the kind.
+    /// True if a cluster may do without the kind.
     may_be_absent: bool,
 }
 
@@ -143,13 +143,13 @@ impl Kind {
         }
     }
 
-    /// Whether the last state of an object stays in force when the object is deleted. Those who
-    /// write the registries' authorities empty the map; that it is gone says nothing.
+    /// Returns `true` if the last state of an object stays in force when the object is deleted. Those who write the
+    /// registries' authorities empty the map; that it is gone says nothing.
     pub(super) fn outlives_deletion(self) -> bool {
         self == Self::RegistryCas
     }
 
-    /// Whether a cluster may do without the kind: its definition may be absent, and appear later.
+    /// Returns `true` if a cluster may do without the kind: its definition may be absent, and appear later.
     pub(super) fn may_be_absent(self) -> bool {
         self.place().may_be_absent
     }

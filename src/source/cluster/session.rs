@@ -58,7 +58,7 @@ pub(super) struct Session {
     cache: Option<watch::Sender<Snapshot>>,
     reporting: Reporting,
     inputs: watch::Sender<Option<Inputs>>,
-    /// Whether something has been seen that may change the inputs.
+    /// True if something has been seen that may change the inputs.
     is_changed: bool,
 }
 

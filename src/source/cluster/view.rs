@@ -42,7 +42,7 @@ struct Objects {
     by_name: BTreeMap<String, Entry>,
     /// Names in the list that is being read.
     listing: Option<BTreeSet<String>>,
-    /// Whether a list was read to its end, or there is none to read.
+    /// True if a list was read to its end, or there is none to read.
     is_read: bool,
 }
 
@@ -109,7 +109,7 @@ impl ClusterView {
         self.logins.wanted(pools.iter().map(|pool| &**pool))
     }
 
-    /// Whether all objects of the kind have been seen once.
+    /// Returns `true` if all objects of the kind have been seen once.
     pub(super) fn is_read(&self, kind: Kind) -> bool {
         self.kinds.get(&kind).is_some_and(|objects| objects.is_read)
     }

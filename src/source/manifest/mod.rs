@@ -82,7 +82,7 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     Ok(manifest)
 }
 
-/// Whether text may hold a manifest; a cheap test for files whose name does not say so.
+/// Returns `true` if text may hold a manifest; a cheap test for files whose name does not say so.
 #[must_use]
 pub fn may_be_manifest(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes)

@@ -83,7 +83,8 @@ impl PointerConfig<'_> {
 
     /// Sets `credential` in the fetches of `pool`'s config. The rest of the text stays the same, byte for byte.
     ///
-    /// # Errors The reason why it cannot carry a token.
+    /// # Errors
+    /// The reason why it cannot carry a token.
     pub fn with_bearer(&self, pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
         let written = self.written().ok_or(NoHeader::NoFetch)?;
         let mut resources = resources(&written);
