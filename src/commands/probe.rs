@@ -110,7 +110,7 @@ pub(super) async fn handshake(
     Ok(TlsConnector::from(Arc::new(config)).connect(name, socket).await?)
 }
 
-/// Whether a handshake failed because what came is no TLS.
+/// Returns `true` if a handshake failed because what came is no TLS.
 pub(super) fn is_no_tls(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());

@@ -50,7 +50,7 @@ pub struct ServeSettings {
     /// The secret among the manifests with registry logins for machines of enforced pools, if any is
     /// to be read.
     pub registry_credentials: Option<SecretName>,
-    /// Whether manifests with something that has no effect are refused.
+    /// True if manifests with something that has no effect are refused.
     pub is_strict: bool,
     /// Who gets configs.
     pub access: AccessSettings,

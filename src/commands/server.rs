@@ -56,7 +56,7 @@ pub struct ServingOptions {
     pub listen: Listen,
     /// Which TLS is spoken.
     pub policy: TlsPolicy,
-    /// Whether the TLS profile of a cluster goes before it.
+    /// True if the TLS profile of a cluster goes before it.
     pub follows_profile: bool,
     /// Limits of clients.
     pub limits: Limits,
@@ -66,7 +66,7 @@ pub struct ServingOptions {
     pub networks: Networks,
     /// Balancers, which name their clients.
     pub balancers: Balancers,
-    /// Whether Ignition itself gets compact configs.
+    /// True if Ignition itself gets compact configs.
     pub is_compact: bool,
 }
 

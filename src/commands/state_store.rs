@@ -17,7 +17,7 @@ pub(crate) trait StateStore {
     /// What there is now. The pools of a directory are those of `manifests`, where those are given.
     fn observe(&self, manifests: Option<&Path>) -> Result<Seen>;
 
-    /// Whether each right to read is granted by itself.
+    /// Returns `true` if each right to read is granted by itself.
     fn has_separate_rights(&self) -> bool;
 
     /// What strangers can read in the configs of pools that are not enforced, and what has no effect in

@@ -64,7 +64,7 @@ impl Foreseen {
         Ok(())
     }
 
-    /// Whether somebody else has asked for it meanwhile.
+    /// Returns `true` if somebody else has asked for it meanwhile.
     pub(in crate::commands) fn is_listed(&self, listed: &[String]) -> bool {
         self.cas.iter().all(|ca| listed.contains(&ca.fingerprint()))
     }

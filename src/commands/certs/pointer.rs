@@ -35,7 +35,7 @@ pub enum Against {
 struct CheckedPointer {
     /// The file.
     name: String,
-    /// Whether a machine boots from it.
+    /// True if a machine boots from it.
     boots: bool,
     /// Why not.
     faults: Vec<String>,
