@@ -26,7 +26,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// How new certificates are made.
+/// Flags about issued certificates.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Certificates")]
 pub(crate) struct CertificateFlags {
@@ -50,7 +50,7 @@ pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
     })
 }
 
-/// How old tokens get.
+/// Flags about tokens.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Access")]
 pub(crate) struct TokenFlags {

@@ -200,7 +200,7 @@ impl DirectoryWatch {
             self.directories.iter().map(|directory| directory.path.clone()).collect();
         for directory in &mut self.directories {
             // If a link in the path is swapped, the watched directory gets no notification, so the parent is watched
-            // too. Otherwise it is not: a directory is notified of its own move or removal, and its parent can be busy.
+            // too. Otherwise it is not: a directory is notified when it is moved or removed, and its parent can be busy.
             let is_linked =
                 std::fs::canonicalize(&directory.path).is_ok_and(|p| p != directory.path);
             let above = directory.path.parent().filter(|_| is_linked);

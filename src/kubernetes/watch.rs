@@ -202,7 +202,7 @@ pub(crate) struct ObjectWatch<K> {
 pub(crate) enum ObjectSeen<K> {
     Present(K),
     Absent,
-    /// It cannot be watched; retries continue.
+    /// The object cannot be watched; retries continue.
     Failed(Failure),
 }
 

@@ -223,7 +223,7 @@ mod tests {
         assert!(!attempts.are_used_up(bad, later));
         attempts.count(bad, later);
         assert!(attempts.are_used_up(bad, later));
-        // Whoever goes on while it is used up does not wait any longer.
+        // Attempts without a token left do not extend the wait.
         for _ in 0..1_000 {
             attempts.count(bad, later);
         }

@@ -237,7 +237,7 @@ mod tests {
         for it in &kept[1..] {
             assert_eq!(read(it).await, Ok(LARGE));
         }
-        // Those that nobody has take no room, and one that is larger than all room is answered.
+        // Unused answers take no room, and one larger than the limit is sent.
         kept.truncate(1);
         let huge = rendering(MAX_BYTES + 1, now).await;
         renderings.keep(&huge);

@@ -161,7 +161,7 @@ mod tests {
         (client, TurnStream::new(stream, peer.into(), turns))
     }
 
-    /// What is read at its turn from a client that sent something and then stayed, or left.
+    /// Result of a read in its turn, from a client that sent something and then stayed, or left.
     async fn read_at_its_turn(leaves: bool) -> io::Result<usize> {
         let turns = Turns::new(1);
         let others = turns.take().unwrap();

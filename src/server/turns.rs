@@ -207,7 +207,7 @@ mod tests {
         Source::V6(first << 16 | middle << 8 | last)
     }
 
-    /// So many of each source, who note their source when it is their turn and are done.
+    /// Queues so many connections of each source, which record their source in their turn.
     async fn order_of(turns: &Turns, waiting: &[(Source, usize)]) -> Vec<Source> {
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();

@@ -1,10 +1,10 @@
 //! Certificates of `serve`, in a directory.
 //!
 //! ```text
-//! ca.key            the signing authority: its key and certificate, and those of older ones
-//! ca.crt            the bundle: every authority that pointer configs trust
-//! tls.key           the serving pair: its key and its chain
-//! tls.crt           the same chain, for whoever wants it apart
+//! ca.key            the signing CA: its key and certificate, and those of older CAs
+//! ca.crt            the bundle: every CA that pointer configs trust
+//! tls.key           the serving certificate: its key and its chain
+//! tls.crt           the same chain, in a separate file
 //! user-data/*.ign   pointer configs
 //! ```
 //!

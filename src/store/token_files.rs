@@ -1,8 +1,8 @@
 //! Tokens of `serve`, in the state directory.
 //!
 //! ```text
-//! tokens.json       the tokens that pointer configs carry, for whoever writes those
-//! access.json       what is known of all tokens: hashes, pools, times
+//! tokens.json       the tokens in pointer configs, for their writers
+//! access.json       records of all tokens: hashes, pools, times
 //! ```
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Conditions for readiness: faults beside those of pools, with reasons.
+//! Conditions for readiness: faults other than those of pools, with reasons.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -44,7 +44,7 @@ objects! {
         replace: Option<Reference>,
     }
 
-    /// A config or a certificate authority.
+    /// A config or a CA.
     Reference {
         source: String,
         verification: Verification,

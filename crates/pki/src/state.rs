@@ -93,7 +93,7 @@ pub struct PointerTrust {
 pub enum PointerState {
     /// Its trust is up to date, or not managed by this server.
     Kept,
-    /// It trusts this server's CAs in a place that is not edited.
+    /// Trust in this server's CAs is in a place that is not edited.
     OutOfReach,
     /// Its CAs differ from the bundle's; the updated config.
     Stale(MendedPointer),

@@ -181,7 +181,7 @@ mod tests {
                 Rsa4096,
                 P256,
             ),
-            // One that is not used need not be one that can be made.
+            // An unused algorithm can be unsupported.
             (
                 custom(json!({
                     "defaults": rsa(8192), "signerCertificates": ecdsa("P384"),

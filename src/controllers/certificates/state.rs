@@ -311,11 +311,11 @@ mod tests {
         assert!(state(&[], &[now]).is_forced());
         let done = [now, (ROTATED, "now --force")];
         assert!(!state(&done, &done).is_forced());
-        // Somebody strips the date.
+        // A request by removing the date.
         let dated = [now, (ROTATED, "now --force"), (ISSUER, "x")];
         assert!(is_asked(&secret(&dated, &[])) && !state(&dated, &[]).is_forced());
 
-        // The CA is made, and the pair follows; but not one that is brought later.
+        // The CA is made, and the pair follows; but a later pair is not forced.
         let key = KeyAlgorithm::P256.generate().unwrap();
         let now = time::macros::datetime!(2026-11-21 0:00 UTC);
         let issue = |validity| issue_authority(&key, validity, now).unwrap();
@@ -329,7 +329,7 @@ mod tests {
         assert!(!state(&[(FORCED, &then.fingerprint())], &[]).is_forced());
     }
 
-    /// An annotation that says nothing about dates.
+    /// An annotation that is not about dates.
     const HOSTNAMES_OF_OTHERS: &str = "example.com/hostnames";
 
     #[test]

@@ -138,7 +138,7 @@ mod tests {
         cluster.serving.as_mut().unwrap().metadata.annotations = Some(annotations.into());
         let authority = Authority::of_server(&cluster, NOW).unwrap();
         assert!(authority.reserved().has_name("api-int.example.com"));
-        // Somebody else's pair may have a wildcard alone.
+        // An external pair can have only a wildcard.
         let mut params = rcgen::CertificateParams::new(["*.example.com".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let wild = params.self_signed(&key).unwrap().pem();
@@ -174,12 +174,12 @@ mod tests {
         let data = stored.data.as_mut().unwrap();
         data.insert("previous-cas.pem".to_owned(), ByteString(previous.into()));
         let whole = ClusterState { authority: Some(stored), ..ClusterState::default() };
-        // Somebody has to put it in order.
+        // An administrator must correct it.
         let broken = ClusterState {
             authority: Some(secret(&own.to_pem(), &other)),
             ..ClusterState::default()
         };
-        // Another certificate for the same key is none of another CA.
+        // Another certificate for the same key belongs to the same CA.
         let renewed = issue_authority(&key, Duration::days(20), NOW).unwrap();
         for (certificate, key, cluster, is_server) in [
             (&own, &key, &whole, true),

@@ -3,8 +3,8 @@
 //! | request | issuer | what becomes of it |
 //! | --- | --- | --- |
 //! | answered, or not approved | any | nothing |
-//! | denied | any | told so |
-//! | approved | not there, not ready | waits, and says for what |
+//! | denied | any | marked as denied |
+//! | approved | not there, not ready | waits, with the reason |
 //! | approved, broken or not covered by the policy | ready | failed, with all reasons |
 //! | approved and covered | ready | signed |
 

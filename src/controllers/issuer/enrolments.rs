@@ -199,7 +199,7 @@ mod tests {
         let progress = shared();
         let ask = || {
             asked.set(asked.get() + 1);
-            // What a CA answers that is being restored.
+            // Answers of a CA that is being restored.
             let away = started.elapsed() < 30 * DAY;
             let answer = Progress::Failed("an answer".to_owned());
             ready(if away { Err(EnrolError::Cmp(CmpError::WrongNonce)) } else { Ok(answer) })
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(progress.get(), Progress::Failed("an answer".to_owned()));
         let ten_minutes = Duration::from_secs(600);
         assert!(started.elapsed() <= 30 * DAY + ten_minutes, "{:?}", started.elapsed());
-        // Each ten minutes at least, and no more than twice as often.
+        // At least once in ten minutes, and at most twice as often.
         assert!((30 * 144..=30 * 288 + 20).contains(&asked.get()), "{}", asked.get());
     }
 

@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(new.data, Some(contents.data.clone()));
         assert!(merged_write(&Write::Nothing, Some(&stored)).unwrap().is_none());
 
-        // What was not read is not changed.
+        // An object that was not read is not changed.
         let update = Write::Update(contents);
         assert!(merged_write(&update, None).is_err());
         assert!(merged_write(&update, Some(&StoredMap::default())).is_err());

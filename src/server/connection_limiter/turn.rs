@@ -15,13 +15,13 @@ const SLOWEST: u64 = 64 << 10;
 /// Reasons for closing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shed {
-    /// It waited longest for its client's next request.
+    /// The connection waited longest for its client's next request.
     Idle,
-    /// It waited longest for its client's first request.
+    /// The connection waited longest for its client's first request.
     Silent,
-    /// Its client received the answer slower than any machine.
+    /// The client received the answer slower than any machine.
     Unread,
-    /// Its source has its maximum, and no connection that waits for its client.
+    /// The source has its maximum, and no connection that waits for its client.
     SourceFull,
     /// All permits or all memory are in use, and no connection waits for its client.
     Full,

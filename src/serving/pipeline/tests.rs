@@ -142,7 +142,7 @@ impl Site {
         let _ = fs::remove_file(self.path(file));
     }
 
-    /// If one list is older than before, the other remains.
+    /// Deletes the list of tokens, unless the records are restored ones: one list must remain.
     fn lose_tokens(&mut self) {
         if !self.is_restored {
             self.remove(Issued::FILE);

@@ -55,7 +55,7 @@ pub(in super::super) static CONFIG: Shape = Shape::Object(&[
 const VERIFICATION: &[Field] = &[text("hash")];
 static HEADER: Shape = Shape::Object(&[text("name"), text("value")]);
 
-/// A config or a certificate authority; before 3.1 neither could be compressed.
+/// A config or a CA; before 3.1 neither could be compressed.
 const REFERENCE_FIELDS: &[Field] = &[
     text("compression").since(V3_1),
     objects("httpHeaders", &HEADER).by(&["name"]).removing_without("value").since(V3_1),

@@ -5,7 +5,7 @@
 //!                        ┌> Written: its text ──────> trust, bearer: other CAs, a token, every other byte as it was
 //!  bytes ─> PointerConfig ┤                     └────> carrier: what a rotation of tokens sees of it
 //!                        └> walk: what Ignition does ─> verdict (with what is served): will it boot
-//!                             └> Fetches, also where there are faults ─> who trusts whom, which hosts are asked
+//!                             └> Fetches, also where there are faults ─> holders of trust, hosts
 //! ```
 //!
 //! User data can be anything: another tool's, a script, an Ignition config of any spec with more than a pointer.

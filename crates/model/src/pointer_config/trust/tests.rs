@@ -152,7 +152,7 @@ fn strangers_stay_where_they_are() {
 enum Fate {
     /// The bundle replaces it.
     Replaced,
-    /// It stays next to the bundle, which replaces this server's CAs.
+    /// The CA stays next to the bundle, which replaces this server's CAs.
     Kept,
     /// The whole text stays.
     LeftAlone(LeftAlone),
