@@ -24,7 +24,6 @@ impl Backoff {
         Self { limits, longest, waits: limits.build() }
     }
 
-    /// The next wait.
     pub(crate) fn next(&mut self) -> Duration {
         // Without a maximum number of retries the sequence is endless.
         self.waits.next().unwrap_or(self.longest)

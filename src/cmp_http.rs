@@ -60,7 +60,6 @@ pub(crate) enum ServerError {
     Authority(rustls::Error),
 }
 
-/// Reasons for no answer.
 #[derive(Debug, thiserror::Error)]
 enum HttpError {
     /// The connection failed.
@@ -109,7 +108,6 @@ fn told(location: Option<&str>) -> String {
     location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
 }
 
-/// A server for messages.
 #[derive(Clone)]
 pub(crate) struct Server {
     url: Uri,

@@ -36,7 +36,6 @@ pub struct MetricsAddress(pub Option<SocketAddr>);
 impl FromStr for MetricsAddress {
     type Err = &'static str;
 
-    /// Parses `ADDRESS:PORT`, or `off`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() || text == "off" {
             return Ok(Self(None));

@@ -19,7 +19,6 @@ use super::{print_line, tell};
 use crate::store::state_directory::{Reconciled, StateDirectory};
 use crate::store::unreadable::Unreadable;
 
-/// A state directory.
 pub(super) struct DirectoryStore(StateDirectory);
 
 impl DirectoryStore {

@@ -26,7 +26,6 @@ pub(super) struct LeaderElected {
     pub(super) lease: &'static str,
     /// Pages other than metrics and readiness.
     pub(super) pages: Router,
-    /// State of the controllers.
     pub(super) health: Health,
 }
 

@@ -27,7 +27,6 @@ pub struct MachinesSettings {
     json: bool,
 }
 
-/// Fields of an overview.
 #[derive(Debug, Deserialize)]
 struct Told {
     machines: Vec<MachineLine>,

@@ -56,7 +56,6 @@ pub(super) struct Sources {
     pub(super) gathered: Latest<Gathered>,
 }
 
-/// Machines of all servers.
 pub(super) struct Gathered {
     /// Machines, stuck ones first.
     lines: Arc<Vec<MachineLine>>,
@@ -262,7 +261,6 @@ impl Sources {
     }
 }
 
-/// Converts a certificate.
 pub(super) fn certificate(certificate: &pki::Certificate) -> Certificate {
     Certificate {
         subject: certificate.common_name.clone(),

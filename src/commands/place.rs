@@ -63,7 +63,6 @@ impl PlaceFlags {
         self.place().open()
     }
 
-    /// Location in the flags.
     pub(crate) fn place(&self) -> Place {
         let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
         match (kubeconfig, in_cluster) {

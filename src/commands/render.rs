@@ -89,7 +89,6 @@ impl RenderSettings {
         }
     }
 
-    /// Inputs of the config.
     fn inputs(&self) -> anyhow::Result<Inputs> {
         if let Some(directory) = &self.dir {
             return read_manifests(directory.clone(), self.strict);

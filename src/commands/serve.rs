@@ -235,7 +235,6 @@ impl Renewal {
         self.attention = attention;
     }
 
-    /// Updates readiness and metrics.
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
         let told = failure.or_else(|| Warning::summary(&self.attention));

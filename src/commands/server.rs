@@ -139,11 +139,9 @@ pub struct Ports {
 
 /// A server with bound ports and published first inputs. It answers once it runs.
 pub(super) struct Server {
-    /// Bound ports.
     pub(super) ports: Ports,
     /// Served inputs, after each change.
     pub(super) served: watch::Receiver<Option<Arc<Served>>>,
-    /// Readiness and metrics.
     pub(super) reporting: Reporting,
     /// Background tasks that run forever.
     pub(super) tasks: Tasks,
@@ -279,7 +277,6 @@ impl Local {
     }
 }
 
-/// Inputs of a pipeline.
 struct Parts {
     access: AccessSettings,
     rules: AccessRules,
@@ -391,7 +388,6 @@ async fn until_stopped(
     }
 }
 
-/// Pages for administrators.
 fn pages(
     answers: &Arc<Answers>,
     metrics: &Arc<Metrics>,

@@ -20,7 +20,6 @@ impl StopSignals {
         })
     }
 
-    /// Waits for a signal.
     pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -24,7 +24,6 @@ pub(crate) trait StateStore {
     /// in `manifests`.
     fn worth(&self, manifests: Option<&Path>) -> Result<Worth>;
 
-    /// Records of tokens.
     fn records(&self) -> Result<Records>;
 
     /// Changes tokens and records by `change`, and retries after conflicts.
@@ -46,7 +45,6 @@ pub(crate) trait StateStore {
     ) -> Result<()>;
 }
 
-/// A change of tokens.
 pub(crate) type ChangeTokens<'a> = dyn Fn(&mut Issued, &mut Records) -> Result<()> + 'a;
 
 /// Separates errors of optional reads in a store with separate permissions: `Ok(Err(..))` is reported only.

@@ -52,7 +52,6 @@ pub struct RotateSettings {
     place: PlaceFlags,
 }
 
-/// Expiry of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     Never,

@@ -25,7 +25,6 @@ pub struct ValidateSettings {
     json: bool,
 }
 
-/// Result of the check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {

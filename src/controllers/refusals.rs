@@ -9,7 +9,6 @@ use super::runtime::{Requeue, backoff};
 use crate::backoff::Backoff;
 use crate::kubernetes::{Applied, ControlError};
 
-/// Failed Secrets by name.
 #[derive(Default)]
 pub(super) struct Refusals(BTreeMap<String, Refusal>);
 
@@ -20,7 +19,6 @@ struct Refusal {
     reason: Option<String>,
 }
 
-/// Result of a write.
 pub(super) enum Noted {
     /// The write succeeded.
     Written,

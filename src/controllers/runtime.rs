@@ -45,7 +45,6 @@ pub(super) trait Reconciler {
     /// Objects that its decisions depend on.
     fn watched(&self) -> Vec<Watched>;
 
-    /// Another source of wakeups.
     fn wake(&self) -> Arc<Notify> {
         Arc::new(Notify::new())
     }

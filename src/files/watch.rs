@@ -36,7 +36,6 @@ const WRITER_GONE: Duration = Duration::from_secs(10);
 const SILENT: [i64; 7] =
     [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x00c3_6400, 0x6573_5546];
 
-/// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scanned {
     /// Everything was read.
@@ -200,7 +199,8 @@ impl DirectoryWatch {
             self.directories.iter().map(|directory| directory.path.clone()).collect();
         for directory in &mut self.directories {
             // If a link in the path is swapped, the watched directory gets no notification, so the parent is watched
-            // too. Otherwise it is not: a directory is notified when it is moved or removed, and its parent can be busy.
+            // too. Otherwise it is not: a directory is notified when it is moved or removed, and its parent can be
+            // busy.
             let is_linked =
                 std::fs::canonicalize(&directory.path).is_ok_and(|p| p != directory.path);
             let above = directory.path.parent().filter(|_| is_linked);

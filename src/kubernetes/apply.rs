@@ -81,7 +81,6 @@ where
     }
 }
 
-/// Applies a write.
 pub(crate) async fn apply<K, V>(
     client: &Client,
     write: &ObjectWrite<K, V>,

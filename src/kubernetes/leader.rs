@@ -19,7 +19,6 @@ use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;
 use crate::kubernetes::Health;
 
-/// Interval between renewals.
 const RENEWAL: Duration = Duration::from_secs(5);
 /// Time without a renewal after which the holder stops, well before the Lease expires.
 const DEADLINE: Duration = Duration::from_secs(10);

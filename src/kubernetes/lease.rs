@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 /// Time for which a Lease is valid without a renewal.
 pub(crate) const DURATION: Duration = Duration::from_secs(15);
 
-/// Action of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Create the Lease.

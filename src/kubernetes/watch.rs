@@ -53,7 +53,6 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
 }
 
-/// Cause of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The API server does not have the kind.
@@ -197,7 +196,6 @@ pub(crate) struct ObjectWatch<K> {
     listed: Option<K>,
 }
 
-/// State of one object.
 #[derive(Debug)]
 pub(crate) enum ObjectSeen<K> {
     Present(K),

@@ -146,7 +146,6 @@ pub(crate) struct ObjectWrite<K, V> {
     pub(crate) change: Change<K, V>,
 }
 
-/// Change of an object.
 pub(crate) enum Change<K, V> {
     /// Creates it; an existing one stays.
     Create(K),

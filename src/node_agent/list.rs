@@ -31,7 +31,6 @@ pub(super) fn read(directory: &OpenDirectory) -> io::Result<BTreeSet<RegistryHos
     registries.iter().map(host).collect()
 }
 
-/// Replaces the list.
 pub(super) fn write(directory: &OpenDirectory, hosts: &BTreeSet<RegistryHost>) -> io::Result<()> {
     let registries = hosts.iter().map(|host| host.as_str().to_owned()).collect();
     let mut bytes = serde_json::to_vec_pretty(&List { registries })?;

@@ -24,7 +24,6 @@ pub(super) fn read(directory: &OpenDirectory, name: &str) -> io::Result<Written>
     Ok(read)
 }
 
-/// Replaces the list.
 pub(super) fn write(directory: &OpenDirectory, name: &str, written: &Written) -> io::Result<()> {
     let registries = written
         .iter()

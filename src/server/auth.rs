@@ -28,7 +28,6 @@ use super::pool_name::PoolName;
 use crate::serving::answers::Answers;
 use crate::telemetry::Metrics;
 
-/// Value of `WWW-Authenticate`.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
 /// Body of all permanent refusals.
 const REFUSED: &str =

@@ -53,7 +53,6 @@ pub struct Peer {
     pub transport: Transport,
 }
 
-/// An accepted connection.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) peer: SocketAddr,
@@ -64,7 +63,6 @@ pub(super) struct Caller {
     pub(super) permit: Permit,
 }
 
-/// Shared state of connections.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) router: Router,

@@ -79,7 +79,6 @@ fn decided(response: &Response) -> Option<&Verdict> {
     response.extensions().get::<Decided>().map(|Decided(verdict)| verdict)
 }
 
-/// Log of requests.
 #[derive(Debug)]
 pub(super) struct RequestLog(Arc<LogRateLimiter<Source>>);
 

@@ -29,7 +29,6 @@ const PIECE: usize = 64 << 10;
 /// Minimum time that a client has to read an answer while others request large ones, which get an older one meanwhile.
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 
-/// Answers in progress.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Renderings(Arc<Shared>);
 

@@ -97,7 +97,6 @@ impl TimeoutStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Counts received bytes.
     fn received(&mut self, bytes: usize) -> io::Result<()> {
         match self.activity.phase() {
             // The first byte of a head starts its time; later ones do not extend it.
@@ -173,7 +172,6 @@ impl TimeoutStream {
         }
     }
 
-    /// Prepares a write.
     fn sending(&mut self) -> io::Result<()> {
         if !self.is_bounded && self.allowance.is_bounded() {
             send_buffer_limit::bound(&self.stream)?;

@@ -60,7 +60,6 @@ impl LedgerFile {
         }
     }
 
-    /// Writes changes.
     pub(crate) fn save(&self) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.ledger.changes();

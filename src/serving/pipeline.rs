@@ -42,9 +42,7 @@ pub(crate) struct Pipeline {
 /// State that this process manages in a state directory, if it has one.
 #[derive(Default)]
 pub(crate) struct LocalState {
-    /// Manager of tokens.
     pub(crate) keeper: Option<TokenKeeper>,
-    /// Writer of pointer configs.
     pub(crate) pointers: Option<PointerWriter>,
 }
 
@@ -80,7 +78,6 @@ impl Pipeline {
         }
     }
 
-    /// Handles each change, forever.
     pub(crate) async fn run(mut self, changes: Changes) {
         let Changes { mut inputs, mut records, mut keys } = changes;
         loop {
@@ -127,14 +124,12 @@ impl Pipeline {
         self.apply(false);
     }
 
-    /// Reconciles the tokens.
     pub(super) fn keep_tokens(&mut self) {
         if let Some(records) = self.keep() {
             self.take_records(records);
         }
     }
 
-    /// True while tokens matter.
     pub(crate) fn needs_tokens(&self) -> watch::Receiver<bool> {
         self.needs_tokens.subscribe()
     }

@@ -22,7 +22,6 @@ pub(crate) struct Served {
     pub(crate) pointer_configs: Vec<(String, PathBuf)>,
 }
 
-/// Publishes inputs.
 pub(crate) struct Publisher {
     answers: Arc<Answers>,
     reporting: Reporting,

@@ -108,7 +108,6 @@ impl ServingPair {
         Arc::clone(&self.shown.tls)
     }
 
-    /// The served pair.
     pub(crate) fn shown(&self) -> Arc<ActivePair> {
         Arc::clone(&self.shown)
     }

@@ -32,7 +32,6 @@ impl TokenIssuer {
         Ok(issuer)
     }
 
-    /// The last read keys.
     pub(crate) fn tokens(&self) -> SignedTokens {
         self.tokens.clone()
     }

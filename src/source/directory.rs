@@ -96,7 +96,6 @@ pub enum ScanError {
     },
 }
 
-/// Result of a scan.
 #[derive(Debug)]
 struct Scan {
     inputs: Inputs,

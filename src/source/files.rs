@@ -239,10 +239,8 @@ impl Files {
     }
 }
 
-/// Files of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// Paths in sorted order.
     pub(super) paths: Vec<PathBuf>,
     /// True if a link leads out of the tree, where only scans notice changes.
     pub(super) leads_out: bool,

@@ -85,7 +85,6 @@ impl RegistryLogins {
         self.auth.known.insert(name, logins.map(Arc::new));
     }
 
-    /// Credentials for the inputs.
     pub(super) fn auth(&self) -> RegistryCredentials {
         self.auth.clone()
     }
@@ -111,7 +110,6 @@ mod tests {
         SecretSeen::Unwatched { reason: "why".to_owned(), is_forbidden }
     }
 
-    /// Result for machines.
     #[derive(Debug, PartialEq)]
     enum Machines {
         Wait,

@@ -70,7 +70,6 @@ pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 pub(super) struct Trust {
     /// Text of the bundle as stored.
     pub(super) bundle: Option<Vec<u8>>,
-    /// CAs of the bundle.
     pub(super) trusted: Vec<Certificate>,
     /// Store of the signing CA.
     authority: Option<StoredPair>,
@@ -225,7 +224,6 @@ impl StateDirectory {
         }
     }
 
-    /// Applies one write.
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {
             Write::Authority(StoredPair { certificates, key, previous, .. })

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Duration of a window.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.
 const MOST: u64 = 10_000;
@@ -102,7 +101,6 @@ mod tests {
 
     use super::*;
 
-    /// Collects log lines.
     #[derive(Debug, Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
 

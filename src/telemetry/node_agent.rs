@@ -42,7 +42,6 @@ pub struct NodeCaMetrics {
     pub(crate) logins_refused: Gauge<i64, AtomicI64>,
     /// Value 1 while the file of registry credentials is faulty.
     pub(crate) login_problems: Gauge<i64, AtomicI64>,
-    /// Written and removed credentials.
     pub(crate) login_changes: Counter,
 }
 

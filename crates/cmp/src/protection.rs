@@ -137,7 +137,6 @@ impl Credential {
         DirectoryName::from_der(chain.first()?.subject_name())
     }
 
-    /// Issuer of the certificate.
     pub(super) fn issuer(&self) -> Option<DirectoryName> {
         let Self::Certificate { chain, .. } = self else { return None };
         DirectoryName::from_der(chain.first()?.issuer_name())
@@ -274,7 +273,6 @@ fn hash_of(oid: ObjectIdentifier) -> Option<&'static digest::Algorithm> {
 
 /// Protection that is accepted of an answer.
 pub(super) struct Expected<'a> {
-    /// Credential of the request.
     pub(super) credential: &'a Credential,
     /// Sender of the answer, if one is required.
     pub(super) sender: Option<&'a DirectoryName>,

@@ -52,7 +52,6 @@ pub(super) struct Enrolment {
     /// The kind of the answer.
     pub(super) answer: Kind,
     pub(super) body: Vec<u8>,
-    /// Subject of the certificate.
     pub(super) subject: DirectoryName,
     /// Public key of the certificate with its algorithm, in DER.
     pub(super) key: Vec<u8>,

@@ -13,7 +13,6 @@ use x509_cert::ext::pkix::name::GeneralName;
 use super::message::{self, CertRep, CertResponse, Certified, Kind, Message, StatusInfo};
 use super::{Credential, DirectoryName, Password, Settings};
 
-/// Time of all tests.
 pub(super) const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
 pub(super) struct Ca {

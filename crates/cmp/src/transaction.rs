@@ -94,7 +94,6 @@ pub struct Enrolled {
     pub modified: Option<Report>,
 }
 
-/// Progress of a transaction.
 #[derive(Debug)]
 enum State {
     /// The request is sent; `polled` is its ID while it is polled.

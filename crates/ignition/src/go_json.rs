@@ -18,7 +18,6 @@ const MAX_DEPTH: usize = 10_000;
 /// Maximum nesting that is parsed here, deeper than any field of a spec.
 const MAX_READ_DEPTH: usize = 32;
 
-/// Parses one document.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, Error> {
     let text = String::from_utf8_lossy(bytes);
     let text = whole_surrogates(&text);

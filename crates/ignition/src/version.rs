@@ -89,7 +89,6 @@ impl SpecVersion {
         self >= Self::V3_1
     }
 
-    /// Major and minor version.
     pub(super) const fn number(self) -> (u8, u8) {
         match self {
             Self::V2_2 => (2, 2),

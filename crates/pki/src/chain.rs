@@ -28,7 +28,6 @@ pub(super) struct Links<'a> {
     /// Certificates that are not in the store: the served chain, the bundle, and the CA of an older installation.
     pub(super) known: [&'a [Certificate]; 3],
     pub(super) now: OffsetDateTime,
-    /// Cache of verified signatures.
     pub(super) signatures: &'a RefCell<Signatures>,
     /// End of the validity of a replaced pair that cannot be issued again here.
     pub(super) irreplaceable_until: Option<OffsetDateTime>,

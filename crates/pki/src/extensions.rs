@@ -5,7 +5,6 @@ use x509_parser::prelude::X509Certificate;
 
 use super::name_constraints::NameConstraints;
 
-/// Extensions of a certificate.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Extensions {
     /// Basic constraints: CA or not, and the maximum number of CAs between it and a leaf.

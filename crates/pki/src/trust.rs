@@ -55,7 +55,6 @@ impl External {
         Trust { taken, left_out }
     }
 
-    /// Warning about omitted CAs.
     pub(super) fn left_out(&self, trust: &Trust) -> Option<Warning> {
         let listed = self.trusted();
         (!trust.left_out.is_empty()).then(|| Warning::Trust {

@@ -46,7 +46,6 @@ const EXTENDED: [(&str, &[u64]); 12] = [
     ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
 ];
 
-/// Synonyms of these words.
 const SAME: [(&str, &str); 2] = [("signing", "digital signature"), ("s/mime", "email protection")];
 
 impl Usage {

@@ -99,7 +99,6 @@ impl<'a> View<'a> {
         view
     }
 
-    /// Inputs for building chains.
     pub(super) fn links(&self) -> Links<'_> {
         let foreign = match &self.serving {
             Serving::Foreign { leaf, .. } => Some(leaf.not_after),

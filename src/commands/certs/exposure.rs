@@ -17,7 +17,6 @@ use crate::kubernetes::apply::{list, read_custom};
 use crate::kubernetes::client::{api, resource};
 use crate::source::manifest::config_warnings;
 
-/// Remarks about configs.
 #[derive(Debug, Default)]
 pub(crate) struct Worth {
     /// One line for each pool that is not enforced and has a secret in its config.

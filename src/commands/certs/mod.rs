@@ -160,7 +160,6 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     })
 }
 
-/// Remarks about configs.
 fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Worth> {
     Ok(unless_forbidden(store, store.worth(manifests))?.unwrap_or_else(|error| Worth {
         exposed: vec![format!("what strangers can read is not known: {error:#}")],
@@ -176,7 +175,6 @@ fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<V
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
-/// Warns about lockouts.
 pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
     for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
         tell(&format!("warning: {it}"));

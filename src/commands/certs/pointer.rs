@@ -29,7 +29,6 @@ pub enum Against {
     Server(Address),
 }
 
-/// Result of the check.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CheckedPointer {

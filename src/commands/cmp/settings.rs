@@ -105,7 +105,6 @@ struct ProofFlags {
     key: Option<PathBuf>,
 }
 
-/// The requested certificate.
 #[derive(Debug)]
 pub(super) enum Wanted {
     /// A first certificate for a new key.
@@ -126,7 +125,6 @@ pub(super) enum Wanted {
     },
 }
 
-/// Credential of the client.
 #[derive(Debug)]
 pub(super) enum Proof {
     /// A password in a file, and its reference.
@@ -146,7 +144,6 @@ pub(super) enum Proof {
 }
 
 impl EnrollSettings {
-    /// Credential in the flags.
     pub(super) fn proof(&self) -> anyhow::Result<Proof> {
         let ProofFlags { secret_file, sender_kid, cert, key } = &self.proof;
         let certificate = self.wanted.renew.as_ref().or(cert.as_ref());

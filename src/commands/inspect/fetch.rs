@@ -64,7 +64,6 @@ impl FetchRequest {
     }
 }
 
-/// Result of a fetch.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) trace: Trace,

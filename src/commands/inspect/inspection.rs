@@ -19,9 +19,7 @@ use crate::commands::terminal;
 /// Maximum time of the search for minimal diffs.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Result of an inspection.
 pub(super) struct Inspection {
-    /// Display name.
     pub(super) name: String,
     pub(super) trace: Option<Trace>,
     pub(super) machine: Option<Machine>,

@@ -74,11 +74,9 @@ pub(super) enum Place {
 /// A machine to inspect.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
-    /// Source of its config.
     pub(super) place: Place,
     /// Pool of the machine; a URL and a pointer config can contain it too.
     pub(super) pool: Option<String>,
-    /// Spec that it reads.
     pub(super) spec: SpecVersion,
 }
 

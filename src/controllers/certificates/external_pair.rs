@@ -127,12 +127,10 @@ impl ExternalPair {
         Ok(Some(SecretWrite { object, change }))
     }
 
-    /// Name of the Secret.
     pub(super) fn secret(&self) -> ObjectName {
         ObjectName::secret(&self.secret.namespace, &self.secret.name)
     }
 
-    /// Name of the ConfigMap.
     pub(super) fn map(&self) -> ObjectName {
         ObjectName::config_map(&self.trust.map.namespace, &self.trust.map.name)
     }

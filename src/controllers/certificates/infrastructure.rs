@@ -82,7 +82,6 @@ impl Infrastructure {
         Ok(Self { hosts, pointer_host, reference_names: ReferenceNames::read(object, aro) })
     }
 
-    /// Name of the object.
     pub(super) fn object() -> ObjectName {
         ObjectName::new("Infrastructure", "", "cluster")
     }

@@ -29,7 +29,6 @@ use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
 
-/// Decision about the pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     /// The cluster has no internal release image.
@@ -81,7 +80,6 @@ pub(super) enum Waits {
     Authority,
 }
 
-/// Decides at `now`.
 pub(super) fn decide(
     state: &ClusterState,
     policy: &Policy,
@@ -185,7 +183,6 @@ fn authority(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certifi
     Ok(signing_ca(&authorities(state)?, now).filter(|ca| trusted.contains(ca)))
 }
 
-/// The stored CAs.
 fn authorities(state: &ClusterState) -> Result<CertificateState, Malformed> {
     Ok(CertificateState {
         authority: state.authority.as_ref().map(stored_pair),

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// API group of cert-manager.
 pub(super) const GROUP: &str = "cert-manager.io";
 
 /// An issuer, as a CertificateRequest names it.

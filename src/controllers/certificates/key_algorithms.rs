@@ -116,7 +116,6 @@ impl KeyAlgorithms {
         })
     }
 
-    /// Name of the object.
     pub(super) fn object() -> ObjectName {
         ObjectName::new("PKI", "", "cluster")
     }

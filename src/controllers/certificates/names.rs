@@ -25,7 +25,6 @@ pub(super) const CERTIFICATE_KEY: &str = "tls.crt";
 pub(super) const PRIVATE_KEY: &str = "tls.key";
 /// Key of the request to an issuer.
 pub(super) const REQUEST_KEY: &str = "tls.csr";
-/// Key of the bundle.
 pub(super) const BUNDLE_KEY: &str = "ca-bundle.crt";
 /// Key of the signing CA's previous CAs.
 pub(super) const PREVIOUS: &str = "previous-cas.pem";

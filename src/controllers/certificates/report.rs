@@ -72,7 +72,6 @@ impl Report {
         }
     }
 
-    /// Reports an applied step.
     pub(super) async fn done(&self, step: &Step) {
         let (name, reason, note) = match step {
             Step::Authority(reason) => {

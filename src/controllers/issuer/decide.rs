@@ -13,7 +13,6 @@ use super::objects::{Approval, RequestSeen};
 use super::policy::{Grant, Policy};
 use super::reserved::Reserved;
 
-/// Decision on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Do nothing.

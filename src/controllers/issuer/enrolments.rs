@@ -18,7 +18,6 @@ use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::cmp_http::{Server, tries};
 
-/// Progress of an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The request is sent, and the CA has not decided.
@@ -31,7 +30,6 @@ pub(super) enum Progress {
     Issued(Box<Issued>, Option<String>),
 }
 
-/// All enrolments.
 pub(super) struct Enrolments {
     wake: Arc<Notify>,
     /// Enrolments by the UID of the request's object.
@@ -121,7 +119,6 @@ impl Shared {
     }
 }
 
-/// Inputs of an enrolment.
 #[derive(Clone)]
 struct Asking {
     upstream: Arc<Upstream<Server>>,
@@ -130,7 +127,6 @@ struct Asking {
 }
 
 impl Asking {
-    /// Makes one attempt.
     async fn ask(self) -> Result<Progress, EnrolError> {
         let Self { upstream, grant, progress } = self;
         let settings = match upstream.settings() {

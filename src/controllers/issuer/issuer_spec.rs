@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::policy::Policy;
 
-/// Kind of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum IssuerKind {
     ClusterIssuer,
@@ -24,7 +23,6 @@ pub(super) enum IssuerKind {
 impl IssuerKind {
     pub(super) const ALL: [Self; 3] = [Self::ClusterIssuer, Self::Issuer, Self::CmpV2Issuer];
 
-    /// Kind in objects.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::ClusterIssuer => "ClusterIssuer",
@@ -60,7 +58,6 @@ pub(super) struct IssuerSpec {
     pub(super) policy: Policy,
 }
 
-/// Signer of an issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SignerSpec {
     /// The machine config server's CA.
@@ -95,7 +92,6 @@ pub(super) struct UpstreamSpec {
     pub(super) implicit_confirm: bool,
 }
 
-/// Credentials of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProofSpec {
     /// A password and its reference.

@@ -30,7 +30,6 @@ pub(super) struct Issuer {
     pub(super) signer: Signer,
 }
 
-/// Signer of an issuer.
 pub(super) enum Signer {
     Authority(Authority),
     Upstream(Arc<Upstream<Server>>),
@@ -46,7 +45,6 @@ pub(super) struct Read {
     pub(super) waits_for_secret: bool,
 }
 
-/// Reads issuers.
 pub(super) struct IssuerReader {
     client: Client,
     /// Namespace of cluster issuers' Secrets.
@@ -56,12 +54,10 @@ pub(super) struct IssuerReader {
 }
 
 impl IssuerReader {
-    /// Creates a reader.
     pub(super) fn new(client: Client, namespace: String) -> Self {
         Self { client, namespace, upstreams: BTreeMap::new() }
     }
 
-    /// Reads all issuers.
     pub(super) async fn read(&mut self, now: OffsetDateTime) -> Result<Vec<Read>, ControlError> {
         let (mut all, mut server) = (Vec::new(), None);
         for kind in IssuerKind::ALL {

@@ -58,7 +58,6 @@ pub(super) fn certificate_requests() -> Kind {
     Kind::new("cert-manager.io", "v1", "CertificateRequest", "certificaterequests")
 }
 
-/// CertificateSigningRequests of Kubernetes.
 pub(super) fn signing_requests() -> Kind {
     let plural = "certificatesigningrequests";
     Kind::new("certificates.k8s.io", "v1", "CertificateSigningRequest", plural)

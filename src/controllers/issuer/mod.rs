@@ -314,7 +314,6 @@ impl Reconciler for IssuerController {
     }
 }
 
-/// Outcome of a request.
 enum Outcome {
     Nothing,
     Waits(String),

@@ -27,7 +27,6 @@ pub(super) struct RequestSeen {
     pub(super) asked: Result<RequestedCertificate, String>,
 }
 
-/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Approval {
     /// The request is answered, or is being deleted.
@@ -118,7 +117,6 @@ pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value>
     conditions.find(|condition| condition["type"] == type_)
 }
 
-/// A condition to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) type_: &'static str,

@@ -17,7 +17,6 @@ pub(super) const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
 pub(super) struct Policy {
     /// DNS names: `a.example.com`, `*.example.com` for everything below, `*`.
     pub(super) dns_names: Vec<String>,
-    /// Networks of IP addresses.
     pub(super) addresses: Vec<IpNet>,
     /// URIs, with an optional `*` at the end.
     pub(super) uris: Vec<String>,
@@ -49,7 +48,6 @@ impl Default for Policy {
     }
 }
 
-/// A requested certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestedCertificate {
     pub(super) request: SigningRequest,
@@ -59,7 +57,6 @@ pub(super) struct RequestedCertificate {
     pub(super) duration: Option<Duration>,
 }
 
-/// A certificate to sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) request: SigningRequest,

@@ -15,7 +15,6 @@ const ANOTHER_LOOK: Duration = Duration::from_secs(10);
 /// Wait before another look if a status was refused: the reason can pass, such as a missing permission.
 const ANOTHER_WRITE: Duration = Duration::from_secs(60);
 
-/// Result of a look.
 #[derive(Default)]
 pub(super) struct Round {
     is_superseded: bool,

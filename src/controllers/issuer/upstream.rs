@@ -39,7 +39,6 @@ impl<S> Upstream<S> {
         self.spec == *spec && self.secrets == *secrets
     }
 
-    /// Settings of a transaction.
     pub(super) fn settings(&self) -> Result<Settings, String> {
         let UpstreamSpec { recipient, expected_sender, allow_sha1, implicit_confirm, .. } =
             &self.spec;

@@ -24,7 +24,6 @@ impl Shares {
         self.of.get(&group).copied().unwrap_or_default()
     }
 
-    /// Counts a new connection.
     pub(super) fn add(&mut self, source: Source, bytes: u64) {
         self.change(source, |share| {
             share.connections += 1;
@@ -32,7 +31,6 @@ impl Shares {
         });
     }
 
-    /// Removes a connection.
     pub(super) fn remove(&mut self, source: Source, bytes: u64) {
         self.change(source, |share| {
             share.connections -= 1;

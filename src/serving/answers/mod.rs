@@ -75,7 +75,6 @@ struct Checked {
     oldest: SpecVersion,
 }
 
-/// Inputs that were rendered.
 #[derive(Debug, Clone)]
 struct Good {
     inputs: PoolInputs,

@@ -11,7 +11,6 @@ fn good(marker: &str) -> Value {
     json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}})
 }
 
-/// An invalid config.
 fn bad() -> Value {
     json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [{"path": "a"}]}})
 }

@@ -27,14 +27,12 @@ use crate::source::manifest::check_json;
 use crate::store::newest;
 use crate::telemetry::Reporting;
 
-/// Contents of the cache.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) objects: BTreeMap<Kind, Vec<Box<RawValue>>>,
     pub(super) machine_configs: Vec<Arc<MachineConfig>>,
 }
 
-/// Directory of the cache.
 #[derive(Debug)]
 pub(super) struct Cache {
     directory: PathBuf,

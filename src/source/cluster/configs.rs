@@ -14,7 +14,6 @@ use super::kind::Kind;
 use super::report::{Change, Item};
 use crate::source::manifest::config_warnings;
 
-/// MachineConfigs by name.
 #[derive(Debug, Default)]
 pub(super) struct Configs {
     wanted: BTreeMap<String, Config>,
@@ -153,7 +152,6 @@ impl Configs {
         self.wanted.values().all(|config| config.is_known)
     }
 
-    /// All existing MachineConfigs.
     pub(super) fn objects(&self) -> BTreeMap<String, Arc<MachineConfig>> {
         self.held().into_iter().map(|config| (config.name().to_owned(), config)).collect()
     }

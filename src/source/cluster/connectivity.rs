@@ -47,7 +47,6 @@ pub(super) struct Connectivity {
     failures: u32,
 }
 
-/// Change of the state.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     /// The API server counts as unavailable; time of its last answer.

@@ -24,7 +24,6 @@ pub(super) enum Report {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) name: String,
-    /// Resource version.
     pub(super) version: String,
     /// The whole object, unless only metadata is watched.
     pub(super) json: Option<Box<RawValue>>,

@@ -107,7 +107,6 @@ impl Session {
         }
     }
 
-    /// Applies a report.
     pub(super) fn take(&mut self, report: Report) {
         match report {
             Report::Change(kind, change) => {

@@ -53,7 +53,6 @@ impl TokenFiles {
         Self { directory, watch, state }
     }
 
-    /// The last state.
     pub(super) fn state(&self) -> &BootstrapTokenState {
         &self.state
     }

@@ -21,7 +21,6 @@ use crate::source::secret_seen::SecretSeen;
 #[derive(Debug, Default)]
 pub(super) struct ClusterView {
     kinds: BTreeMap<Kind, Objects>,
-    /// MachineConfigs of the pools.
     pub(super) configs: Configs,
     registries: Registries,
     logins: RegistryLogins,
@@ -36,7 +35,6 @@ struct Registries {
     refused: Vec<Refused>,
 }
 
-/// Objects of one kind.
 #[derive(Debug, Default)]
 struct Objects {
     by_name: BTreeMap<String, Entry>,
@@ -191,7 +189,6 @@ impl ClusterView {
         Some(inputs)
     }
 
-    /// Contents for the cache.
     pub(super) fn snapshot(&self) -> Snapshot {
         let objects = self.kinds.iter().map(|(kind, objects)| {
             let items = objects.by_name.values().map(|entry| entry.json.clone()).collect();

@@ -10,7 +10,6 @@ pub(super) struct Budget {
     pub(super) nodes: usize,
     /// Maximum nesting of lists and mappings.
     pub(super) depth: usize,
-    /// Maximum number of documents.
     pub(super) documents: usize,
 }
 

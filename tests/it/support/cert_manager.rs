@@ -118,7 +118,6 @@ pub(crate) fn bytes(secret: &Value, key: &str) -> Vec<u8> {
 pub(crate) struct Contents {
     /// Certificate of the key with its chain. The key is verified to match.
     pub(crate) chain: Vec<Certificate>,
-    /// Trusted certificates.
     pub(crate) trusted: Vec<Certificate>,
 }
 

@@ -292,7 +292,6 @@ impl Cluster {
         }
     }
 
-    /// All Events as JSON.
     pub(crate) fn events(&self) -> String {
         self.get("/api/v1/events").expect("a list").to_string()
     }

@@ -12,7 +12,6 @@ use rustix::io::Errno;
 
 use super::wait_for;
 
-/// A notification.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) folder: PathBuf,

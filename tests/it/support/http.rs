@@ -25,7 +25,6 @@ pub(crate) struct Client {
     timeouts: Timeouts,
 }
 
-/// Timeouts of a client.
 #[derive(Clone, Copy)]
 struct Timeouts {
     connect: Duration,
@@ -90,7 +89,6 @@ impl Client {
         }
     }
 
-    /// Address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -105,7 +103,6 @@ impl Client {
         Self { from: Some(address), ..self }
     }
 
-    /// Uses Ignition's timeouts.
     pub(crate) fn patient_as_ignition(self) -> Self {
         Self { timeouts: OF_IGNITION, ..self }
     }

@@ -26,7 +26,6 @@ impl Logged {
         Self { name, child, log }
     }
 
-    /// The program's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log.path()).unwrap_or_default()
     }

@@ -131,12 +131,10 @@ impl Server {
         self
     }
 
-    /// TLS port.
     pub(crate) fn secure(&self) -> SocketAddr {
         self.secure
     }
 
-    /// Port without TLS.
     pub(crate) fn insecure(&self) -> SocketAddr {
         self.insecure
     }
@@ -146,7 +144,6 @@ impl Server {
         self.folder.path().join("state")
     }
 
-    /// CA of `serve`.
     pub(crate) fn ca(&self) -> Vec<u8> {
         fs::read(self.state().join("ca.crt")).expect("the server's CA")
     }
@@ -198,7 +195,6 @@ impl Server {
         processor_ticks(&stat)
     }
 
-    /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("procfs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
@@ -218,7 +214,6 @@ impl Server {
         assert!(copied.expect("cp").success());
     }
 
-    /// Number of threads.
     pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").count()
     }
@@ -227,7 +222,6 @@ impl Server {
         self.child.try_wait().expect("a child of this process").is_none()
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).expect("a process that is still there");

@@ -51,7 +51,6 @@ impl Stopwatch {
         Self { machine: Machine::now(), own: own_ticks(), started: Instant::now() }
     }
 
-    /// The measured time.
     pub(crate) fn took(&self) -> Duration {
         let elapsed = self.started.elapsed();
         elapsed.saturating_sub(self.waited())

@@ -30,7 +30,6 @@ pub(super) enum Key<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// An empty object.
     pub(super) const EMPTY: Self = Node::Object(Vec::new());
 
     /// Merges the value of a later config at this place.
@@ -129,7 +128,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Copies the value.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Node::Whole(value, _) => (*value).clone(),

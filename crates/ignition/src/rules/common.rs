@@ -5,7 +5,6 @@ use std::hash::Hash;
 
 use super::super::error::{At, Error};
 
-/// Result of a rule.
 pub(super) type Checked = Result<(), Error>;
 
 /// Checks that no two items of a list have the same key.

@@ -7,7 +7,6 @@ use super::names::{Sign, by_name, is_base64};
 /// Suffixes of programs in which an unquoted word is a name.
 const CODE: [&str; 12] =
     [".py", ".pyi", ".pl", ".pm", ".rb", ".js", ".ts", ".go", ".c", ".h", ".rs", ".java"];
-/// Interpreters of such programs.
 const INTERPRETERS: [&str; 4] = ["python", "perl", "ruby", "node"];
 
 /// Kind of a file by its name.

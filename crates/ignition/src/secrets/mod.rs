@@ -9,8 +9,8 @@
 //!
 //! The rules find texts that an administrator would not paste into a mail, and ignore references to them: a variable
 //! that is expanded later, the name of a file, a setting named like a password. They read text, so they miss data that
-//! is encrypted or compressed within a file, and random words without a name of a secret. Tokens and keys are those that
-//! gitleaks and detect-secrets search for, as far as machines have them.
+//! is encrypted or compressed within a file, and random words without a name of a secret. Tokens and keys are those
+//! that gitleaks and detect-secrets search for, as far as machines have them.
 
 mod assignments;
 mod files;

@@ -10,7 +10,6 @@ use super::kind::SecretKind;
 use super::names::{Sign, by_name, by_name_alone};
 use super::search::search_text;
 
-/// Replacement of a secret.
 const MASK: &str = "(secret)";
 
 /// Removes secrets from a text for printing. If the end of a secret is unclear, more is removed rather than less.

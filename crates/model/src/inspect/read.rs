@@ -59,7 +59,6 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     made
 }
 
-/// Secrets by their places.
 struct Found {
     secrets: Vec<SecretEntry>,
     kinds: BTreeMap<SecretPlace, BTreeSet<SecretKind>>,

@@ -23,7 +23,6 @@ use super::Machine;
 /// Maximum number of remembered machines in an IPv6 /64 network that get no config.
 const MAX_PER_NETWORK: usize = 1_000;
 
-/// Remembered machines.
 #[derive(Debug)]
 pub(super) struct Entries {
     most: usize,

@@ -9,7 +9,6 @@ use crate::objects::{MachineConfig, MachineConfigSpec};
 
 /// Kernel type of machines without a MachineConfig that sets one.
 pub(super) const DEFAULT_KERNEL: &str = "default";
-/// Other kernel types.
 const KERNELS: [&str; 2] = ["realtime", "64k-pages"];
 /// Extension with the headers of the default kernel.
 pub(super) const KERNEL_DEVEL: &str = "kernel-devel";

@@ -19,7 +19,6 @@ pub struct InvalidName;
 impl std::str::FromStr for SecretName {
     type Err = InvalidName;
 
-    /// Parses `NAMESPACE/NAME`.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let (namespace, name) = text.split_once('/').ok_or(InvalidName)?;
         // A namespace is a single DNS label.

@@ -13,7 +13,6 @@ use super::fetch::pool_in;
 use super::json_text::{elements, find, place, spliced, string};
 use super::written::Written;
 
-/// Name of the header.
 pub(super) const AUTHORIZATION: &str = "Authorization";
 /// Field with the headers of a fetch.
 pub(super) const HEADERS: &str = "httpHeaders";

@@ -5,7 +5,6 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Beginning of a block.
 pub(super) const BEGIN: &[u8] = b"-----BEGIN ";
 /// End of a block, with the line feed before it.
 const END: &[u8] = b"\n-----END ";
@@ -19,14 +18,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// A PEM block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     /// Label such as `CERTIFICATE`.
     pub(super) label: &'a [u8],
-    /// Decoded contents.
     pub(super) contents: Vec<u8>,
-    /// Text after the block.
     pub(super) rest: &'a [u8],
 }
 

@@ -11,7 +11,6 @@ use super::authority::{self, ContentsFault, HashOf};
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
 
-/// Maximum nesting of configs.
 const MAX_NESTED: usize = 32;
 
 /// Settings of a config for fetches.
@@ -49,7 +48,6 @@ impl Settings {
     }
 }
 
-/// Findings of the walk.
 pub(super) struct Walk {
     spec: SpecVersion,
     pub(super) fetches: Vec<Fetch>,

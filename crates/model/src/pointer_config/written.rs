@@ -33,7 +33,6 @@ impl<'a> Written<'a> {
         Some(Self { text, section })
     }
 
-    /// Declared spec.
     pub(super) fn version(&self) -> Option<String> {
         find(self.section, &["version"]).and_then(string)
     }
@@ -68,12 +67,10 @@ impl<'a> Written<'a> {
         urls.filter(|url| url.path().starts_with("/config/"))
     }
 
-    /// URLs with TLS.
     pub(super) fn https_urls(&self) -> impl Iterator<Item = Uri> {
         self.urls().filter(|url| url.scheme() == Some(&Scheme::HTTPS))
     }
 
-    /// Hosts of the URLs.
     pub(super) fn hosts(&self) -> Vec<Host> {
         self.urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  machine config's /var/lib/kubelet/config.json ─┐
-//!  Secret for all pools ──────────────────────────┼─> one login a registry, the lowest line's wins
+//!  Secret for all pools ──────────────────────────┼─> one entry a registry, the lowest line's wins
 //!  Secret of the pool's own ──────────────────────┘
 //! ```
 //!

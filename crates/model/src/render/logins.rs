@@ -161,7 +161,6 @@ mod tests {
         assert!(!contents(file_at(&content, CONTENT)).contains("new.example"));
     }
 
-    /// The file in gzip.
     const GZIPPED: &str = "data:;base64,H4sIAAAAAAACA6tWSiwtyShWsqpWyi/P00utSMwtyEkFcUHiSlZKScYpp\
                            f55jrZKtTpKhaWJlXqZ+ciyRhXZENnaWgBsBAeISwAAAA==";
 

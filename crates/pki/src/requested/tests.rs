@@ -22,7 +22,6 @@ impl Root {
         Self { certificate, key }
     }
 
-    /// A CA with constraints.
     fn constrained(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();

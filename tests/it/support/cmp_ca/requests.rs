@@ -27,7 +27,6 @@ const EXTENSION_REQUEST: &str = "1.2.840.113549.1.9.14";
 pub(super) struct Wanted {
     pub(super) subject: Name,
     pub(super) key: SubjectPublicKeyInfoOwned,
-    /// Alternative names.
     pub(super) names: Option<Extension>,
 }
 

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::*;
 
-/// Time of all tests.
 const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);
 
 /// A key of the issuer, with its ID in tokens.
