@@ -127,16 +127,16 @@ impl StateStore for DirectoryStore {
 
     fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
         let hosts = self.present_hosts()?;
-        let generate = &mut |_| policy.algorithm.generate();
         if hosts.is_empty() && !force {
             // What is there and cannot be used is a better reason than that there is none.
             let observed = self.0.observe(&hosts, &Asked::default())?;
+            let generate = &mut |_| policy.algorithm.generate();
             self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
             let path = self.0.path().display();
             bail!("{path}: there is no serving certificate yet: run `serve` first");
         }
         let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
-        let done = self.0.reconcile(&hosts, asked, policy, now, generate)?;
+        let done = self.0.reconcile(|| anyhow::Ok((hosts, asked)), policy, now)?;
         self.print_steps(&done);
         self.refuse(done.attention, force)
     }
@@ -148,15 +148,14 @@ impl StateStore for DirectoryStore {
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<()> {
-        // Held from the look on: nobody else distrusts the CAs that are left meanwhile.
-        let lock = self.0.lock()?;
-        let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
         let mut told = BTreeSet::new();
-        foreseen.tell(yes, now, &mut told)?;
-        let hosts = self.present_hosts()?;
-        let generate = &mut |_| policy.algorithm.generate();
-        let asked = foreseen.asked;
-        let mut done = self.0.reconcile_under(&lock, &hosts, asked, policy, now, generate)?;
+        // Under the lock: nobody else distrusts the CAs that are left meanwhile.
+        let wanted = || {
+            let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
+            foreseen.tell(yes, now, &mut told)?;
+            anyhow::Ok((self.present_hosts()?, foreseen.asked))
+        };
+        let mut done = self.0.reconcile(wanted, policy, now)?;
         self.print_steps(&done);
         done.attention.retain(|it| !told.contains(&it.to_string()));
         self.refuse(done.attention, yes)

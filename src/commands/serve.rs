@@ -26,7 +26,7 @@ use crate::commands::overview::judged;
 use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
-use crate::store::state_directory::{Stamps, StateDirectory};
+use crate::store::state_directory::{Stamps, StateDirectory, StateError};
 use crate::telemetry::{Reporting, log_attention};
 
 /// How soon and how late the certificates are checked again.
@@ -187,12 +187,11 @@ struct Renewal {
 impl Renewal {
     /// Does what is due, tells what cannot be done, and when something will be due again.
     fn reconcile(&mut self) -> OffsetDateTime {
-        let generate = &mut |_| self.policy.algorithm.generate();
         self.looked = (OffsetDateTime::now_utc(), Instant::now());
         let (now, _) = self.looked;
-        let asked = Asked::default();
+        let wanted = || Ok::<_, StateError>((self.hosts.clone(), Asked::default()));
         let state = self.state.clone().with_pools(self.pools.borrow_and_update().clone());
-        match state.reconcile(&self.hosts, asked, &self.policy, now, generate) {
+        match state.reconcile(wanted, &self.policy, now) {
             Ok(done) => {
                 done.steps.iter().for_each(log_step);
                 log_left_out(&done.left_out);

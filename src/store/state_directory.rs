@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use pki::certificate::{is_whole_pem, key_of};
 use pki::{
-    Asked, Certificate, CertificateState, Generate, Host, IssueError, MAX_STEPS, Next, Policy,
-    Step, StoredPair, Unusable, Warning, Write, next, read_chain,
+    Asked, Certificate, CertificateState, Host, IssueError, MAX_STEPS, Next, Policy, Step,
+    StoredPair, Unusable, Warning, Write, next, read_chain,
 };
 use time::OffsetDateTime;
 
@@ -147,32 +147,30 @@ impl StateDirectory {
         self.path.join("tls.crt")
     }
 
-    /// Does what is due, and what is asked for, and makes what is missing. `generate` makes a new
-    /// key. Another process that is at it is waited for, for a while.
-    pub fn reconcile(
+    /// Does what is due, and what is asked for, and makes what is missing. `wanted` decides on the names of
+    /// the serving certificate and on what is asked for, under the lock. Another process that holds it is
+    /// waited for, for a while.
+    pub fn reconcile<E: From<StateError>>(
         &self,
-        hosts: &[Host],
-        asked: Asked,
+        wanted: impl FnOnce() -> Result<(Vec<Host>, Asked), E>,
         policy: &Policy,
         now: OffsetDateTime,
-        generate: Generate<'_>,
-    ) -> Result<Reconciled, StateError> {
-        self.reconcile_under(&self.lock()?, hosts, asked, policy, now, generate)
+    ) -> Result<Reconciled, E> {
+        let _lock = self.lock()?;
+        let (hosts, asked) = wanted()?;
+        Ok(self.reconcile_locked(&hosts, asked, policy, now)?)
     }
 
-    /// As [`Self::reconcile`], by a caller that has looked at the folder under its lock.
-    pub fn reconcile_under(
+    fn reconcile_locked(
         &self,
-        _: &DirectoryLock,
         hosts: &[Host],
-        asked: Asked,
+        mut asked: Asked,
         policy: &Policy,
         now: OffsetDateTime,
-        generate: Generate<'_>,
     ) -> Result<Reconciled, StateError> {
         self.expect_readable()?;
         self.join_pair()?;
-        let mut asked = asked;
+        let generate = &mut |_| policy.algorithm.generate();
         let (mut steps, mut left_out) = (Vec::new(), Vec::new());
         for _ in 0..MAX_STEPS {
             let state = self.observe(hosts, &asked)?;

@@ -3,13 +3,13 @@
 use std::sync::atomic::AtomicI64;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::ConnectionMetrics;
+use super::connections::ConnectionMetrics;
+use super::encode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Refusal {
@@ -52,14 +52,11 @@ impl NodeCaMetrics {
     /// # Errors
     /// None that a `String` can cause.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry())?;
-        Ok(text)
+        encode(|registry| self.register(registry))
     }
 
-    pub(super) fn registry(&self) -> Registry {
-        let mut registry = Registry::with_prefix("mcs");
-        self.connections.register_administrators(&mut registry);
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.connections.register_administrators(registry);
         registry.register(
             "node_ca_registries",
             "Registries whose authorities the merged config map has for this node",
@@ -110,7 +107,6 @@ impl NodeCaMetrics {
             "Registry logins that were written on the node or taken out",
             self.login_changes.clone(),
         );
-        registry
     }
 
     /// Counts failed watches of objects of a kind (in the plural).

@@ -55,9 +55,11 @@ pub struct Settings {
     pub implicit_confirm: bool,
 }
 
-/// Randomness for one message.
+/// The time, and randomness, of one message.
 #[derive(Debug, Clone, Copy)]
-pub struct Random {
+pub struct Fresh {
+    /// The time.
+    pub now: OffsetDateTime,
     /// `senderNonce`.
     pub nonce: [u8; 16],
     /// The salt of its MAC.
@@ -127,8 +129,7 @@ impl Transaction {
         settings: Settings,
         request: Request<'_>,
         id: [u8; 16],
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<(Self, Vec<u8>), CmpError> {
         let asked = request.encode()?;
         let mut begun = Self {
@@ -138,26 +139,21 @@ impl Transaction {
             answer: asked.answer,
             subject: asked.subject,
             key: asked.key,
-            nonces: [random.nonce; 2],
+            nonces: [fresh.nonce; 2],
             their_nonce: None,
         };
-        let bytes = begun.message(&asked.body, random, now)?;
+        let bytes = begun.message(&asked.body, fresh)?;
         Ok((begun, bytes))
     }
 
     /// Takes an answer.
-    pub fn take(
-        &mut self,
-        bytes: &[u8],
-        random: Random,
-        now: OffsetDateTime,
-    ) -> Result<Step, CmpError> {
+    pub fn take(&mut self, bytes: &[u8], fresh: Fresh) -> Result<Step, CmpError> {
         // Whatever is said of a certificate that was rejected, it is none.
         if let Some(error) = self.rejected() {
             return Err(error);
         }
         let message = Message::read(bytes).map_err(CmpError::Unreadable)?;
-        self.believe(&message, now)?;
+        self.believe(&message, fresh.now)?;
         let answer = message.answer().map_err(CmpError::Unreadable)?;
         self.their_nonce.clone_from(&message.header.sender_nonce);
         match (core::mem::replace(&mut self.state, State::Over), answer) {
@@ -165,14 +161,14 @@ impl Transaction {
                 if Status::of(error.status.status) == Status::Waiting =>
             {
                 let request = polled.unwrap_or(NO_REQUEST);
-                self.wait_for(request, polled.is_some(), &error.status, random, now)
+                self.wait_for(request, polled.is_some(), &error.status, fresh)
             }
             (_, Answer::Error(error)) => Err(CmpError::Refused(Box::new(Report::from(&error)))),
             (State::Asked { polled }, Answer::Certificates(kind, answer)) => {
                 if kind != self.answer {
                     return Err(CmpError::Unexpected(kind as u8));
                 }
-                self.certificates(&message, &answer, polled, random, now)
+                self.certificates(&message, &answer, polled, fresh)
             }
             (State::Asked { polled: Some(request) }, Answer::Later(reports)) => {
                 self.state = State::Asked { polled: Some(request) };
@@ -188,14 +184,14 @@ impl Transaction {
     }
 
     /// Asks again, after a [`Step::Wait`]. Returns what to send.
-    pub fn poll(&mut self, random: Random, now: OffsetDateTime) -> Result<Vec<u8>, CmpError> {
+    pub fn poll(&mut self, fresh: Fresh) -> Result<Vec<u8>, CmpError> {
         let State::Asked { polled: Some(request) } = self.state else {
             return Err(CmpError::Over);
         };
         let contents = vec![PollReq { request_id: request }];
         let contents = contents.to_der().map_err(CmpError::Encoding)?;
         let body = message::body(Kind::PollReq, &contents).map_err(CmpError::Encoding)?;
-        self.message(&body, random, now)
+        self.message(&body, fresh)
     }
 
     /// Whether the server has the request and is asked what came of it.
@@ -223,14 +219,13 @@ impl Transaction {
         request: i64,
         is_polled: bool,
         status: &StatusInfo,
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<Step, CmpError> {
         self.state = State::Asked { polled: Some(request) };
         if is_polled {
             return Ok(later(UNTOLD, status.text.as_deref().unwrap_or_default()));
         }
-        self.poll(random, now).map(Step::Send)
+        self.poll(fresh).map(Step::Send)
     }
 
     /// Whether an answer is one to our last message, by whom it should be.
@@ -271,8 +266,7 @@ impl Transaction {
         message: &Message<'_>,
         answer: &CertRep,
         polled: Option<i64>,
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<Step, CmpError> {
         let [response] = &answer.responses[..] else { return Err(CmpError::OtherRequest) };
         let request = response.request_id;
@@ -283,12 +277,12 @@ impl Transaction {
         match Status::of(response.status.status) {
             Status::Waiting => {
                 let is_polled = polled.is_some();
-                return self.wait_for(request, is_polled, &response.status, random, now);
+                return self.wait_for(request, is_polled, &response.status, fresh);
             }
             Status::Accepted | Status::GrantedWithMods => {}
             _ => return Err(CmpError::Refused(Box::new(Report::from(&response.status)))),
         }
-        let enrolled = self.enrolled(message, answer, response, now);
+        let enrolled = self.enrolled(message, answer, response, fresh.now);
         let is_confirmed = is_implicitly_confirmed(&message.header);
         let (enrolled, hash) = match enrolled {
             Ok(enrolled) => {
@@ -299,13 +293,13 @@ impl Transaction {
                 (enrolled, hash.ok_or(CmpError::NoHash)?)
             }
             Err((error, Some(hash))) if !is_confirmed => {
-                let confirmation = self.confirmation(request, hash, Some(&error), random, now)?;
+                let confirmation = self.confirmation(request, hash, Some(&error), fresh)?;
                 self.state = State::Rejecting(error);
                 return Ok(Step::Send(confirmation));
             }
             Err((error, _)) => return Err(error),
         };
-        let confirmation = self.confirmation(request, hash, None, random, now)?;
+        let confirmation = self.confirmation(request, hash, None, fresh)?;
         self.state = State::Confirming(Box::new(enrolled));
         Ok(Step::Send(confirmation))
     }
@@ -348,8 +342,7 @@ impl Transaction {
         request_id: i64,
         hash: Vec<u8>,
         error: Option<&CmpError>,
-        random: Random,
-        now: OffsetDateTime,
+        fresh: Fresh,
     ) -> Result<Vec<u8>, CmpError> {
         let encode = || {
             let status = error.map(|error| StatusInfo::bad_template(error.to_string()));
@@ -359,22 +352,17 @@ impl Transaction {
             message::body(Kind::CertConf, &contents.to_der()?)
         };
         let body = encode().map_err(CmpError::Encoding)?;
-        self.message(&body, random, now)
+        self.message(&body, fresh)
     }
 
     /// A message of ours.
-    fn message(
-        &mut self,
-        body: &[u8],
-        random: Random,
-        now: OffsetDateTime,
-    ) -> Result<Vec<u8>, CmpError> {
+    fn message(&mut self, body: &[u8], fresh: Fresh) -> Result<Vec<u8>, CmpError> {
         let credential = &self.settings.credential;
-        let algorithm = credential.algorithm(random.salt, self.settings.allow_sha1)?;
+        let algorithm = credential.algorithm(fresh.salt, self.settings.allow_sha1)?;
         let name = |name: DirectoryName| GeneralName::DirectoryName(name.0);
         let octets = |bytes: &[u8]| OctetString::new(bytes).map(Some);
         let header = || {
-            let since = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+            let since = u64::try_from(fresh.now.unix_timestamp()).unwrap_or_default();
             let time = GeneralizedTime::from_unix_duration(Duration::from_secs(since))?;
             let identifier = credential.identifier().map(OctetString::new).transpose()?;
             let implicit = InfoTypeAndValue { oid: IMPLICIT_CONFIRM, value: Some(Null.into()) };
@@ -388,7 +376,7 @@ impl Transaction {
                 sender_kid: identifier,
                 recip_kid: None,
                 trans_id: octets(&self.id)?,
-                sender_nonce: octets(&random.nonce)?,
+                sender_nonce: octets(&fresh.nonce)?,
                 recip_nonce: self.their_nonce.clone(),
                 free_text: None,
                 general_info,
@@ -398,7 +386,7 @@ impl Transaction {
         let protected = protected.map_err(CmpError::Encoding)?;
         let protection = credential.protect(&protected, &algorithm)?;
         let bytes = message::whole(&protected, Some(&protection), credential.certificates());
-        self.nonces[1] = random.nonce;
+        self.nonces[1] = fresh.nonce;
         bytes.map_err(CmpError::Encoding)
     }
 }

@@ -125,9 +125,7 @@ impl RotationPlan {
         }
         if let Some(external) = &view.state.external {
             if asked.authority {
-                let refusal = Refusal::External(external.name.clone());
-                let (what, because) = (CertificateKind::Authority, Reason::Asked);
-                self.attention.push(Refused { what, because, refusal }.into());
+                self.refuse_requested_ca(Refusal::External(external.name.clone()));
             }
             return;
         }
@@ -154,17 +152,7 @@ impl RotationPlan {
                 .map(Step::Authority),
         );
         if asked.authority && best.is_some() {
-            self.steps.extend(match (&behind, just_rotated(view)) {
-                (_, false) if asked.force => Some(Step::Authority(Reason::Asked)),
-                (Some(_), _) => {
-                    let refusal = Refusal::Clock;
-                    let (what, because) = (CertificateKind::Authority, Reason::Asked);
-                    self.attention.push(Refused { what, because, refusal }.into());
-                    None
-                }
-                (None, true) if !asked.force => Some(Step::Store(Reason::Joined)),
-                (None, _) => Some(Step::Authority(Reason::Asked)),
-            });
+            self.requested_ca(view, asked.force, behind.is_some());
         }
         if let (Some(best), Some(own)) = (best, kept.cas.first())
             && own.certificate != best.certificate
@@ -173,6 +161,22 @@ impl RotationPlan {
         }
         self.times.extend(kept.cas.iter().map(|ca| ca.certificate.not_before));
         self.attention.extend(behind);
+    }
+
+    /// The step that an administrator's request for a new CA comes to.
+    fn requested_ca(&mut self, view: &View<'_>, is_forced: bool, is_clock_behind: bool) {
+        let step = match just_rotated(view) {
+            false if is_forced => Step::Authority(Reason::Asked),
+            _ if is_clock_behind => return self.refuse_requested_ca(Refusal::Clock),
+            true if !is_forced => Step::Store(Reason::Joined),
+            _ => Step::Authority(Reason::Asked),
+        };
+        self.steps.push(step);
+    }
+
+    fn refuse_requested_ca(&mut self, refusal: Refusal) {
+        let (what, because) = (CertificateKind::Authority, Reason::Asked);
+        self.attention.push(Refused { what, because, refusal }.into());
     }
 
     /// Weak keys that sign or serve. An administrator has brought them: none is made here.

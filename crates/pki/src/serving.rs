@@ -43,24 +43,11 @@ pub(super) fn choose(
 ) -> Result<Result<StoredPair, Refused>, IssueError> {
     let refused =
         |refusal| Refused { what: CertificateKind::Serving, because: reason.clone(), refusal };
-    let mut failure = None;
-    let candidates = match reason {
-        Reason::Restored => restored(view),
-        Reason::Chain => rechained(view)?.into_iter().collect(),
-        Reason::External(_) => external(view)?.into_iter().collect(),
-        _ => {
-            let mut candidates = Vec::new();
-            for ca in signers(view, reason) {
-                let trial = ca.signer().ok_or(IssueError::NoSigner);
-                match trial.and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
-                    Ok(chain) => {
-                        candidates.push(Candidate { chain, key: CandidateKey::Wanted(ca) });
-                    }
-                    Err(error) => failure = Some(error.to_string()),
-                }
-            }
-            candidates
-        }
+    let (candidates, failure) = match reason {
+        Reason::Restored => (restored(view), None),
+        Reason::Chain => (rechained(view)?.into_iter().collect(), None),
+        Reason::External(_) => (external(view)?.into_iter().collect(), None),
+        _ => issuable(view, policy, reason, hosts),
     };
     let is_forced = is_forced(&view.state.asked, reason);
     let before = view.lockouts_now();
@@ -104,6 +91,24 @@ pub(super) fn choose(
             Refusal::Issue(failure)
         }))),
     })
+}
+
+/// A chain from each CA that can issue one, and why the last of the others cannot.
+fn issuable<'a>(
+    view: &'a View<'a>,
+    policy: &Policy,
+    reason: &Reason,
+    hosts: &[Host],
+) -> (Vec<Candidate<'a>>, Option<String>) {
+    let (mut candidates, mut failure) = (Vec::new(), None);
+    for ca in signers(view, reason) {
+        let trial = ca.signer().ok_or(IssueError::NoSigner);
+        match trial.and_then(|signer| issued(view, policy, ca, hosts, signer.key)) {
+            Ok(chain) => candidates.push(Candidate { chain, key: CandidateKey::Wanted(ca) }),
+            Err(error) => failure = Some(error.to_string()),
+        }
+    }
+    (candidates, failure)
 }
 
 /// Why a candidate is not served unless that is forced: it locks out machines that could boot, or is too

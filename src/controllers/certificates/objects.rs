@@ -72,7 +72,14 @@ fn ca_write(
     }
     let description = "CA used to sign the MachineConfigServer TLS certificate";
     annotations.extend(owner_annotations(description));
-    pair_write(AUTHORITY, present, pair, data, policy, annotations, is_answer)
+    if let Some(leaf) = pair.leaf() {
+        annotations.extend(pair_annotations(AUTHORITY, &leaf, policy)?);
+    }
+    // Removing the date asks for a rotation, which this is not yet.
+    if !is_answer && present.is_some_and(is_asked_by_removal) {
+        annotations.remove(NOT_AFTER);
+    }
+    pair_write(AUTHORITY, present, data, annotations)
 }
 
 /// What says that a rotation that somebody asked for is done.
@@ -94,8 +101,9 @@ pub(super) fn serving_write(
     if let Some(leaf) = pair.leaf() {
         annotations.insert(HOSTNAMES.to_owned(), hostnames(state, &leaf));
         annotations.insert(ISSUED.to_owned(), digest(&leaf));
+        annotations.extend(pair_annotations(SERVING, &leaf, policy)?);
     }
-    pair_write(SERVING, present, pair, pair_data(pair), policy, annotations, true)
+    pair_write(SERVING, present, pair_data(pair), annotations)
 }
 
 /// What is said of the names of a new serving certificate: the reference's controller issues one of
@@ -185,21 +193,10 @@ pub(super) fn pair_data(pair: &StoredPair) -> SecretData {
 fn pair_write(
     name: &str,
     present: Option<&Secret>,
-    pair: &StoredPair,
     data: SecretData,
-    policy: &Policy,
-    mut annotations: Annotations,
-    is_answer: bool,
+    annotations: Annotations,
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
-    if let Some(leaf) = pair.leaf() {
-        let mut said = pair_annotations(&object, &leaf, policy)?;
-        // Who removed the date asks for a rotation, which this is not yet.
-        if !is_answer && present.is_some_and(is_asked_by_removal) {
-            said.remove(NOT_AFTER);
-        }
-        annotations.extend(said);
-    }
     let change = match present {
         // Its type cannot be changed.
         Some(present) => Change::Patch(MergePatch::new(
@@ -225,11 +222,12 @@ fn pair_write(
 /// when a pair is due, so that one which begins long before it was made says when it would begin if it
 /// did not.
 fn pair_annotations(
-    object: &ObjectName,
+    name: &str,
     leaf: &Certificate,
     policy: &Policy,
 ) -> Result<Annotations, Malformed> {
-    let date = |time| date(object, time);
+    let object = ObjectName::secret(NAMESPACE, name);
+    let date = |time| date(&object, time);
     Ok([
         (
             NOT_BEFORE.to_owned(),
@@ -415,12 +413,12 @@ mod tests {
 
     #[test]
     fn a_date_that_cannot_be_written_is_an_error() {
-        let object = ObjectName::secret("ns", "a");
         let mut leaf = certificate();
-        assert!(pair_annotations(&object, &leaf, &Policy::default()).is_ok());
+        assert!(pair_annotations("a", &leaf, &Policy::default()).is_ok());
         leaf.not_after = time::macros::datetime!(-0044-03-15 0:00 UTC);
-        let error = pair_annotations(&object, &leaf, &Policy::default()).unwrap_err();
-        assert!(error.to_string().starts_with("Secret ns/a: a date cannot be written"), "{error}");
+        let error = pair_annotations("a", &leaf, &Policy::default()).unwrap_err();
+        let reason = format!("Secret {NAMESPACE}/a: a date cannot be written");
+        assert!(error.to_string().starts_with(&reason), "{error}");
     }
 
     #[test]

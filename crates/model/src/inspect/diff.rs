@@ -85,6 +85,7 @@ pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change>
 
 fn items(machine: &Machine) -> Items<'_> {
     let mut items = Items::new();
+    let mut add = |what, name: &str, item| items.insert((what, name.to_owned()), item);
     for (name, value) in &machine.facts {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -93,7 +94,7 @@ fn items(machine: &Machine) -> Items<'_> {
             }
             other => other.to_string(),
         };
-        add(&mut items, " fact", name, [("value", text)], None, false);
+        add("fact", name, Item::new([("value", text)]));
     }
     for file in &machine.files {
         let attributes = [
@@ -103,12 +104,13 @@ fn items(machine: &Machine) -> Items<'_> {
             ("what", if file.contents.is_some() { String::new() } else { file.what.clone() }),
             ("appended", file.is_appended.to_string()),
         ];
-        add(&mut items, "file", &file.path, attributes, file.contents.as_deref(), file.is_secret);
+        let item = Item::new(attributes).with(file.contents.as_deref(), file.is_secret);
+        add("file", &file.path, item);
     }
     for unit in &machine.units {
-        add(&mut items, "unit", &unit.name, [("state", unit.state.clone())], None, false);
+        add("unit", &unit.name, Item::new([("state", unit.state.clone())]));
         for (name, text, is_secret) in &unit.texts {
-            add(&mut items, "unit text", name, [], Some(text.as_bytes()), *is_secret);
+            add("unit text", name, Item::default().with(Some(text.as_bytes()), *is_secret));
         }
     }
     for user in &machine.users {
@@ -118,7 +120,7 @@ fn items(machine: &Machine) -> Items<'_> {
             ("what", user.what.clone()),
         ];
         let hash = user.password_hash.as_deref().map(str::as_bytes);
-        add(&mut items, "user", &user.name, attributes, hash, true);
+        add("user", &user.name, Item::new(attributes).with(hash, true));
     }
     let named = |what, entries: &[Named]| {
         entries.iter().map(move |it| (what, it.name.clone(), it.what.clone())).collect::<Vec<_>>()
@@ -130,21 +132,19 @@ fn items(machine: &Machine) -> Items<'_> {
     let nodes = named("link or directory", &machine.nodes);
     for (what, name, text) in nodes.into_iter().chain(named("group", &machine.groups)).chain(disks)
     {
-        add(&mut items, what, &name, [("what", text)], None, false);
+        add(what, &name, Item::new([("what", text)]));
     }
     items
 }
 
-fn add<'a, const N: usize>(
-    items: &mut Items<'a>,
-    what: &'static str,
-    name: &str,
-    attributes: [(&'static str, String); N],
-    contents: Option<&'a [u8]>,
-    is_secret: bool,
-) {
-    let item = Item { attributes: attributes.into(), contents, is_secret };
-    items.insert((what.trim_start(), name.to_owned()), item);
+impl<'a> Item<'a> {
+    fn new<const N: usize>(attributes: [(&'static str, String); N]) -> Self {
+        Self { attributes: attributes.into(), contents: None, is_secret: false }
+    }
+
+    fn with(self, contents: Option<&'a [u8]>, is_secret: bool) -> Self {
+        Self { contents, is_secret, ..self }
+    }
 }
 
 fn describe(item: &Item<'_>) -> Vec<String> {

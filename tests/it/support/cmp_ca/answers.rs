@@ -163,20 +163,18 @@ impl Shared {
         if quirk == Quirk::UnprotectedError || quirk == Quirk::Unprotected {
             header.protection_alg = None;
         }
-        self.protect(&header, kind, contents, by_password, signer)
+        self.protect(&header, &tagged(kind, contents), by_password, signer)
     }
 
     fn protect(
         &self,
         header: &PkiHeader<'_>,
-        kind: u8,
-        contents: &[u8],
+        body: &[u8],
         by_password: bool,
         signer: &Pair,
     ) -> Vec<u8> {
         let header = header.to_der().expect("DER");
-        let body = tagged(kind, contents);
-        let protected = sequence(&[&header, &body]);
+        let protected = sequence(&[&header, body]);
         let mut protection = if by_password {
             let secret = if self.quirk() == Quirk::WrongSecret { "another" } else { SECRET };
             password_mac(secret, &pbm(self.quirk()), &protected)
@@ -194,6 +192,6 @@ impl Shared {
             extra.push(&self.root.der);
         }
         let extra = tagged(1, &sequence(&extra));
-        sequence(&[&header, &body, if is_bare { &[] } else { &protection }, &extra])
+        sequence(&[&header, body, if is_bare { &[] } else { &protection }, &extra])
     }
 }

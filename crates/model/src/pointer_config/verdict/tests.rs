@@ -310,6 +310,7 @@ fn a_verdict_knows_pools_and_tokens() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     use std::io::Write as _;
     let pem = ca().to_pem();
