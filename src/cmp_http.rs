@@ -75,7 +75,7 @@ enum HttpError {
     #[error("{0}: no answer within {time} s", time = TIMEOUT.as_secs())]
     Silent(Uri),
     /// HTTP that carries no answer.
-    #[error("{url} answers {status}{}", told(.location.as_deref()))]
+    #[error("{url} answers {status}{}", reported(.location.as_deref()))]
     Status {
         /// Where.
         url: Uri,
@@ -105,7 +105,7 @@ impl From<HttpError> for TransportError {
     }
 }
 
-fn told(location: Option<&str>) -> String {
+fn reported(location: Option<&str>) -> String {
     location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
 }
 

@@ -47,9 +47,9 @@ impl Replica {
         name: &str,
     ) -> Result<Self> {
         let [address, administrators] = [free_address()?, free_address()?];
-        let folder = scratch.join(name);
-        let mut command = command(binary, cluster, &folder, [address, administrators])?;
-        let log = folder.join("log");
+        let directory = scratch.join(name);
+        let mut command = command(binary, cluster, &directory, [address, administrators])?;
+        let log = directory.join("log");
         let begun = Instant::now();
         let server = Server::start(address, &mut command, &log)?;
         let machine = Machine::new(address, &cluster.pair.certificate, OTHER, false)?;
@@ -70,10 +70,10 @@ impl Replica {
 fn command(
     binary: &Path,
     cluster: &Cluster,
-    folder: &Path,
+    directory: &Path,
     [address, administrators]: [SocketAddr; 2],
 ) -> Result<Command> {
-    let token = folder.join("token");
+    let token = directory.join("token");
     fs::create_dir_all(&token)?;
     fs::write(token.join("token"), "abcdef.0123456789abcdef")?;
     fs::copy(&cluster.pair.certificate, token.join("ca.crt"))?;
@@ -86,7 +86,7 @@ fn command(
         .arg("--bootstrap-token-dir")
         .arg(token)
         .arg("--cache-dir")
-        .arg(folder.join("cache"))
+        .arg(directory.join("cache"))
         .arg("--cert")
         .arg(&cluster.pair.certificate)
         .arg("--key")

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use machine_config_server_fuzz::{AUTHORITIES, NOW, expanded, pem_word};
 use pki::{
     Answer, Asked, Certificate, CertificateState, External, Holder, Host, Issuer, PointerState,
-    PointerTrust, Policy, Request, StoredPair, dry_run, locked_out, told_lockouts,
+    PointerTrust, Policy, Request, StoredPair, dry_run, locked_out, reported_lockouts,
     trusted_by_somebody,
 };
 
@@ -92,6 +92,6 @@ fuzz_target!(|data: &[u8]| {
         let was = before.iter().any(|earlier| earlier.holder == lockout.holder);
         assert!(was, "{lockout}, after {before:?}");
     }
-    let _ = (told_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
+    let _ = (reported_lockouts(&after, NOW), trusted_by_somebody(&after, NOW));
     let _ = format!("{attention:?}");
 });

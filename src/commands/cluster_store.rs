@@ -128,7 +128,7 @@ impl StateStore for ClusterStore {
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<()> {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let mut last: Option<Foreseen> = None;
         self.ask(AUTHORITY, |seen| {
             let listed = &seen.observed.asked.distrust;
@@ -136,7 +136,7 @@ impl StateStore for ClusterStore {
                 return Ok(None);
             }
             let foreseen = Foreseen::of(seen, named, policy, now)?;
-            foreseen.tell(yes, now, &mut told)?;
+            foreseen.tell(yes, now, &mut reported)?;
             let request = Ask::Distrust(foreseen.asked.distrust.clone());
             last = Some(foreseen);
             Ok(Some(request))

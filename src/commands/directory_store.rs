@@ -148,16 +148,16 @@ impl StateStore for DirectoryStore {
         policy: &Policy,
         now: OffsetDateTime,
     ) -> Result<()> {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         // Under the lock: nobody else distrusts the CAs that are left meanwhile.
         let wanted = || {
             let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
-            foreseen.tell(yes, now, &mut told)?;
+            foreseen.tell(yes, now, &mut reported)?;
             anyhow::Ok((self.present_hosts()?, foreseen.asked))
         };
         let mut done = self.0.reconcile(wanted, policy, now)?;
         self.print_steps(&done);
-        done.attention.retain(|it| !told.contains(&it.to_string()));
+        done.attention.retain(|it| !reported.contains(&it.to_string()));
         self.refuse(done.attention, yes)
     }
 }

@@ -238,8 +238,8 @@ impl Renewal {
     /// Updates readiness and metrics.
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
-        let told = failure.or_else(|| Warning::summary(&self.attention));
-        reporting.status.degraded.set("certificates", told);
+        let reported = failure.or_else(|| Warning::summary(&self.attention));
+        reporting.status.degraded.set("certificates", reported);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_the_folder_itself_is_nobodys_to_wait_for() {
+    fn a_lock_on_the_directory_itself_is_nobodys_to_wait_for() {
         let directory = tempfile::tempdir().unwrap();
         let stranger = File::open(directory.path()).unwrap();
         stranger.lock().unwrap();

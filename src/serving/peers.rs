@@ -118,9 +118,9 @@ mod tests {
         let line =
             |machine: Machine| MachineLine { standing: machine.standing(None, now), machine };
         let lines: Vec<_> = machines.into_iter().map(line).collect();
-        let told = serde_json::to_vec(&lines).unwrap().len();
+        let reported = serde_json::to_vec(&lines).unwrap().len();
         assert_eq!(count, most);
-        [told, kept].map(|bytes| bytes * MOST.get() / count)
+        [reported, kept].map(|bytes| bytes * MOST.get() / count)
     }
 
     #[test]
@@ -137,8 +137,11 @@ mod tests {
         let config = "rendered-worker-0123456789abcdef0123456789abcdef";
         let served = Asked { answer: Ok((config, &digest)), ..plain };
         for plain in [plain, served] {
-            let [told, kept] = sizes(&plain, 100);
-            assert!((4_000_000..=told).contains(&kept) && told < 6_000_000, "{told} {kept}");
+            let [reported, kept] = sizes(&plain, 100);
+            assert!(
+                (4_000_000..=reported).contains(&kept) && reported < 6_000_000,
+                "{reported} {kept}"
+            );
         }
         // What takes most as JSON, by its kind, and a program that is named in the words as well.
         for worst in ["\u{1}", "\"", "\u{fffd}", "\u{1f600}", "x"] {
@@ -146,8 +149,8 @@ mod tests {
             for user_agent in [&worst, &format!("Ignition/{worst}")] {
                 for answer in [Ok((&*worst, &*worst)), Err((503, &*worst))] {
                     let asked = Asked { pool: &worst, user_agent, answer, ..plain };
-                    let [told, kept] = sizes(&asked, 100);
-                    assert!(told < 24_000_000 && kept < 15_000_000, "{told} {kept}");
+                    let [reported, kept] = sizes(&asked, 100);
+                    assert!(reported < 24_000_000 && kept < 15_000_000, "{reported} {kept}");
                 }
             }
         }
@@ -197,8 +200,8 @@ mod tests {
             let [line] = &silent[..] else { panic!("{silent:?}") };
             assert!(line.starts_with(&address) && line.contains(reason), "{reason:?}: {line}");
         }
-        let told = answer("{\"server\": \"a\", \"machines\": []}");
-        let Answers { parts, silent } = ask(&server(Some(told)).await).await;
+        let reported = answer("{\"server\": \"a\", \"machines\": []}");
+        let Answers { parts, silent } = ask(&server(Some(reported)).await).await;
         assert_eq!((parts.len(), silent.len()), (1, 0));
     }
 }

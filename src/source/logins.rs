@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    fn told(logins: &RegistryLogins) -> Vec<String> {
+    fn reported(logins: &RegistryLogins) -> Vec<String> {
         logins.problems().map(|problem| problem.to_string()).collect()
     }
 
@@ -154,7 +154,7 @@ mod tests {
         ] {
             assert_eq!(logins.seen(name.clone(), seen), None);
             assert_eq!(machines(&logins), good, "{problem}");
-            assert_eq!(told(&logins), [problem]);
+            assert_eq!(reported(&logins), [problem]);
         }
         for is_forbidden in [false, true] {
             assert!(logins.seen(name.clone(), failed(is_forbidden)).is_some());
@@ -162,7 +162,7 @@ mod tests {
         }
         assert_eq!(logins.seen(name, secret(r#"{"auths": {}}"#)), None);
         assert_eq!(machines(&logins), Machines::LogInTo(vec![]));
-        assert_eq!(told(&logins), [""; 0]);
+        assert_eq!(reported(&logins), [""; 0]);
     }
 
     #[test]
@@ -170,8 +170,8 @@ mod tests {
         let name: SecretName = "a/b".parse().unwrap();
         let first = |seen| {
             let mut logins = RegistryLogins::new(Some(name.clone()));
-            let told = logins.seen(name.clone(), seen);
-            (machines(&logins), told)
+            let reported = logins.seen(name.clone(), seen);
+            (machines(&logins), reported)
         };
         let without = "is not there; machines get no registry logins of it";
         assert_eq!(first(SecretSeen::Absent), (Machines::DoWithout, Some(without.to_owned())));

@@ -146,8 +146,8 @@ mod tests {
         report(Condition::of_all("disk", &["full".to_owned(), "slow".to_owned()]));
         report(Condition::of_all("disk", &[]));
         report(Condition::ok("disk"));
-        let told = |reason: &str| Some(reason.to_owned());
-        assert_eq!(log, [told("full"), told("full; slow"), None]);
+        let reported = |reason: &str| Some(reason.to_owned());
+        assert_eq!(log, [reported("full"), reported("full; slow"), None]);
         assert_eq!(counter.get(), 3);
 
         Condition::failed("disk", "full").note(&conditions);

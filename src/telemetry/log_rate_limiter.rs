@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn how_many_were_left_out_is_told_when_the_window_ends() {
+    async fn how_many_were_left_out_is_reported_when_the_window_ends() {
         let log = Log::default();
         let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);

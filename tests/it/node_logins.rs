@@ -26,15 +26,15 @@ fn entries(auths: &Value) -> Entries {
 
 /// A file and who keeps it.
 struct Node {
-    folder: TempDir,
+    directory: TempDir,
     keeper: LoginKeeper,
 }
 
 impl Node {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let keeper = keeper(&folder.path().join("kubelet/config.json"));
-        Self { folder, keeper }
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let keeper = keeper(&directory.path().join("kubelet/config.json"));
+        Self { directory, keeper }
     }
 
     fn with(text: &str) -> Self {
@@ -45,7 +45,7 @@ impl Node {
     }
 
     fn kubelet(&self) -> PathBuf {
-        self.folder.path().join("kubelet")
+        self.directory.path().join("kubelet")
     }
 
     fn path(&self) -> PathBuf {
@@ -129,37 +129,37 @@ fn what_ignition_wrote_at_the_first_boot_is_kept_from_then_on() {
 }
 
 #[test]
-fn what_is_not_understood_or_somebody_elses_is_left_alone_and_told() {
+fn what_is_not_understood_or_somebody_elses_is_left_alone_and_reported() {
     let wanted = json!({"a.example": login("a")});
-    for (text, told) in [
+    for (text, reported) in [
         ("SECRET", "no JSON (line 1, column 1); it is left alone"),
         ("[]", "no object `auths` in it; it is left alone"),
         ("{\"auths\": \"SECRET\"}", "no object `auths` in it; it is left alone"),
     ] {
         let mut node = Node::with(text);
-        assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some(told));
+        assert_eq!(node.reconcile(&wanted).problem.as_deref(), Some(reported));
         assert_eq!(fs::read_to_string(node.path()).expect("the file"), text);
     }
 
     let theirs = json!({"auths": {"a.example": login("them")}}).to_string();
     let mut node = Node::with(&theirs);
-    let told = "somebody else wrote the logins for a.example, which are not the secret's; take them \
+    let reported = "somebody else wrote the logins for a.example, which are not the secret's; take them \
                 out, and they are written anew";
     let report = node.reconcile(&json!({"a.example": login("a"), "b.example": login("a")}));
     assert_eq!(
         (report.problem.as_deref(), names(&report.written)),
-        (Some(told), vec!["b.example"])
+        (Some(reported), vec!["b.example"])
     );
     assert_eq!(node.file()["auths"]["a.example"], login("them"));
     let report = node.reconcile(&wanted);
-    assert_eq!(report.problem.as_deref(), Some(told));
+    assert_eq!(report.problem.as_deref(), Some(reported));
     fs::write(node.path(), "{}").expect("a write");
     assert_eq!(node.reconcile(&wanted).problem, None);
     assert_eq!(node.file()["auths"], wanted);
 
     let mut node = Node::new();
     fs::create_dir(node.kubelet()).expect("a folder");
-    let elsewhere = node.folder.path().join("elsewhere");
+    let elsewhere = node.directory.path().join("elsewhere");
     fs::write(&elsewhere, "{}").expect("a file");
     symlink(&elsewhere, node.path()).expect("a link");
     let report = node.reconcile(&wanted);

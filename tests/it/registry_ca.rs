@@ -418,15 +418,15 @@ proptest! {
     }
 
     #[test]
-    fn no_key_names_a_path_outside_of_its_folder(key in keys()) {
+    fn no_key_names_a_path_outside_of_its_directory(key in keys()) {
         if let Ok(host) = RegistryHost::parse(&key) {
             let path = host.certs_d_path();
             let components: Vec<_> = Path::new(&path).components().collect();
             prop_assert_eq!(components.len(), 6, "{}", path);
             prop_assert!(Path::new(&path).starts_with("/etc/docker/certs.d"));
             prop_assert_eq!(Path::new(&path).file_name(), Some("ca.crt".as_ref()));
-            let folder = Path::new(host.as_str());
-            prop_assert_eq!(folder.file_name(), Some(folder.as_os_str()));
+            let directory = Path::new(host.as_str());
+            prop_assert_eq!(directory.file_name(), Some(directory.as_os_str()));
             prop_assert!(host.as_str().len() <= 255 && !host.as_str().starts_with('.'));
             let again = RegistryHost::parse(&host.config_map_key());
             prop_assert_eq!(again.as_ref(), Ok(&host));

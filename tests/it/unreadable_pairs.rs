@@ -12,7 +12,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use crate::faults::bootstrap_folder;
+use crate::faults::bootstrap_directory;
 use crate::support::http::Client;
 use crate::support::in_repository;
 use crate::support::pair::Pair;
@@ -92,7 +92,7 @@ fn a_pair_that_machines_cannot_read_is_named_and_left_and_served() {
 fn a_pair_whose_policies_are_critical_is_served() {
     let state = tempfile::tempdir().expect("a temporary folder");
     bring(state.path(), POLICIES);
-    let base = bootstrap_folder();
+    let base = bootstrap_directory();
     let path = |name: &str| state.path().join(name);
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
     let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
@@ -109,9 +109,9 @@ fn a_pair_whose_policies_are_critical_is_served() {
 
 #[test]
 fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let pair = Pair::make(folder.path(), "localhost");
-    let base = bootstrap_folder();
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let pair = Pair::make(directory.path(), "localhost");
+    let base = bootstrap_directory();
     let kubeconfig = in_repository("ignition-fixtures/kubeconfig.yaml");
     let kubeconfig = ["--bootstrap-kubeconfig", kubeconfig.to_str().expect("UTF-8")];
     let server = Server::bootstrap(base.path(), &pair.certificate, &pair.key, &kubeconfig);

@@ -214,11 +214,11 @@ impl Certificate {
     /// it, by that, because its validity may begin earlier; else when its validity begins.
     #[must_use]
     pub fn made_at(&self) -> OffsetDateTime {
-        let told = self.common_name.rsplit_once('@').and_then(|(_, told)| {
-            let digits = told.split('-').next()?;
+        let reported = self.common_name.rsplit_once('@').and_then(|(_, reported)| {
+            let digits = reported.split('-').next()?;
             OffsetDateTime::from_unix_timestamp(digits.parse().ok()?).ok()
         });
-        told.filter(|time| self.is_valid_at(*time)).unwrap_or(self.not_before)
+        reported.filter(|time| self.is_valid_at(*time)).unwrap_or(self.not_before)
     }
 
     /// The SHA-256 digest of its DER, by which it is told from all others.

@@ -82,8 +82,8 @@ mod tests {
         assert_eq!(good.unread(), None);
         let mixed = external(&[&root.to_pem(), broken]);
         assert_eq!(mixed.trusted(), good.trusted());
-        let told = mixed.unread().unwrap();
-        assert_eq!(told.label(), "trust");
-        assert!(told.to_string().contains("certificate 2"), "{told}");
+        let reported = mixed.unread().unwrap();
+        assert_eq!(reported.label(), "trust");
+        assert!(reported.to_string().contains("certificate 2"), "{reported}");
     }
 }

@@ -73,5 +73,5 @@ pub use warning::{CertificateKind, Refusal, Refused, USER_DATA_LIMITS, Warning};
 pub use weak_key::{Weakness, weakness};
 pub use writes::{
     Asking, LEFT_OUT, MAX_STEPS, Next, Write, dry_run, lockouts_of, next, pointer_warnings,
-    told_lockouts, trusted_by_somebody,
+    reported_lockouts, trusted_by_somebody,
 };

@@ -33,7 +33,7 @@ mod tests {
     use crate::plan::renewal;
     use crate::{
         Asked, Certificate, CertificateState, External, Holder, Host, IssueError, KeyAlgorithm,
-        MAX_STEPS, Next, Policy, StoredPair, locked_out, next, told_lockouts,
+        MAX_STEPS, Next, Policy, StoredPair, locked_out, next, reported_lockouts,
     };
 
     const NOW: OffsetDateTime = datetime!(2026-11-21 0:00 UTC);
@@ -78,7 +78,7 @@ mod tests {
             match next(&state, &Policy::default(), now, generate).unwrap() {
                 Next::Settled { until, attention, .. } => {
                     assert!(until > now, "{until}");
-                    let _told: Vec<_> = attention.iter().map(ToString::to_string).collect();
+                    let _reported: Vec<_> = attention.iter().map(ToString::to_string).collect();
                     return state;
                 }
                 Next::Step { writes, .. } => {
@@ -130,7 +130,7 @@ mod tests {
             let external = CertificateState { external: Some(external), ..foreign.clone() };
             for now in [NOW, FIRST + Duration::days(9000), LAST - Duration::days(9000)] {
                 for state in [&own, &foreign, &rotated, &external] {
-                    let _told = told_lockouts(state, now);
+                    let _reported = reported_lockouts(state, now);
                     let _lockouts = locked_out(&state.chain(), std::slice::from_ref(&holder), now);
                     // Another pair and CA are made where these cannot go on.
                     let settled = settle(state.clone(), now);

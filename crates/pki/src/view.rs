@@ -62,7 +62,7 @@ struct Known {
     /// Whether it is there, and no machine that may be somewhere.
     is_present: bool,
     /// Whether its lockout is told beside those of pointer configs: it is known to be there, or can be helped.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl<'a> View<'a> {
@@ -221,27 +221,28 @@ impl<'a> View<'a> {
 
     /// Those who cannot boot now, as far as an administrator should know: by what is served, and by what is
     /// wrong with a pointer config in itself. Nobody where nothing is served.
-    pub(super) fn told_lockouts(&self) -> Vec<Lockout> {
+    pub(super) fn reported_lockouts(&self) -> Vec<Lockout> {
         if self.chain.is_empty() {
             return Vec::new();
         }
-        let holders = self.told_holders();
+        let holders = self.reported_holders();
         let reasons = self.judge(&self.chain, &holders).into_iter().zip(&holders);
-        let mut told: Vec<_> = reasons
+        let mut reported: Vec<_> = reasons
             .filter_map(|(reason, holder)| {
                 Some(Lockout { holder: holder.name.clone(), reason: reason? })
             })
             .chain(self.state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()))
             .collect();
-        told.dedup();
-        told
+        reported.dedup();
+        reported
     }
 
     /// Those whose lockout is told. A pointer config with faults boots nobody anyway; of any other its machines trust
     /// what is in it, whatever is distrusted here.
-    pub(super) fn told_holders(&self) -> Vec<Holder> {
+    pub(super) fn reported_holders(&self) -> Vec<Holder> {
         let sound = self.state.pointers.iter().filter(|pointer| pointer.faults.is_empty());
-        let others = self.holders.iter().filter(|known| known.is_told).map(|known| &known.holder);
+        let others =
+            self.holders.iter().filter(|known| known.is_reported).map(|known| &known.holder);
         sound.flat_map(|pointer| &pointer.holders).chain(others).cloned().collect()
     }
 
@@ -259,24 +260,29 @@ impl<'a> View<'a> {
 
     fn find_holders(&self) -> Vec<Known> {
         let pointers = self.state.pointers.iter().flat_map(|pointer| pointer.holders.clone());
-        let pointers = pointers.map(|holder| Known { holder, is_present: true, is_told: false });
+        let pointers =
+            pointers.map(|holder| Known { holder, is_present: true, is_reported: false });
         let (name, trusted) = (BUNDLE.to_owned(), self.bundle.clone());
         let bundle = Holder { name, trusted, hosts: Vec::new() };
-        let bundle = Known { holder: bundle, is_present: true, is_told: true };
+        let bundle = Known { holder: bundle, is_present: true, is_reported: true };
         let mut known: Vec<_> = pointers.chain([bundle]).collect();
         // Nobody trusts a CA alone that has not signed what is served yet.
         let issuer = match &self.serving {
             Serving::Ours(leaf) => self.kept.issuer_of(leaf).map(|ca| ca.certificate.made_at()),
             _ => None,
         };
-        let is_told = |ca: &Certificate| {
+        let is_reported = |ca: &Certificate| {
             issuer.is_some_and(|made| ca.made_at() <= made)
                 && self.kept.cas.iter().any(|kept| kept.certificate == *ca)
         };
         let top = self.top().filter(|_| matches!(self.serving, Serving::Foreign { .. }));
         known.extend(
             self.anchors().into_iter().chain(top).filter(|ca| ca.is_valid_at(self.now)).map(|ca| {
-                Known { holder: Holder::of_one(ca), is_present: false, is_told: is_told(ca) }
+                Known {
+                    holder: Holder::of_one(ca),
+                    is_present: false,
+                    is_reported: is_reported(ca),
+                }
             }),
         );
         for Known { holder, .. } in &mut known {

@@ -33,7 +33,7 @@ pub enum CertificateKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// These could boot, and could not after it.
-    #[error("{}; --force does it all the same", told(.0))]
+    #[error("{}; --force does it all the same", reported(.0))]
     LocksOut(Vec<Lockout>),
     /// The chain would be longer than it may.
     #[error(
@@ -86,7 +86,7 @@ pub enum Refusal {
 }
 
 /// Some of those who would be locked out.
-fn told(lockouts: &[Lockout]) -> String {
+fn reported(lockouts: &[Lockout]) -> String {
     const MOST: usize = 3;
     let named: Vec<_> = lockouts.iter().take(MOST).map(Lockout::to_string).collect();
     let more = lockouts.len().saturating_sub(MOST);

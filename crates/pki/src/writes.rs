@@ -170,11 +170,11 @@ pub fn next(
                 if is_unfit && state.issuer.as_ref().is_some_and(|it| it.asks_again(now)) {
                     asking = Asking::Ask(refused.because.clone());
                 }
-                attention.extend(told(refused));
+                attention.extend(reported(refused));
             }
         }
     }
-    attention.extend(view.told_lockouts().into_iter().map(Warning::LockedOut));
+    attention.extend(view.reported_lockouts().into_iter().map(Warning::LockedOut));
     attention.extend(pointer_warnings(state));
     let until = times.into_iter().filter(|time| *time > now).min();
     Ok(Next::Settled {
@@ -215,8 +215,8 @@ pub fn trusted_by_somebody(state: &CertificateState, now: OffsetDateTime) -> Vec
 
 /// Those who cannot boot now, as far as an administrator should know.
 #[must_use]
-pub fn told_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
-    View::of(state, now).told_lockouts()
+pub fn reported_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
+    View::of(state, now).reported_lockouts()
 }
 
 /// The pointer configs that a platform does not take as user data, and those whose CAs cannot be replaced.
@@ -240,7 +240,7 @@ pub fn lockouts_of(
     known: &CertificateState,
     now: OffsetDateTime,
 ) -> Vec<Lockout> {
-    locked_out(&state.chain(), &View::of(known, now).told_holders(), now)
+    locked_out(&state.chain(), &View::of(known, now).reported_holders(), now)
 }
 
 impl Asking {
@@ -257,7 +257,7 @@ fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Warning {
 
 /// What is told of a refusal. That a pair stays until its own end, because some machines trust nobody
 /// else, is as it should be.
-fn told(refused: Refused) -> Option<Warning> {
+fn reported(refused: Refused) -> Option<Warning> {
     let is_quiet =
         matches!(refused.because, Reason::NewerAuthority | Reason::Restored | Reason::Chain);
     (!is_quiet).then_some(Warning::Refused(refused))

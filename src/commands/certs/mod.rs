@@ -13,7 +13,8 @@ use anyhow::{Context as _, bail};
 use model::pointer_config::{LeftAlone, PointerConfig};
 use pki::plan::renewal;
 use pki::{
-    self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next, told_lockouts,
+    self, Certificate, Host, LEFT_OUT, Next, Policy, Step, StoredPair, Warning, next,
+    reported_lockouts,
 };
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -107,15 +108,15 @@ pub(crate) fn check(
 fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Checked> {
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
-    let mut told: Vec<String> =
+    let mut reported: Vec<String> =
         open_files.map(|path| format!("{path}: others than its owner can read the key")).collect();
-    told.extend(seen.unreadable.iter().cloned());
+    reported.extend(seen.unreadable.iter().cloned());
     let mut in_order_until = None;
     let verdict = match next {
         Next::Step { step, .. } => {
             // What is due first is told alone: the rest may come of it.
-            told.extend(told_lockouts(&seen.observed, now).iter().map(ToString::to_string));
-            told.extend(faults(seen, policy, now)?);
+            reported.extend(reported_lockouts(&seen.observed, now).iter().map(ToString::to_string));
+            reported.extend(faults(seen, policy, now)?);
             Some(match step {
                 Step::Authority(reason) | Step::Store(reason) => {
                     format!("the certificate authority: {reason}")
@@ -131,7 +132,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         }
         Next::Settled { attention, .. } if !attention.iter().all(Warning::is_warning) => {
             let faults = attention.iter().filter(|it| !it.is_warning());
-            told.extend(faults.map(|it| located(it, &seen.files)));
+            reported.extend(faults.map(|it| located(it, &seen.files)));
             Some(Warning::verdict(&attention))
         }
         Next::Settled { .. } if seen.observed.serving.is_none() => {
@@ -140,7 +141,9 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         Next::Settled { .. } if !seen.unreadable.is_empty() => {
             Some("the server cannot read all of its files".to_owned())
         }
-        Next::Settled { .. } if !told.is_empty() => Some("keys can be read by others".to_owned()),
+        Next::Settled { .. } if !reported.is_empty() => {
+            Some("keys can be read by others".to_owned())
+        }
         Next::Settled { until, .. } => {
             in_order_until = Some(date(until)?);
             None
@@ -157,7 +160,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
         warnings: pointers.iter().map(ToString::to_string).collect(),
         in_order_until,
         left_alone: left_alone.collect(),
-        faults: told,
+        faults: reported,
         verdict,
     })
 }

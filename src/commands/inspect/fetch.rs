@@ -155,9 +155,9 @@ impl Fetcher<'_> {
             };
             seen.push(format!("{address}: {reason}"));
         }
-        let told = seen.join("; ");
+        let reported = seen.join("; ");
         self.step("connect", seen, since);
-        Err(Cause::ServerDown(told))
+        Err(Cause::ServerDown(reported))
     }
 
     async fn tls(
@@ -170,16 +170,20 @@ impl Fetcher<'_> {
         let stream = match shaken {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
-                let told = format!("{error:#}");
-                self.step("TLS", vec![told.clone()], since);
-                let told = format!("{address}: {told}");
+                let reported = format!("{error:#}");
+                self.step("TLS", vec![reported.clone()], since);
+                let reported = format!("{address}: {reported}");
                 let is_no_tls = probe::is_no_tls(&error);
-                return Err(if is_no_tls { Cause::NoTls(told) } else { Cause::NoAnswer(told) });
+                return Err(if is_no_tls {
+                    Cause::NoTls(reported)
+                } else {
+                    Cause::NoAnswer(reported)
+                });
             }
             Err(_) => {
-                let told = format!("{address}: no handshake within {} s", ANSWER.as_secs());
-                self.step("TLS", vec![told.clone()], since);
-                return Err(Cause::NoAnswer(told));
+                let reported = format!("{address}: no handshake within {} s", ANSWER.as_secs());
+                self.step("TLS", vec![reported.clone()], since);
+                return Err(Cause::NoAnswer(reported));
             }
         };
         let took = since.elapsed();
@@ -284,12 +288,12 @@ impl Fetcher<'_> {
         let (_connection, response) = match timeout(ANSWER, asked).await {
             Ok(Ok(answer)) => answer,
             other => {
-                let told = match other {
+                let reported = match other {
                     Ok(Err(error)) => format!("{address}: {error:#}"),
                     _ => format!("{address}: no answer within {} s", ANSWER.as_secs()),
                 };
-                self.step("answer", vec![told.clone()], since);
-                return Err(Cause::NoAnswer(told));
+                self.step("answer", vec![reported.clone()], since);
+                return Err(Cause::NoAnswer(reported));
             }
         };
         let (status, headers) = (response.status(), response.headers().clone());

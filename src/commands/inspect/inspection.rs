@@ -60,7 +60,7 @@ impl Inspection {
 
     /// The contents of one file.
     pub(super) fn show_file(&self, path: &str) -> anyhow::Result<ExitCode> {
-        let told = match &self.machine {
+        let reported = match &self.machine {
             Some(machine) => match machine.file(path) {
                 Ok(bytes) => {
                     // Whoever reads it may have seen enough.
@@ -75,7 +75,7 @@ impl Inspection {
                 .flat_map(|trace| way_as_text(trace, model::table::TerminalStyle::PLAIN))
                 .collect(),
         };
-        writeln!(std::io::stderr(), "{}", told.join("\n"))?;
+        writeln!(std::io::stderr(), "{}", reported.join("\n"))?;
         Ok(ExitCode::FAILURE)
     }
 }

@@ -250,7 +250,7 @@ fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
         Err(Cause::NotInSpec {
             asked,
             served,
-            told: "the server sends another".to_owned(),
+            reported: "the server sends another".to_owned(),
             is_received: true,
         })
     });
@@ -324,8 +324,8 @@ fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> 
 }
 
 /// What a machine has got, and cannot use.
-fn invalid(told: impl Into<String>) -> Cause {
-    Cause::InvalidConfig { told: told.into(), is_received: true }
+fn invalid(reported: impl Into<String>) -> Cause {
+    Cause::InvalidConfig { reported: reported.into(), is_received: true }
 }
 
 /// Reads a config of others, as Ignition would.

@@ -151,18 +151,18 @@ impl Site {
 
     /// Why it would make a new serving pair.
     fn target_reason(&self, now: OffsetDateTime) -> Option<String> {
-        let told = |reason: &str| Some(reason.to_owned());
-        let Some(secret) = &self.state.serving else { return told("missing") };
+        let reported = |reason: &str| Some(reason.to_owned());
+        let Some(secret) = &self.state.serving else { return reported("missing") };
         let (begin, end) = match dates(secret) {
             Ok(dates) => dates,
-            Err(reason) => return told(reason),
+            Err(reason) => return reported(reason),
         };
         if is_past(begin, end, now) {
-            return told("80 % of validity");
+            return reported("80 % of validity");
         }
         let signer = leaf(self.state.authority.as_ref().unwrap());
         if now > begin + RENEWAL && now > signer.not_before + RENEWAL / 10 {
-            return told("refresh");
+            return reported("refresh");
         }
         let issuer = annotation(secret, ISSUER).unwrap_or_default();
         let trusted = self.state.trusted().unwrap();

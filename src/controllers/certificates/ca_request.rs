@@ -224,16 +224,16 @@ mod tests {
         let mut secret: Secret = serde_json::from_value(first).unwrap();
         secret.metadata.uid = Some("u".to_owned());
         secret.metadata.resource_version = Some("1".to_owned());
-        let mut told = |count: &str| {
+        let mut reported = |count: &str| {
             let annotations = secret.metadata.annotations.as_mut().unwrap();
             annotations.insert(REQUESTED_BEFORE.to_owned(), count.to_owned());
             let same = write("ClusterIssuer/corporate", Some(secret.clone()));
             let other = write("ClusterIssuer/other", Some(secret.clone()));
             [same, other].map(|write| before(&write).as_str().unwrap().to_owned())
         };
-        assert_eq!(told("0"), ["1", "0"]);
-        assert_eq!(told("6"), ["7", "0"]);
-        assert_eq!(told("?"), ["1", "0"]);
+        assert_eq!(reported("0"), ["1", "0"]);
+        assert_eq!(reported("6"), ["7", "0"]);
+        assert_eq!(reported("?"), ["1", "0"]);
     }
 
     #[test]

@@ -40,9 +40,9 @@ impl Report {
     pub(super) async fn duties(&mut self, namespace: &str, duties: &BTreeMap<String, Assessment>) {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
-        let told = std::mem::replace(&mut self.left_alone, left_alone.collect());
+        let reported = std::mem::replace(&mut self.left_alone, left_alone.collect());
         for (name, reason) in &self.left_alone {
-            if told.get(name) == Some(reason) {
+            if reported.get(name) == Some(reason) {
                 continue;
             }
             tracing::warn!(secret = name, %reason, "its user data is left alone");
@@ -54,8 +54,8 @@ impl Report {
 
     /// Says once what is not in order and stays as it is.
     pub(super) async fn attention(&mut self, attention: &[Warning]) {
-        let told = std::mem::replace(&mut self.attention, attention.to_vec());
-        for attention in self.attention.iter().filter(|attention| !told.contains(attention)) {
+        let reported = std::mem::replace(&mut self.attention, attention.to_vec());
+        for attention in self.attention.iter().filter(|attention| !reported.contains(attention)) {
             let note = attention.to_string();
             log_attention(attention, &note);
             let name = match attention {

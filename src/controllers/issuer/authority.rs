@@ -39,8 +39,8 @@ impl Authority {
         }
         // Nobody is to get a name of the server's before it is known which ones those are.
         let leaf = state.served();
-        let told = cluster.serving_names().unwrap_or_default();
-        let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, told)).unwrap_or_default();
+        let reported = cluster.serving_names().unwrap_or_default();
+        let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, reported)).unwrap_or_default();
         if reserved.is_empty() {
             return Err("the server has no serving pair that tells its names".to_owned());
         }
@@ -190,8 +190,9 @@ mod tests {
         ] {
             let secret = secret(&certificate.to_pem(), key);
             let fault = Authority::of_secret(&secret, cluster, NOW).err();
-            let told = "its key is the server's CA's, which signs by machineConfigServer: {} alone";
-            assert_eq!(fault.as_deref(), is_server.then_some(told), "{certificate:?}");
+            let reported =
+                "its key is the server's CA's, which signs by machineConfigServer: {} alone";
+            assert_eq!(fault.as_deref(), is_server.then_some(reported), "{certificate:?}");
         }
     }
 }

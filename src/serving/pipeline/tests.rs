@@ -46,7 +46,7 @@ const EVENTS: [fn(&mut Site); 14] = [
 ];
 
 struct Site {
-    _folder: TempDir,
+    _directory: TempDir,
     state: StateDirectory,
     policy: Arc<ArcSwap<Policy>>,
     pipeline: Pipeline,
@@ -74,7 +74,7 @@ impl Site {
         state.reconcile(wanted, &policy, now).unwrap();
         let (policy, pipeline) = start(&state);
         let mut site = Self {
-            _folder: directory,
+            _directory: directory,
             state,
             policy,
             pipeline,

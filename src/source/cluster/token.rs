@@ -109,18 +109,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_that_cannot_be_read_leaves_the_last_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut files = TokenFiles::open(folder.path().to_owned());
+        let directory = tempfile::tempdir().unwrap();
+        let mut files = TokenFiles::open(directory.path().to_owned());
         assert!(files.state().problem.as_ref().unwrap().contains("token: "));
         assert_eq!(files.state().last_good, None);
 
-        std::fs::write(folder.path().join("token"), "abc.def\n").unwrap();
+        std::fs::write(directory.path().join("token"), "abc.def\n").unwrap();
         files.changed().await;
         let token = Token { token: "abc.def".to_owned(), authorities: None };
         let state = BootstrapTokenState { last_good: Some(token.clone()), problem: None };
         assert_eq!(*files.state(), state);
 
-        std::fs::write(folder.path().join("token"), "\n").unwrap();
+        std::fs::write(directory.path().join("token"), "\n").unwrap();
         files.changed().await;
         assert_eq!(files.state().last_good, Some(token));
         assert!(files.state().problem.as_ref().unwrap().contains("is empty"));

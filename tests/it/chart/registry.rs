@@ -243,10 +243,10 @@ fn absent_values_are_those_of_the_specification() {
 #[test]
 fn other_charts_make_their_secret_with_the_library() {
     let helm = Helm::new();
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let library = in_repository("deploy/chart/machine-config-server-library");
     let write = |name: &str, text: &str| {
-        let file = folder.path().join(name);
+        let file = directory.path().join(name);
         fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
         fs::write(file, text).expect("a file");
     };
@@ -265,10 +265,10 @@ fn other_charts_make_their_secret_with_the_library() {
          (dict \"envAll\" . \"registryUser\" .Chart.Name) }}\n",
     );
     write("values.yaml", "{}\n");
-    helm.say(&["dependency", "update", folder.path().to_str().expect("text")]);
+    helm.say(&["dependency", "update", directory.path().to_str().expect("text")]);
 
     // Nothing is said of registries.
-    let objects = helm.template(folder.path(), &json!({}), &[]).expect("objects");
+    let objects = helm.template(directory.path(), &json!({}), &[]).expect("objects");
     assert!(of_kind(&objects, "Secret").is_empty());
     assert_eq!(pull_secrets(&objects), [&Value::Null]);
 
@@ -281,7 +281,7 @@ fn other_charts_make_their_secret_with_the_library() {
         "secrets": {"oci_image_registry": {"web": "web-key"}},
         "manifests": {"secret_registry": true},
     });
-    let objects = helm.template(folder.path(), &values, &[]).expect("objects");
+    let objects = helm.template(directory.path(), &values, &[]).expect("objects");
     let [secret] = of_kind(&objects, "Secret")[..] else { panic!("{objects:?}") };
     assert_eq!(secret["metadata"]["name"], "web-key");
     assert_eq!(secret["metadata"]["namespace"], RELEASE_NAMESPACE);
@@ -290,7 +290,7 @@ fn other_charts_make_their_secret_with_the_library() {
 
     // Without a schema of its own, it is the template that minds a number.
     values["endpoints"]["oci_image_registry"]["auth"]["web"]["password"] = json!(1_234_567);
-    let error = helm.template(folder.path(), &values, &[]).expect_err("a fault");
+    let error = helm.template(directory.path(), &values, &[]).expect_err("a fault");
     assert!(error.contains("auth.web.password is not a text"), "{error}");
     assert!(!error.contains("1234567") && !error.contains("1.234567"), "{error}");
 }

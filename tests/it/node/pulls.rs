@@ -34,7 +34,7 @@ fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() 
     // Neither authority nor login.
     site.helm(&["install", "mcs"], &values(&image, false));
     site.apply_text(&bootstrapper());
-    told(node, "x509: certificate signed by unknown authority");
+    reported(node, "x509: certificate signed by unknown authority");
 
     node.apply(&json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -44,7 +44,7 @@ fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() 
         "data": {registry.name().replace(':', ".."): registry.authority()},
     }));
     site.apply("nodes", &containerd_nodes());
-    told(node, "401 Unauthorized");
+    reported(node, "401 Unauthorized");
 
     site.helm(&["upgrade", "mcs"], &values(&image, true));
     // A pod that is there has been given no login.
@@ -63,7 +63,7 @@ fn the_image_is_pulled_by_the_authority_of_node_ca_and_the_login_of_the_chart() 
 }
 
 /// Waits until kubelet says so of a pull that failed.
-fn told(node: &Node, reason: &str) {
+fn reported(node: &Node, reason: &str) {
     wait_for(reason, || {
         let events = node.get(&["events", "-n", NAMESPACE]);
         let mut events = events["items"].as_array().expect("events").iter();

@@ -202,12 +202,12 @@ fn the_book_has_every_bound() {
     };
     let mut present: BTreeMap<String, usize> = BTreeMap::new();
     let mut all = String::new();
-    let mut folders = vec![in_repository("src"), in_repository("crates")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).expect("a folder") {
+    let mut directories = vec![in_repository("src"), in_repository("crates")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
                 continue;
             }
             let text = fs::read_to_string(&path).expect("a source file");

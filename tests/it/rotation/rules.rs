@@ -39,7 +39,7 @@ fn renewal_and_expiry_are_kept_to_the_second() {
 }
 
 #[test]
-fn each_reason_is_told() {
+fn each_reason_is_reported() {
     let mut world = World::fresh(START);
     assert_eq!(world.step(), Some(Step::Authority(Reason::Missing)));
     world.settle();
@@ -132,8 +132,11 @@ fn a_pair_that_nobody_can_issue_again_is_not_replaced_while_it_cannot_be_kept() 
     world.stored.asked.serving = true;
     world.settle();
     assert_eq!(world.stored.serving.as_ref(), Some(&pair));
-    let told: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|it| it.contains("cannot be kept beside the signing CA")), "{told:?}");
+    let reported: Vec<_> = world.attention.iter().map(ToString::to_string).collect();
+    assert!(
+        reported.iter().any(|it| it.contains("cannot be kept beside the signing CA")),
+        "{reported:?}"
+    );
     world.stored.asked.force = true;
     world.settle();
     assert_ne!(world.stored.serving.as_ref(), Some(&pair));
@@ -145,12 +148,12 @@ pub(super) fn openssl_verifies(
     trusted: &[Certificate],
     now: OffsetDateTime,
 ) -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let pem = |certificates: &[Certificate]| -> String {
         certificates.iter().map(Certificate::to_pem).collect()
     };
     let write = |name: &str, text: String| {
-        let path = folder.path().join(name);
+        let path = directory.path().join(name);
         std::fs::write(&path, text).expect("a writable folder");
         path
     };

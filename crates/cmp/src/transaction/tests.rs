@@ -154,7 +154,7 @@ fn a_certificate_is_confirmed_by_the_hash_of_its_signature() {
 }
 
 #[test]
-fn why_a_certificate_is_rejected_is_told_whatever_the_server_says_to_that() {
+fn why_a_certificate_is_rejected_is_reported_whatever_the_server_says_to_that() {
     let (ca, key, other) = (Ca::new(), KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let rejecting = || {
         let (mut transaction, first) = begin(settings(password(), &ca), &key);
@@ -210,8 +210,8 @@ fn a_mac_that_is_not_known_here_is_not_taken_for_a_signature() {
 
 #[test]
 fn a_poll_waits_as_long_as_it_is_told_within_reason() {
-    for (told, waited) in [(-5, 1), (0, 1), (60, 60), (i64::MAX, 365 * 86_400)] {
-        let reports = [PollRep { request_id: 0, check_after: told, reason: None }];
+    for (reported, waited) in [(-5, 1), (0, 1), (60, 60), (i64::MAX, 365 * 86_400)] {
+        let reports = [PollRep { request_id: 0, check_after: reported, reason: None }];
         let Step::Wait { time, reason } = wait(&reports).unwrap() else { panic!("it goes on") };
         assert_eq!((time.as_secs(), reason.as_str()), (waited, ""));
     }

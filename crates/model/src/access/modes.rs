@@ -103,9 +103,9 @@ impl Modes {
 const TOLD: usize = 5;
 
 fn held(lines: &[String]) -> String {
-    let told = lines[..lines.len().min(TOLD)].join("; ");
+    let reported = lines[..lines.len().min(TOLD)].join("; ");
     match lines.len().saturating_sub(TOLD) {
-        0 => told,
-        more => format!("{told}; and {more} more"),
+        0 => reported,
+        more => format!("{reported}; and {more} more"),
     }
 }

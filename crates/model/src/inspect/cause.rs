@@ -34,7 +34,7 @@ pub enum Cause {
         /// What time it is.
         right: OffsetDateTime,
         /// What the machine makes of the certificates.
-        told: String,
+        reported: String,
     },
     /// The certificates are refused for another reason.
     Refused(String),
@@ -51,14 +51,14 @@ pub enum Cause {
         /// What it can be had in.
         served: Vec<SpecVersion>,
         /// What is in the way, where that is known.
-        told: String,
+        reported: String,
         /// Whether the machine gets it all the same: then it gives up.
         is_received: bool,
     },
     /// Ignition would refuse the config, or nobody can render it.
     InvalidConfig {
         /// What is wrong with it.
-        told: String,
+        reported: String,
         /// Whether the machine gets it all the same: then it gives up.
         is_received: bool,
     },
@@ -67,14 +67,14 @@ pub enum Cause {
         /// Of HTTP.
         status: u16,
         /// What it says.
-        told: String,
+        reported: String,
     },
     /// A status that a machine gives up at.
     GivenUp {
         /// Of HTTP.
         status: u16,
         /// What it says.
-        told: String,
+        reported: String,
     },
     /// The answer is elsewhere.
     Redirected(String),
@@ -157,47 +157,47 @@ impl fmt::Display for Cause {
     /// One line. What others chose the words of is not escaped yet.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NameUnknown(told) => write!(f, "the name does not resolve: {told}"),
-            Self::ServerDown(told) => write!(f, "the server is down: {told}"),
-            Self::NoTls(told) => write!(f, "there is no TLS: {told}"),
-            Self::UnknownAuthority(told) => {
-                write!(f, "certificate signed by unknown authority: {told}")
+            Self::NameUnknown(reported) => write!(f, "the name does not resolve: {reported}"),
+            Self::ServerDown(reported) => write!(f, "the server is down: {reported}"),
+            Self::NoTls(reported) => write!(f, "there is no TLS: {reported}"),
+            Self::UnknownAuthority(reported) => {
+                write!(f, "certificate signed by unknown authority: {reported}")
             }
             Self::WrongName { asked, named } => write!(
                 f,
                 "the name is not in the certificate: it is for {}, not {asked}",
                 if named.is_empty() { "no name".to_owned() } else { named.join(", ") },
             ),
-            Self::ServingPairExpired(told) => write!(f, "the serving pair expired: {told}"),
-            Self::WrongClock { machine, right, told } => write!(
+            Self::ServingPairExpired(reported) => write!(f, "the serving pair expired: {reported}"),
+            Self::WrongClock { machine, right, reported } => write!(
                 f,
-                "the machine's clock is wrong: it says {}, and it is {}; so {told}",
+                "the machine's clock is wrong: it says {}, and it is {}; so {reported}",
                 date(*machine),
                 date(*right),
             ),
-            Self::Refused(told) => write!(f, "the certificate is refused: {told}"),
+            Self::Refused(reported) => write!(f, "the certificate is refused: {reported}"),
             Self::AccessRefused(status) => write!(f, "refused by access rules: {status}"),
             Self::PoolUnknown(pool) => write!(f, "the pool is unknown: there is no pool {pool}"),
-            Self::NoConfigYet(told) => write!(f, "the pool has no config yet: {told}"),
-            Self::NotInSpec { asked, served, told, .. } => {
+            Self::NoConfigYet(reported) => write!(f, "the pool has no config yet: {reported}"),
+            Self::NotInSpec { asked, served, reported, .. } => {
                 write!(f, "the config cannot be said in the machine's spec {asked}")?;
-                if !told.is_empty() {
-                    write!(f, ": {told}")?;
+                if !reported.is_empty() {
+                    write!(f, ": {reported}")?;
                 }
                 if let (Some(first), Some(last)) = (served.first(), served.last()) {
                     write!(f, ": it is served in {first} to {last}")?;
                 }
                 Ok(())
             }
-            Self::InvalidConfig { told, .. } => write!(f, "the config is invalid: {told}"),
-            Self::NotNow { status, told } => {
-                write!(f, "the server cannot answer now: {status}: {told}")
+            Self::InvalidConfig { reported, .. } => write!(f, "the config is invalid: {reported}"),
+            Self::NotNow { status, reported } => {
+                write!(f, "the server cannot answer now: {status}: {reported}")
             }
-            Self::GivenUp { status, told } => {
-                write!(f, "the server refuses for good: {status}: {told}")
+            Self::GivenUp { status, reported } => {
+                write!(f, "the server refuses for good: {status}: {reported}")
             }
             Self::Redirected(url) => write!(f, "the answer is elsewhere: {url}"),
-            Self::NoAnswer(told) => write!(f, "there is no answer: {told}"),
+            Self::NoAnswer(reported) => write!(f, "there is no answer: {reported}"),
         }
     }
 }

@@ -71,7 +71,7 @@ pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
     let would_do = || self::refusals(fetch, &fetch.trusted, chain, clocks.right).is_empty();
     let cause = if is_clock_off && is_of_time(first) && would_do() {
         let Clocks { machine, right } = clocks;
-        Cause::WrongClock { machine, right, told: first.to_string() }
+        Cause::WrongClock { machine, right, reported: first.to_string() }
     } else {
         cause(first, chain)
     };
@@ -135,7 +135,7 @@ pub struct Answered {
 /// where that was asked.
 fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
     let Answered { status, line, location, .. } = answered;
-    let told = if line.is_empty() { reason_of(*status) } else { line.clone() };
+    let reported = if line.is_empty() { reason_of(*status) } else { line.clone() };
     let code = status.as_u16();
     Some(match status {
         &StatusCode::OK => return None,
@@ -149,20 +149,20 @@ fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> O
                 RefusalCode::NoConfigYet
                 | RefusalCode::NotInBootstrap
                 | RefusalCode::MachineConfigMissing,
-            ) => Cause::NoConfigYet(told),
+            ) => Cause::NoConfigYet(reported),
             None | Some(RefusalCode::NotRenderable) if !served.is_empty() => Cause::NotInSpec {
                 asked: fetch.spec,
                 served: served.to_vec(),
-                told: String::new(),
+                reported: String::new(),
                 is_received: false,
             },
             Some(RefusalCode::NotRenderable) => Cause::InvalidConfig {
-                told: format!("{told}, nor in any other"),
+                reported: format!("{reported}, nor in any other"),
                 is_received: false,
             },
-            _ => Cause::NotNow { status: code, told },
+            _ => Cause::NotNow { status: code, reported },
         },
-        _ => Cause::GivenUp { status: code, told },
+        _ => Cause::GivenUp { status: code, reported },
     })
 }
 

@@ -398,29 +398,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_told_without_what_may_be_secret() {
-        for (url, told) in [
+    fn a_url_is_reported_without_what_may_be_secret() {
+        for (url, reported) in [
             ("https://u:p@h:1/a/b?token=x#y", "https://h:1/a/b"),
             ("https://h", "https://h"),
             ("s3://bucket/key@x", "s3://bucket/key@x"),
             ("arn:aws:s3:::b/k", "arn:aws:s3:::b/k"),
         ] {
-            assert_eq!(without_login(url), told);
+            assert_eq!(without_login(url), reported);
         }
     }
 
     #[test]
-    fn owners_are_told_by_name_or_number() {
+    fn owners_are_reported_by_name_or_number() {
         let name = |name: &str| Owner { name: Some(name.to_owned()), ..Owner::default() };
         let id = |id| Owner { id: Some(id), ..Owner::default() };
         let none = Owner::default();
-        for (user, group, told) in [
+        for (user, group, reported) in [
             (&none, &none, "root"),
             (&name("core"), &none, "core"),
             (&none, &name("wheel"), "root:wheel"),
             (&id(1), &id(2), "1:2"),
         ] {
-            assert_eq!(owner(user, group), told);
+            assert_eq!(owner(user, group), reported);
         }
     }
 }

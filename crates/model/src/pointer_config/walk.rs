@@ -124,9 +124,8 @@ impl Walk {
         let nanoseconds = seconds.wrapping_mul(SECOND);
         if nanoseconds != 0 && nanoseconds < SECOND {
             let fault = Fault::Timeout { field, seconds };
-            let is_told =
-                |it: &Fault| matches!(it, Fault::Timeout { seconds: told, .. } if *told == seconds);
-            if !self.faults.iter().any(is_told) {
+            let is_reported = |it: &Fault| matches!(it, Fault::Timeout { seconds: reported, .. } if *reported == seconds);
+            if !self.faults.iter().any(is_reported) {
                 self.faults.push(fault);
             }
         }

@@ -257,16 +257,16 @@ pub fn collect(
     let operators = find(super::MANAGED_NAMESPACE, super::OPERATOR_MAP);
     let merged = find(super::MANAGED_NAMESPACE, super::MERGED_MAP);
     let entries = merged.map(entries::read);
-    let told = |refused: &[Refused]| -> Vec<_> {
+    let reported = |refused: &[Refused]| -> Vec<_> {
         refused.iter().map(|refused| (refused.place.clone(), refused.to_string())).collect()
     };
     if let (Administrators::Unnamed, None, Some(entries)) = (administrators, operators, &entries) {
-        return (entries.or_last_good(before), told(&entries.refused));
+        return (entries.or_last_good(before), reported(&entries.refused));
     }
     let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
     let observed = RegistryCaMaps { administrators, operators, merged };
     let Merge { authorities, refused, missing } = merge(observed, last_good);
-    let mut problems = told(&refused);
+    let mut problems = reported(&refused);
     if let (Some(name), None) = (missing, merged) {
         problems.push((
             "Image cluster".to_owned(),

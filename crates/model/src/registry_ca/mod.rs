@@ -81,10 +81,10 @@ mod tests {
             ("openshift-config-manged", OPERATOR_MAP),
             (MANAGED_NAMESPACE, "image-registry-Ca"),
         ] {
-            let told = misplaced(namespace, name).unwrap_or_default();
+            let reported = misplaced(namespace, name).unwrap_or_default();
             assert!(
-                told.ends_with("is read in namespace openshift-config-managed"),
-                "{name}: {told}"
+                reported.ends_with("is read in namespace openshift-config-managed"),
+                "{name}: {reported}"
             );
         }
         for (namespace, name) in [

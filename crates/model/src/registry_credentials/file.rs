@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_understood_is_not_written_over() {
-        let told = |text: &str| {
+        let reported = |text: &str| {
             merged_file(Some(text.as_bytes()), &logins(&json!({}))).unwrap_err().to_string()
         };
-        assert_eq!(told("SECRET"), "no JSON (line 1, column 1)");
-        assert_eq!(told("{\"auths\":[]}"), "no object `auths` in it");
-        assert_eq!(told("[]"), "no object `auths` in it");
+        assert_eq!(reported("SECRET"), "no JSON (line 1, column 1)");
+        assert_eq!(reported("{\"auths\":[]}"), "no object `auths` in it");
+        assert_eq!(reported("[]"), "no object `auths` in it");
     }
 }

@@ -193,10 +193,10 @@ mod tests {
         assert_eq!(names(&entries.good), good);
         let quay = &entries.good[&Registry::parse("quay.io").unwrap()];
         assert_eq!(*quay.as_json(), json!({"auth": "dTpw", "email": "me@example.com"}));
-        let told: Vec<_> = entries.refused.iter().map(Refused::to_string).collect();
+        let reported: Vec<_> = entries.refused.iter().map(Refused::to_string).collect();
         let registry = "is for no registry: expected HOST, HOST:PORT or either with /PATH";
         assert_eq!(
-            told,
+            reported,
             [
                 "the entry for empty.example has no `auth`".to_owned(),
                 "the entry for blank.example has no `auth`".to_owned(),
@@ -221,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_logins_is_told_by_its_place() {
-        for (text, told) in [
+    fn what_is_no_file_of_logins_is_reported_by_its_place() {
+        for (text, reported) in [
             ("", "no JSON (line 1, column 0)"),
             ("{\"auths\":\n SECRET}", "no JSON (line 2, column 2)"),
             ("\"SECRET\"", "no object `auths` in it"),
@@ -230,7 +230,11 @@ mod tests {
             ("{\"auths\": \"SECRET\"}", "no object `auths` in it"),
             ("{\"quay.io\": {\"auth\": \"SECRET\"}}", "no object `auths` in it"),
         ] {
-            assert_eq!(Entries::parse(text.as_bytes()).unwrap_err().to_string(), told, "{text}");
+            assert_eq!(
+                Entries::parse(text.as_bytes()).unwrap_err().to_string(),
+                reported,
+                "{text}"
+            );
         }
         assert_eq!(Entries::parse(br#"{"auths": {}}"#), Ok(Entries::default()));
     }

@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_secret_of_another_kind_is_refused_without_a_word_of_what_is_in_it() {
-        for (value, told) in [
+        for (value, reported) in [
             (
                 json!({"password": "SECRET"}),
                 "has no key \".dockerconfigjson\": expected a secret of type \
@@ -156,7 +156,7 @@ mod tests {
             (json!({KEY: "SECRET"}), "key \".dockerconfigjson\": no JSON (line 1, column 1)"),
             (json!({KEY: "{}"}), "key \".dockerconfigjson\": no object `auths` in it"),
         ] {
-            assert_eq!(read(&secret(&value)).unwrap_err(), told);
+            assert_eq!(read(&secret(&value)).unwrap_err(), reported);
         }
         let entries = read(&secret(&json!({KEY: r#"{"auths": {"q": {"auth": "dTpw"}}}"#})));
         assert!(entries.unwrap().good.contains_key(&Registry::parse("q").unwrap()));

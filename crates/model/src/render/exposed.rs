@@ -23,8 +23,8 @@ pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
     let mut found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
     // What the arguments are told for is not told of their file once more.
     found.retain(|it| {
-        let is_told = || arguments.iter().any(|argument| argument.kind == it.kind);
-        it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_told()
+        let is_reported = || arguments.iter().any(|argument| argument.kind == it.kind);
+        it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_reported()
     });
     found.extend(arguments);
     Ok(found.into_iter().collect())

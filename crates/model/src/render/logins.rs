@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_added_to_is_refused_by_name() {
-        for (contents, told) in [
+        for (contents, reported) in [
             (
                 json!({"contents": {"source": "https://vault.example/SECRET"}}),
                 "its contents are not in the config",
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(
                 error.to_string(),
                 format!(
-                    "machine config rendered: /var/lib/kubelet/config.json: {told}, so that no registry \
+                    "machine config rendered: /var/lib/kubelet/config.json: {reported}, so that no registry \
                      logins can be added"
                 )
             );

@@ -223,11 +223,11 @@ fn what_was_not_asked_for_is_in_excess_and_repeated_common_names_are_not() {
     ];
     let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
     let other = Certificate::from_der(signed.der()).unwrap();
-    let told = excess(&other, &sent, false).unwrap();
-    assert_eq!(told, "it is for admin, spiffe://a/b, the e-mail address a@example.com too");
+    let reported = excess(&other, &sent, false).unwrap();
+    assert_eq!(reported, "it is for admin, spiffe://a/b, the e-mail address a@example.com too");
     let uris = vec!["spiffe://a/b".to_owned()];
-    let told = excess(&other, &SigningRequest { uris, ..asked(&["admin"], &[], "") }, false);
-    assert_eq!(told.unwrap(), "it is for the e-mail address a@example.com too");
+    let reported = excess(&other, &SigningRequest { uris, ..asked(&["admin"], &[], "") }, false);
+    assert_eq!(reported.unwrap(), "it is for the e-mail address a@example.com too");
 }
 
 /// A subject's name of these attributes: the type's identifier, the string's type, the value.

@@ -65,12 +65,15 @@ fn cas_that_administrators_distrust_at_once_are_all_distrusted() {
         let commands: Vec<Vec<String>> = cas.iter().map(distrust).collect();
         let commands: Vec<Vec<&str>> =
             commands.iter().map(|it| it.iter().map(String::as_str).collect()).collect();
-        let told = site.all_done_at_once(&commands);
+        let reported = site.all_done_at_once(&commands);
         let listed = site.annotation(DISTRUST);
         for ca in &cas {
             assert!(listed.contains(ca), "{ca} is lost {round}: {listed}");
         }
-        assert!(told.contains("could not boot"), "who comes last sees that no CA is left: {told}");
+        assert!(
+            reported.contains("could not boot"),
+            "who comes last sees that no CA is left: {reported}"
+        );
         controller = controller.or_else(|| Some(site.start(&[])));
         wait_for("all to leave", || {
             site.fingerprints().iter().all(|ca| !cas.contains(ca)).then_some(())

@@ -94,9 +94,10 @@ impl Site {
 
     /// Makes the pair of the internal release image as the installer does, with others' annotations.
     fn installs_release_image_pair(&self, annotations: &Value) {
-        let folder = self.folder.path();
-        rsa_pair(folder, "installer");
-        let (certificate, key) = (read(&folder.join("tls.crt")), read(&folder.join("tls.key")));
+        let directory = self.directory.path();
+        rsa_pair(directory, "installer");
+        let (certificate, key) =
+            (read(&directory.join("tls.crt")), read(&directory.join("tls.key")));
         let (name, kind) = ("internal-release-image-tls", "kubernetes.io/tls");
         let secret = tls_secret(name, kind, &certificate, &key, annotations);
         self.cluster.create(&secrets(NAMESPACE), &secret);
@@ -109,7 +110,7 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
     let group = "machineconfiguration.openshift.io";
     site.define(group, "v1", "InternalReleaseImage", "internalreleaseimages");
     site.set_addresses(&["192.0.2.5"]);
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let others = json!({"example.com/of-others": "stays"});
     site.installs_release_image_pair(&others);
     let before = site.version(&release_image_pair());
@@ -135,9 +136,9 @@ fn the_pair_of_the_internal_release_image_follows_ca_and_names() {
     assert_eq!(signed["metadata"]["annotations"], others, "nothing else is written");
     let oldest = site.newest();
     let verifies = |trusted: &str| {
-        fs::write(folder.join("trusted"), trusted).expect("a write");
-        fs::write(folder.join("chain"), site.serial(&release_image_pair())).expect("a write");
-        openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+        fs::write(directory.join("trusted"), trusted).expect("a write");
+        fs::write(directory.join("chain"), site.serial(&release_image_pair())).expect("a write");
+        openssl(directory, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
     };
     verifies(&oldest);
 
@@ -187,9 +188,9 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     object["metadata"]["name"] = "cluster".into();
     site.cluster.create(PKIS, &object);
     let controller = site.start(&[]);
-    let told = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
+    let reported = "PKI cluster: spec.certificateManagement.custom.defaults.key: \
                 RSA keys of 8192 bits cannot be made\n";
-    let readiness = format!("certificates: {told}kinds of keys: {told}");
+    let readiness = format!("certificates: {reported}kinds of keys: {reported}");
     wait_for("readiness to tell", || {
         (controller.readiness() == (503, readiness.clone())).then_some(())
     });
@@ -223,12 +224,12 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
 }
 
 #[test]
-fn a_ca_that_has_only_the_name_of_ours_is_told_and_left_alone() {
+fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
     let site = Site::new();
     let controller = site.start_settled(&[]);
-    let folder = site.folder.path();
-    rsa_pair(folder, "root-ca");
-    let corporate = read(&folder.join("ca.crt"));
+    let directory = site.directory.path();
+    rsa_pair(directory, "root-ca");
+    let corporate = read(&directory.join("ca.crt"));
     let source = |pem: &str| json!({"source": format!("data:;base64,{}", BASE64.encode(pem))});
     // It fetches from somewhere else, so that nobody is locked out.
     let alone = user_data_config("3.1.0", &source(&corporate)).to_string();
@@ -271,7 +272,7 @@ fn the_controllers_page_shows_who_trusts_the_certificates() {
     site.settled();
     let client = Client::plain(controller.metrics);
     // One of an older installation, which trusts a CA that is no more.
-    let stranger = Pair::make(site.folder.path(), "localhost");
+    let stranger = Pair::make(site.directory.path(), "localhost");
     let ca = BASE64.encode(fs::read(&stranger.certificate).expect("a certificate"));
     let source = json!({"source": format!("data:;base64,{ca}")});
     let text = user_data_config("3.1.0", &source).to_string();

@@ -197,13 +197,13 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
 fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
     let site = Site::with_issuers();
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let at = |name: &str| folder.path().join(name);
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| directory.path().join(name);
     let path = |name: &str| at(name).to_str().expect("text").to_owned();
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "7300"])
         .args(["-subj", "/CN=Example root", "-keyout", "root.key", "-out", "root.crt"])
-        .current_dir(&folder)
+        .current_dir(&directory)
         .output()
         .expect("openssl");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -229,8 +229,8 @@ fn from_nothing_a_machine_boots_that_trusts_the_organisations_root_alone() {
         .args(["certs", "check", "--pointer", &path("worker.ign"), "--connect", &address])
         .output()
         .expect("the built binary");
-    let told = String::from_utf8_lossy(&checked.stdout);
-    assert!(checked.status.success() && told.contains("boots from "), "{checked:?}");
+    let reported = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success() && reported.contains("boots from "), "{checked:?}");
 }
 
 #[test]
@@ -255,8 +255,10 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     }]}});
     let path = format!("{}/{name}/status", collection(NAMESPACE, "certificaterequests"));
     site.cluster.patch(&path, &denied);
-    let told = "the issuer does not issue the signing CA";
-    wait_for("the refusal to be told", || controller.readiness().1.contains(told).then_some(()));
+    let reported = "the issuer does not issue the signing CA";
+    wait_for("the refusal to be told", || {
+        controller.readiness().1.contains(reported).then_some(())
+    });
     let reason = "the request was denied: no CAs for machines";
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
     assert_eq!(site.serial(&authority()), own);
@@ -289,8 +291,8 @@ fn without_cert_manager_it_is_told_that_nobody_can_be_asked() {
     site.settled();
     before.terminate();
     let controller = site.start(&ISSUER);
-    let told = "the issuer does not issue the signing CA";
-    wait_for("it to be told", || controller.readiness().1.contains(told).then_some(()));
+    let reported = "the issuer does not issue the signing CA";
+    wait_for("it to be told", || controller.readiness().1.contains(reported).then_some(()));
     let reason = "cert-manager is not there to take it";
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
     // The rest is kept: a new pool gets its user data.

@@ -138,7 +138,7 @@ fn objects_that_others_edit_meanwhile_lose_nothing() {
 #[test]
 fn an_authority_that_is_due_is_renewed() {
     let site = Site::new();
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name.push(rcgen::DnType::CommonName, "machine-config-server-ca@1");
@@ -163,15 +163,15 @@ fn an_authority_that_is_due_is_renewed() {
     let controller = site.start(&[]);
     wait_for("a renewal", || controller.log().contains("it is due for renewal").then_some(()));
     site.settled();
-    fs::write(folder.join("old"), &old).expect("a write");
-    fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
-    openssl(folder, &["verify", "-CAfile", "old", "-untrusted", "chain", "chain"]);
+    fs::write(directory.join("old"), &old).expect("a write");
+    fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");
+    openssl(directory, &["verify", "-CAfile", "old", "-untrusted", "chain", "chain"]);
 }
 
 #[test]
 fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() {
     let site = Site::new();
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let first = site.start_settled(&[]);
     drop(first);
     let lease = "/apis/coordination.k8s.io/v1/namespaces/openshift-machine-config-operator/leases/\
@@ -187,10 +187,10 @@ fn a_rotation_whose_controller_is_killed_at_any_step_is_ended_by_the_next_one() 
         wait_for("the controller to be active", || controller.is_active().then_some(()));
         std::thread::sleep(Duration::from_millis(8 * round));
         drop(controller);
-        fs::write(folder.join("chain"), site.serial(&serving())).expect("a write");
+        fs::write(directory.join("chain"), site.serial(&serving())).expect("a write");
         for pem in &handed {
-            fs::write(folder.join("trusted"), pem).expect("a write");
-            openssl(folder, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
+            fs::write(directory.join("trusted"), pem).expect("a write");
+            openssl(directory, &["verify", "-CAfile", "trusted", "-untrusted", "chain", "chain"]);
         }
     }
     site.cluster.delete(lease);

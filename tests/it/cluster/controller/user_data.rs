@@ -110,8 +110,8 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
     for name in alone.keys().chain([&"unrelated"]) {
         assert_eq!(versions(&site)[*name], before[*name], "{name} is left alone");
     }
-    let told = controller.log().matches("its user data is left alone").count();
-    assert_eq!(told, alone.len(), "each is told once");
+    let reported = controller.log().matches("its user data is left alone").count();
+    assert_eq!(reported, alone.len(), "each is told once");
     let secret = site.object(&user_data(&followed[0]));
     assert_eq!(value(&secret, "other"), b"stays");
 }

@@ -89,7 +89,7 @@ fn a_pointer_of_every_spec_is_read() {
 }
 
 #[test]
-fn what_is_no_ignition_config_is_told_by_what_it_is() {
+fn what_is_no_ignition_config_is_reported_by_what_it_is() {
     let config = changed(SpecVersion::V3_1, |_| {});
     let encoded = BASE64.encode(&config);
     let wrapped = format!("{}\n{}\n", &encoded[..76], &encoded[76..]);
@@ -185,7 +185,7 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
 }
 
 #[test]
-fn what_ignition_cannot_fetch_is_told() {
+fn what_ignition_cannot_fetch_is_reported() {
     let with = |more: Value| {
         let mut resource = json!({"source": URL});
         resource.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -229,7 +229,7 @@ fn what_ignition_cannot_fetch_is_told() {
 }
 
 #[test]
-fn what_leaves_a_machine_without_its_config_is_told() {
+fn what_leaves_a_machine_without_its_config_is_reported() {
     let place = "ignition.config.merge[0]";
     let nested = |contents: &str| {
         let merge = json!([{"source": data(contents.as_bytes())}, {"source": URL}]);
@@ -246,11 +246,12 @@ fn what_leaves_a_machine_without_its_config_is_told() {
         (r#"{"ignition": {"version": "3.2.0"}}"#, "its Ignition spec is 3.2.0"),
         (r#"{"ignition": {"version": "3.1.0", "config": {"replace": {"source": ""}}}}"#, ""),
     ] {
-        let told = nested(contents);
+        let reported = nested(contents);
         assert!(
             expected.is_empty()
-                || told.starts_with(&format!("the config in {place} cannot be read: {expected}")),
-            "{told}"
+                || reported
+                    .starts_with(&format!("the config in {place} cannot be read: {expected}")),
+            "{reported}"
         );
     }
     for (total, is_fault) in
@@ -372,9 +373,9 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
     let (fetches, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
     assert_eq!(fetches[0].trusted, [first]);
-    let told = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
+    let reported = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
                 first in spec 2";
-    assert_eq!(warnings, [told]);
+    assert_eq!(warnings, [reported]);
 
     let none = changed(SpecVersion::V3_1, |config| {
         config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([]);
@@ -412,7 +413,7 @@ fn a_file_within_the_config_has_to_be_what_is_said_of_it() {
 }
 
 #[test]
-fn the_size_is_told_before_a_platform_refuses_it() {
+fn the_size_is_reported_before_a_platform_refuses_it() {
     let of_size = |size: usize| {
         let mut file = changed(SpecVersion::V3_1, |_| {});
         file.resize(size, b' ');
@@ -425,7 +426,7 @@ fn the_size_is_told_before_a_platform_refuses_it() {
 }
 
 #[test]
-fn each_reason_not_to_boot_is_told_once() {
+fn each_reason_not_to_boot_is_reported_once() {
     let (ca, chain) = issued(&["api-int.example.com"]);
     let pools = BTreeSet::new();
     let refusals = |file: &[u8], now| {

@@ -85,7 +85,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
 struct Documented<'a> {
     site: &'a Site,
     controller: &'a Controller,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 const CHECK: &str = "machine-config-server certs check";
@@ -94,7 +94,7 @@ const EXAMPLE: &str = "machine-config-server-ca@1795287382-823b";
 
 impl Documented<'_> {
     fn certs(&self) -> PathBuf {
-        self.folder.path().join("certs")
+        self.directory.path().join("certs")
     }
 
     fn file(&self, name: &str) -> Vec<u8> {
@@ -106,7 +106,7 @@ impl Documented<'_> {
     }
 
     fn run_to(&self, status: i32, line: &str) {
-        let output = self.site.shell(self.folder.path(), line);
+        let output = self.site.shell(self.directory.path(), line);
         assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
     }
 
@@ -134,13 +134,13 @@ impl Documented<'_> {
         let (own, others): (Vec<_>, Vec<_>) =
             commands("how-to/distrust.md").into_iter().partition(is_own);
         assert_eq!((own.len(), others.len()), (3, 1));
-        let in_folder = || Certificate::read_all(&self.file("ca.crt"));
-        let leaked = in_folder().remove(0);
+        let in_directory = || Certificate::read_all(&self.file("ca.crt"));
+        let leaked = in_directory().remove(0);
         for (line, expected) in own.iter().zip([0, 1, 0]) {
             self.run_to(expected, &line.replace(EXAMPLE, &leaked.common_name));
         }
         self.run(CHECK);
-        assert!(!in_folder().contains(&leaked));
+        assert!(!in_directory().contains(&leaked));
         let leaked = self.newest();
         for (line, expected) in own.iter().zip([0, 1, 0]) {
             let line = line.replace(EXAMPLE, &leaked.common_name);
@@ -205,8 +205,8 @@ impl Documented<'_> {
 fn the_commands_for_keys_that_are_leaked_lost_or_restored_do_what_they_say() {
     let site = Site::new();
     let controller = site.start_in_order();
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let documented = Documented { site: &site, controller: &controller, folder };
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let documented = Documented { site: &site, controller: &controller, directory };
     let running = documented.serve();
     documented.leaked();
     drop(running);

@@ -71,12 +71,12 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     let at = |offset: &str| {
         let mut command = binary();
         set_clock(&mut command, offset);
-        Controller::run(command, &kubeconfig, site.folder.path(), &[])
+        Controller::run(command, &kubeconfig, site.directory.path(), &[])
     };
     for behind in ["-2h", "-400d"] {
         let mut controller = at(behind);
-        let told = "the clock is behind: ";
-        wait_for("the log to tell", || controller.log().contains(told).then_some(()));
+        let reported = "the clock is behind: ";
+        wait_for("the log to tell", || controller.log().contains(reported).then_some(()));
         wait_for("the metric", || {
             let metric = "mcs_certificates_attention{what=\"clock\"} 1";
             controller.metrics().contains(metric).then_some(())
@@ -108,6 +108,6 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     ahead.terminate();
     let last = site.start(&[]);
     wait_for("the old one to be back", || site.boots(&old).then_some(()));
-    site.told(&last, "clock", "the clock is behind: ");
+    site.reported(&last, "clock", "the clock is behind: ");
     assert!(site.boots(&site.user_data("worker-user-data-managed")));
 }

@@ -49,7 +49,7 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
 
     site.annotate(&authority(), &json!({ROTATE: "now"}));
     let reason = "allows 0 CAs below it (pathlen)";
-    site.told(&controller, "refused", reason);
+    site.reported(&controller, "refused", reason);
     let asked = site.certs(&["rotate", "--ca"]);
     assert_eq!(asked.status.code(), Some(1), "{}", said(&asked));
     assert!(said(&asked).contains(reason), "{}", said(&asked));
@@ -58,7 +58,7 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
     site.annotate(&authority(), &json!({DISTRUST: other.fingerprint()}));
     wait_for("the other one to leave", || (!site.trusted().contains(&other)).then_some(()));
     site.looked_at("infra");
-    site.told(&controller, "refused", reason);
+    site.reported(&controller, "refused", reason);
     assert_eq!(site.serial(&authority()), own.as_bytes());
     assert_eq!(site.serial(&serving()), before);
     assert!(site.boots(&old));
@@ -66,7 +66,7 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
     site.annotate(&authority(), &json!({ROTATE: "now --force"}));
     wait_for("a new pair", || (site.serial(&serving()) != before).then_some(()));
     assert!(!site.boots(&old), "that is what was insisted on");
-    site.told(&controller, "locked-out", "alone could not boot a machine");
+    site.reported(&controller, "locked-out", "alone could not boot a machine");
     wait_for("user data to boot", || {
         site.boots(&site.user_data("worker-user-data-managed")).then_some(())
     });
@@ -76,27 +76,27 @@ fn a_rotation_that_an_own_ca_does_not_allow_is_refused_until_it_is_insisted_on()
 }
 
 #[test]
-fn a_ca_that_cannot_be_used_is_kept_and_told_and_one_that_is_deleted_locks_nobody_out() {
+fn a_ca_that_cannot_be_used_is_kept_and_reported_and_one_that_is_deleted_locks_nobody_out() {
     let site = Site::new();
     let controller = site.start_in_order();
-    let folder = site.folder.path();
+    let directory = site.directory.path();
     let secret = site.object(&authority());
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| value(&secret, name));
-    fs::write(folder.join("key"), &key).expect("a write");
+    fs::write(directory.join("key"), &key).expect("a write");
     let encrypt = ["pkcs8", "-topk8", "-v2", "aes256", "-passout", "pass:x"];
-    openssl(folder, &[&encrypt[..], &["-in", "key", "-out", "encrypted"]].concat());
-    let encrypted = fs::read(folder.join("encrypted")).expect("a file");
+    openssl(directory, &[&encrypt[..], &["-in", "key", "-out", "encrypted"]].concat());
+    let encrypted = fs::read(directory.join("encrypted")).expect("a file");
     let pair = site.serial(&serving());
     let bundle_before = site.bundle();
     let garbage = b"\0garbage".to_vec();
-    for (certificate, key, told) in [
+    for (certificate, key, reported) in [
         (&certificate, &encrypted, "its key is encrypted"),
         (&garbage, &garbage, "there is no certificate in it"),
         (&Vec::new(), &Vec::new(), "it is empty"),
     ] {
         site.put_pair(&authority(), certificate, key);
-        let told = format!("the certificate authority is left as it is: {told}");
-        site.told(&controller, "authority", &told);
+        let reported = format!("the certificate authority is left as it is: {reported}");
+        site.reported(&controller, "authority", &reported);
         let secret = site.object(&authority());
         let kept = ["tls.crt", "tls.key"].map(|name| value(&secret, name));
         assert_eq!([certificate, key], [&kept[0], &kept[1]], "nothing is written over it");
