@@ -26,7 +26,7 @@ use crate::http_client::{HttpConnection, read};
 /// What messages are called.
 const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");
 /// The largest answer that is taken: a dozen certificates of the largest keys, and room.
-const LARGEST: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 /// From the name server's answer to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Exchanges with a server at a time: more requests than these wait for their turn.
@@ -54,10 +54,10 @@ pub(crate) enum ServerError {
     Plain(Uri),
     /// HTTPS, by nobody.
     #[error("{0} is HTTPS, and no --cacert (cacertRef) says whose certificate is right")]
-    NoAuthority(Uri),
+    NoCa(Uri),
     /// A file's certificate that is none to go by.
     #[error("a certificate to verify HTTPS by cannot be used: {0}")]
-    Authority(rustls::Error),
+    Ca(rustls::Error),
 }
 
 /// Why there is no answer.
@@ -125,7 +125,7 @@ impl Server {
     pub(crate) fn new(
         url: &str,
         ca_name: Option<&str>,
-        authorities: &[Certificate],
+        cas: &[Certificate],
         allow_http: bool,
     ) -> Result<Self, ServerError> {
         let invalid = || ServerError::Url(url.to_owned());
@@ -138,11 +138,11 @@ impl Server {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let (default, tls) = match url.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => {
-                if authorities.is_empty() {
-                    return Err(ServerError::NoAuthority(url));
+                if cas.is_empty() {
+                    return Err(ServerError::NoCa(url));
                 }
                 let name = ServerName::try_from(host.clone()).map_err(|_| invalid())?;
-                (443, Some((tls_by(authorities).map_err(ServerError::Authority)?, name)))
+                (443, Some((tls_by(cas).map_err(ServerError::Ca)?, name)))
             }
             Some(scheme) if *scheme == Scheme::HTTP && allow_http => (80, None),
             Some(scheme) if *scheme == Scheme::HTTP => return Err(ServerError::Plain(url)),
@@ -180,7 +180,7 @@ impl Server {
         if !is_message {
             return Err(HttpError::Type { url: self.url.clone(), found });
         }
-        read(response, LARGEST).await.map_err(failed)
+        read(response, MAX_BYTES).await.map_err(failed)
     }
 
     async fn connect(&self) -> anyhow::Result<Box<dyn Stream>> {
@@ -232,10 +232,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// TLS as the rest of this program speaks it, by these authorities alone.
-fn tls_by(authorities: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
+fn tls_by(cas: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let mut roots = RootCertStore::empty();
-    for authority in authorities {
-        roots.add(CertificateDer::from(authority.der()))?;
+    for ca in cas {
+        roots.add(CertificateDer::from(ca.der()))?;
     }
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -87,7 +87,7 @@ fuzz_target!(|bytes: &[u8]| {
         Ok(Step::Done(enrolled)) => {
             let csr = CSR.windows(enrolled.certificate.public_key_info().len());
             assert!(csr.into_iter().any(|it| it == enrolled.certificate.public_key_info()));
-            let _ = (enrolled.chain, enrolled.authorities, enrolled.modified);
+            let _ = (enrolled.chain, enrolled.cas, enrolled.modified);
         }
         Ok(Step::Send(next)) => {
             let next = Message::read(&next).expect("a message of ours");

@@ -50,7 +50,7 @@ impl DirectoryStore {
         }
         for step in &done.steps {
             print_line(&match step {
-                Step::Authority(reason) => format!("made a certificate authority: {reason}"),
+                Step::Ca(reason) => format!("made a certificate authority: {reason}"),
                 Step::Store(reason) => {
                     format!("stored the certificate authorities anew: {reason}")
                 }
@@ -135,7 +135,7 @@ impl StateStore for DirectoryStore {
             let path = self.0.path().display();
             bail!("{path}: there is no serving certificate yet: run `serve` first");
         }
-        let asked = Asked { authority: ca, serving: true, force, distrust: Vec::new() };
+        let asked = Asked { ca, serving: true, force, distrust: Vec::new() };
         let done = self.0.reconcile(|| anyhow::Ok((hosts, asked)), policy, now)?;
         self.print_steps(&done);
         self.refuse(done.attention, force)

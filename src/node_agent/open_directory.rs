@@ -22,7 +22,7 @@ const FILE: Mode = Mode::from_bits_truncate(0o644);
 /// What one has that only its owner may read.
 const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
 /// No file that is made here is larger: a config map has 1 MiB at most, and all lists are shorter.
-const LARGEST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 /// Where a file is written before it takes its place. No registry has such a name.
 const NEW_FILE: &str = ".machine-config-server.tmp";
 /// Where a registry's folder is put together before it takes its place.
@@ -122,9 +122,9 @@ impl OpenDirectory {
             return Err(io::Error::other("is no regular file"));
         }
         let mut bytes = Vec::new();
-        StdFile::from(file).take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(io::Error::other(format!("is larger than {} MiB", LARGEST >> 20)));
+        StdFile::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(io::Error::other(format!("is larger than {} MiB", MAX_BYTES >> 20)));
         }
         Ok(Some(bytes))
     }

@@ -23,7 +23,7 @@ pub(crate) const PATH: &str = "/api/v1/ledger";
 /// A server that takes longer is silent: a person waits for the page.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
-const LARGEST: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// One server's part of the ledger.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ async fn exchange(address: SocketAddr, path: &str) -> anyhow::Result<Bytes> {
     let request = Request::get(path).header(HOST, address.to_string()).body(Body::empty())?;
     let answer = connection.send(request).await?;
     ensure!(answer.status() == StatusCode::OK, "it answers {}", answer.status());
-    read(answer, LARGEST).await.context("its answer is too large, or cut short")
+    read(answer, MAX_BYTES).await.context("its answer is too large, or cut short")
 }
 
 #[cfg(test)]
@@ -93,7 +93,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use ignition::SpecVersion;
-    use model::ledger::{Failed, Ledger, MOST, Request as Asked};
+    use model::ledger::{Failed, Ledger, MAX_MACHINES, Request as Asked};
     use model::overview::MachineLine;
     use time::macros::datetime;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -120,7 +120,7 @@ mod tests {
         let lines: Vec<_> = machines.into_iter().map(line).collect();
         let reported = serde_json::to_vec(&lines).unwrap().len();
         assert_eq!(count, most);
-        [reported, kept].map(|bytes| bytes * MOST.get() / count)
+        [reported, kept].map(|bytes| bytes * MAX_MACHINES.get() / count)
     }
 
     #[test]
@@ -157,9 +157,9 @@ mod tests {
         let quotes = "\"".repeat(9_000);
         let asked =
             Asked { pool: &quotes, user_agent: &quotes, answer: Err((503, &quotes)), ..plain };
-        assert!(sizes(&asked, MOST.get())[0] < 24_000_000);
+        assert!(sizes(&asked, MAX_MACHINES.get())[0] < 24_000_000);
         // An overview has more than machines.
-        const { assert!(24_000_000 < LARGEST * 3 / 4) };
+        const { assert!(24_000_000 < MAX_BYTES * 3 / 4) };
     }
 
     /// A server that says this to whoever asks, or nothing.

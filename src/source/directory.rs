@@ -17,8 +17,8 @@ use model::objects::{MachineConfig, MachineConfigPool, Metadata, Object, Secret}
 use model::registry_ca::{self, RegistryHost};
 use tokio::sync::watch;
 
+use super::credentials::SeenCredentials;
 use super::files::{Files, Listing, MAX_DEPTH, ReadError};
-use super::logins::RegistryLogins;
 use super::merged_pools::LocalPools;
 use super::plain_configs::{self, PlainConfigs};
 use super::secret_seen::SecretSeen;
@@ -114,7 +114,7 @@ pub struct Directory {
     layout: Layout,
     files: Files,
     shared: Arc<Shared>,
-    logins: RegistryLogins,
+    credentials: SeenCredentials,
     local_pools: LocalPools,
     plain_configs: PlainConfigs,
     problems: Vec<Problem>,
@@ -144,7 +144,7 @@ impl Directory {
             layout,
             files: Files::new(is_strict),
             shared: Arc::default(),
-            logins: RegistryLogins::new(secret),
+            credentials: SeenCredentials::new(secret),
             local_pools: LocalPools::default(),
             plain_configs: PlainConfigs::default(),
             problems: Vec::new(),
@@ -214,7 +214,7 @@ impl Directory {
             shared,
             tls_profile,
             enforced,
-            registry_credentials: self.logins.auth(),
+            registry_credentials: self.credentials.auth(),
             problems,
             warnings: self.files.warnings(),
         };
@@ -260,18 +260,17 @@ impl Directory {
                 object => layering.add(object),
             }
         }
-        let (authorities, refused) =
-            registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
-        shared.registry_cas = authorities;
+        let (cas, refused) = registry_ca::collect(&config_maps, image, &self.shared.registry_cas);
+        shared.registry_cas = cas;
         problems.extend(refused.iter().map(|(place, reason)| Problem::part(place, reason)));
-        for name in self.logins.wanted(pools.values().map(|pool| &**pool)) {
+        for name in self.credentials.wanted(pools.values().map(|pool| &**pool)) {
             let seen = secrets
                 .get(&name)
                 .map_or(SecretSeen::Absent, |secret| SecretSeen::Present(Secret::clone(secret)));
             let place = name.to_string();
-            problems.extend(self.logins.seen(name, seen).map(|it| Problem::part(&place, &it)));
+            problems.extend(self.credentials.seen(name, seen).map(|it| Problem::part(&place, &it)));
         }
-        problems.extend(self.logins.problems());
+        problems.extend(self.credentials.problems());
         problems.extend(self.files.problems());
         problems.extend(self.plain_configs.resolve(
             root,

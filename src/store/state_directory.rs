@@ -25,7 +25,7 @@ use pki::{
 use time::OffsetDateTime;
 
 use super::state_error::read_if_there;
-use crate::files::lock::{LOCK, Patience};
+use crate::files::lock::{LOCK, LockTimeout};
 use crate::files::owners::{Reader, Status};
 use crate::files::replace::{self, PRIVATE, PUBLIC, WriteError};
 use crate::files::stamp::FileStamp;
@@ -34,7 +34,7 @@ pub use super::state_error::StateError;
 pub use crate::files::lock::DirectoryLock;
 
 /// The file of the signing authority.
-pub(super) const AUTHORITY: &str = "ca.key";
+pub(super) const CA: &str = "ca.key";
 /// The file of the serving pair.
 pub(super) const SERVING: &str = "tls.key";
 
@@ -44,7 +44,7 @@ pub struct StateDirectory {
     path: PathBuf,
     /// For whom its files are.
     reader: Reader,
-    patience: Patience,
+    timeout: LockTimeout,
     /// The pools that have a config, where that is known.
     pub(super) pools: Option<Arc<BTreeSet<String>>>,
 }
@@ -73,7 +73,7 @@ pub(super) struct Trust {
     /// The authorities of the bundle.
     pub(super) trusted: Vec<Certificate>,
     /// The signing authority's store.
-    authority: Option<StoredPair>,
+    ca: Option<StoredPair>,
     /// The authorities in it.
     pub(super) known: Vec<Certificate>,
 }
@@ -83,16 +83,16 @@ impl StateDirectory {
     /// is given the folder when another process that changes it is waited for.
     pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
         let reader = Self::serving_user(path).map_or(Reader::Itself, Reader::User);
-        Self::open_for(path, reader, Patience::of_command(tell))
+        Self::open_for(path, reader, LockTimeout::of_command(tell))
     }
 
     /// The folder of the server that this process is, made if it is not there.
     pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
-        Self::open_for(path, Reader::Itself, Patience::SERVER)
+        Self::open_for(path, Reader::Itself, LockTimeout::SERVER)
     }
 
-    fn open_for(path: &Path, reader: Reader, patience: Patience) -> Result<Self, WriteError> {
-        let directory = Self { path: path.to_owned(), reader, patience, pools: None };
+    fn open_for(path: &Path, reader: Reader, timeout: LockTimeout) -> Result<Self, WriteError> {
+        let directory = Self { path: path.to_owned(), reader, timeout, pools: None };
         replace::create_directory_for(&directory.pointers_path(), reader)?;
         Ok(directory)
     }
@@ -129,8 +129,8 @@ impl StateDirectory {
         self.path.join("ca.crt")
     }
 
-    pub(super) fn authority_path(&self) -> PathBuf {
-        self.path.join(AUTHORITY)
+    pub(super) fn ca_path(&self) -> PathBuf {
+        self.path.join(CA)
     }
 
     /// The serving pair, key and chain in one file.
@@ -184,7 +184,7 @@ impl StateDirectory {
                 }
                 Next::Step { step, writes } => {
                     for write in &writes {
-                        left_out.extend(write.left_out(state.authority.as_ref()));
+                        left_out.extend(write.left_out(state.ca.as_ref()));
                         self.apply(write)?;
                         asked = write.leaves(&asked);
                     }
@@ -198,7 +198,7 @@ impl StateDirectory {
     /// Stamps of the certificates' files and pointer configs, which differ once any of them changes.
     pub fn stamps(&self) -> Result<Stamps, StateError> {
         let mut paths = self.pointer_paths()?;
-        paths.extend([self.bundle_path(), self.authority_path(), self.serving_path()]);
+        paths.extend([self.bundle_path(), self.ca_path(), self.serving_path()]);
         let stamp = |path: PathBuf| {
             let metadata = std::fs::metadata(&path).ok();
             (path, metadata.map(|metadata| FileStamp::of(&metadata)))
@@ -226,11 +226,11 @@ impl StateDirectory {
     /// Stores one thing.
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {
-            Write::Authority(StoredPair { certificates, key, previous, .. })
+            Write::Ca(StoredPair { certificates, key, previous, .. })
             | Write::Store(StoredPair { certificates, key, previous, .. }) => {
                 let text = [&key[..], certificates, previous].concat();
                 self.put_broken_aside()?;
-                self.replace(&self.authority_path(), &text, PRIVATE)?;
+                self.replace(&self.ca_path(), &text, PRIVATE)?;
             }
             Write::Bundle(pem) => self.replace(&self.bundle_path(), pem.as_bytes(), PUBLIC)?,
             Write::Pointer { name, text } => {
@@ -248,7 +248,7 @@ impl StateDirectory {
     /// Moves a file whose text is broken out of the way of one that replaces it: what was in it is not
     /// known, and may be somebody's only copy.
     fn put_broken_aside(&self) -> Result<(), StateError> {
-        let path = self.authority_path();
+        let path = self.ca_path();
         let failed = |error| StateError::Read { path: path.clone(), error };
         let is_broken =
             std::fs::read(&path).is_ok_and(|text| !is_whole_pem(&text)) || path.is_dir();
@@ -269,14 +269,14 @@ impl StateDirectory {
     pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
         let trust = self.trust()?;
         let pointers = self.observe_pointers(&trust)?;
-        let Trust { bundle, authority, .. } = trust;
+        let Trust { bundle, ca, .. } = trust;
         Ok(CertificateState {
             issuer: None,
             external: None,
-            authority,
+            ca,
             bundle,
             serving: self.read_serving(),
-            root_authority: None,
+            root_ca: None,
             pointers,
             hosts: hosts.to_vec(),
             // This machine's own are among them.
@@ -289,7 +289,7 @@ impl StateDirectory {
     /// Where the signing authority and the serving pair are, as people read it.
     #[must_use]
     pub fn key_files(&self) -> [String; 2] {
-        [self.authority_path(), self.serving_path()].map(|path| path.display().to_string())
+        [self.ca_path(), self.serving_path()].map(|path| path.display().to_string())
     }
 
     /// The files with keys that others than their owner can read, but for the group that serves from them.
@@ -299,7 +299,7 @@ impl StateDirectory {
             let found = std::fs::metadata(path).map(|found| Status::of(&found));
             found.is_ok_and(|found| found.mode & 0o077 & !self.reader.needed(found) != 0)
         };
-        [self.authority_path(), self.serving_path()].into_iter().filter(is_open).collect()
+        [self.ca_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }
 
     /// A pair that somebody brought in two files becomes one file too.
@@ -338,13 +338,13 @@ impl StateDirectory {
     pub(super) fn trust(&self) -> Result<Trust, StateError> {
         let bundle = read_if_there(&self.bundle_path())?;
         let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
-        let authority = self.read_authority(&trusted);
-        let known = authority.as_ref().map(StoredPair::authorities).unwrap_or_default();
-        Ok(Trust { bundle, trusted, authority, known })
+        let ca = self.read_ca(&trusted);
+        let known = ca.as_ref().map(StoredPair::cas).unwrap_or_default();
+        Ok(Trust { bundle, trusted, ca, known })
     }
 
-    fn read_authority(&self, bundle: &[Certificate]) -> Option<StoredPair> {
-        let text = match read_if_there(&self.authority_path()) {
+    fn read_ca(&self, bundle: &[Certificate]) -> Option<StoredPair> {
+        let text = match read_if_there(&self.ca_path()) {
             Ok(text) => text?,
             Err(error) => return Some(StoredPair::unreadable(error.to_string())),
         };
@@ -373,6 +373,6 @@ impl StateDirectory {
 
     /// Held while the folder is changed.
     pub fn lock(&self) -> Result<DirectoryLock, StateError> {
-        Ok(DirectoryLock::take(&self.path, self.reader, self.patience)?)
+        Ok(DirectoryLock::take(&self.path, self.reader, self.timeout)?)
     }
 }

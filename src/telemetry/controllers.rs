@@ -150,7 +150,7 @@ impl ControllerMetrics {
 
     /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
     pub(crate) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
-        for (what, pair) in [("authority", &observed.authority), ("serving", &observed.serving)] {
+        for (what, pair) in [("authority", &observed.ca), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(StoredPair::leaf);
             let end = end.map_or(0, |certificate| certificate.not_after.unix_timestamp());
             self.expiry.get_or_create(&What { what }).set(end);

@@ -37,13 +37,13 @@ pub struct NodeCaMetrics {
     /// Since when the config map cannot be followed, in seconds since 1970; 0 while it is.
     pub(crate) stale_since: Gauge,
     /// Registries that the secret has logins for.
-    pub(crate) logins: Gauge<i64, AtomicI64>,
+    pub(crate) credentials: Gauge<i64, AtomicI64>,
     /// Entries of that secret that are refused.
-    pub(crate) logins_refused: Gauge<i64, AtomicI64>,
+    pub(crate) credentials_refused: Gauge<i64, AtomicI64>,
     /// 1 while the file of registry logins is not as it should be.
-    pub(crate) login_problems: Gauge<i64, AtomicI64>,
+    pub(crate) credential_problems: Gauge<i64, AtomicI64>,
     /// Logins that were written or taken out.
-    pub(crate) login_changes: Counter,
+    pub(crate) credential_changes: Counter,
 }
 
 impl NodeCaMetrics {
@@ -90,22 +90,22 @@ impl NodeCaMetrics {
         registry.register(
             "node_ca_logins",
             "Registries whose logins the secret has for this node",
-            self.logins.clone(),
+            self.credentials.clone(),
         );
         registry.register(
             "node_ca_logins_refused",
             "Entries of the secret with registry logins that are refused now",
-            self.logins_refused.clone(),
+            self.credentials_refused.clone(),
         );
         registry.register(
             "node_ca_login_problems",
             "Whether the node's file of registry logins is not as the secret says, and is not mended",
-            self.login_problems.clone(),
+            self.credential_problems.clone(),
         );
         registry.register(
             "node_ca_login_changes",
             "Registry logins that were written on the node or taken out",
-            self.login_changes.clone(),
+            self.credential_changes.clone(),
         );
     }
 

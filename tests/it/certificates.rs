@@ -128,10 +128,10 @@ fn made() -> (tempfile::TempDir, PathBuf) {
 
 /// Whether OpenSSL, which is the pickiest of all in finding its way, follows the chain to one of
 /// these authorities.
-fn verifies(state: &Path, authorities: &Path) -> bool {
+fn verifies(state: &Path, cas: &Path) -> bool {
     let output = Command::new("openssl")
         .args(["verify", "-x509_strict", "-purpose", "sslserver", "-CAfile"])
-        .arg(authorities)
+        .arg(cas)
         .arg("-untrusted")
         .arg(state.join("tls.crt"))
         .arg(state.join("tls.crt"))
@@ -147,8 +147,8 @@ fn a_rotation_that_is_killed_anywhere_locks_nobody_out_and_the_next_one_ends_it(
     fs::create_dir(&handed).expect("a new folder");
     let mut kills = 0;
     for round in 0..60_u64 {
-        let authorities = handed.join(format!("{round}.pem"));
-        fs::write(&authorities, trusted(&state.join("user-data/worker.ign"))).expect("a write");
+        let cas = handed.join(format!("{round}.pem"));
+        fs::write(&cas, trusted(&state.join("user-data/worker.ign"))).expect("a write");
         let mut command = binary();
         command.args(["certs", "rotate", "--ca", "--state-dir"]).arg(&state);
         command.stdout(std::process::Stdio::null());

@@ -85,7 +85,7 @@ fn hosts(hosts: &[model::registry_ca::RegistryHost]) -> Vec<&str> {
 }
 
 #[test]
-fn authorities_are_added_replaced_and_removed() {
+fn cas_are_added_replaced_and_removed() {
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::new(Layout::Crio);
     let report = node.reconcile(&entries(&json!({"a.example.com..5000": main, "b": main})));

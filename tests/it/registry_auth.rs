@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::support::stopwatch::Stopwatch;
 
-pub(crate) const LOGIN: &str = "c2VjcmV0OnBhc3N3b3Jk";
+pub(crate) const CREDENTIAL: &str = "c2VjcmV0OnBhc3N3b3Jk";
 const DEFAULT: &str = "openshift-config/pull-secret";
 const PATH: &str = "/var/lib/kubelet/config.json";
 
@@ -25,8 +25,8 @@ const PATH: &str = "/var/lib/kubelet/config.json";
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
 /// The text of a file with logins to these registries.
-pub(crate) fn logins(registries: &[&str]) -> String {
-    let entries = registries.iter().map(|name| ((*name).to_owned(), json!({"auth": LOGIN})));
+pub(crate) fn credentials(registries: &[&str]) -> String {
+    let entries = registries.iter().map(|name| ((*name).to_owned(), json!({"auth": CREDENTIAL})));
     json!({"auths": entries.collect::<serde_json::Map<_, _>>()}).to_string()
 }
 
@@ -113,7 +113,7 @@ impl Followed {
         let inputs = inputs.await;
         changed.within(SOON, &what);
         assert_eq!(file(&Inputs { enforced: [].into(), ..inputs }, pool), Ok(None));
-        assert!(!self.reported().contains(LOGIN), "{}", self.reported());
+        assert!(!self.reported().contains(CREDENTIAL), "{}", self.reported());
     }
 }
 
@@ -170,20 +170,24 @@ fn settings(directory: &Path, secret: Option<&str>) -> Settings {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_of_enforced_pools_get_a_directorys_logins_and_each_change_of_them() {
+async fn machines_of_enforced_pools_get_a_directorys_credentials_and_each_change_of_them() {
     let directory = manifests();
-    write(directory.path(), "all.json", &secret(DEFAULT, &logins(&["quay.io"])));
-    write(directory.path(), "own.json", &secret("edge/logins", &logins(&["edge.example"])));
+    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&["quay.io"])));
+    write(directory.path(), "own.json", &secret("edge/logins", &credentials(&["edge.example"])));
     let mut site = Followed::start(settings(directory.path(), Some(DEFAULT))).await;
     site.served_soon("worker", &["quay.io"]).await;
     site.served_soon("edge", &["edge.example", "quay.io"]).await;
 
-    write(directory.path(), "all.json", &secret(DEFAULT, &logins(&["new.example", "quay.io"])));
+    write(
+        directory.path(),
+        "all.json",
+        &secret(DEFAULT, &credentials(&["new.example", "quay.io"])),
+    );
     site.served_soon("worker", &["new.example", "quay.io"]).await;
     site.served_soon("edge", &["edge.example", "new.example", "quay.io"]).await;
 
     // What is not understood leaves what was good.
-    let broken = secret(DEFAULT, &format!("{{\"auths\": {LOGIN}}}"));
+    let broken = secret(DEFAULT, &format!("{{\"auths\": {CREDENTIAL}}}"));
     write(directory.path(), "all.json", &broken);
     let problem = "Secret openshift-config/pull-secret: key \".dockerconfigjson\": no JSON \
                    (line 1, column 11)";
@@ -192,7 +196,7 @@ async fn machines_of_enforced_pools_get_a_directorys_logins_and_each_change_of_t
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
     let strangers: Vec<_> = inputs.problems.iter().map(Problem::to_strangers).collect();
     assert_eq!(strangers, ["pull-secret: it cannot be used"]);
-    assert!(!site.reported().contains(LOGIN), "{}", site.reported());
+    assert!(!site.reported().contains(CREDENTIAL), "{}", site.reported());
     fs::remove_file(directory.path().join("all.json")).expect("a file");
     let inputs = site.until("the loss", |inputs| !reported(inputs)).await;
     assert_eq!(
@@ -200,15 +204,15 @@ async fn machines_of_enforced_pools_get_a_directorys_logins_and_each_change_of_t
         "Secret openshift-config/pull-secret: is gone; the registry logins that it held last are served"
     );
     assert_eq!(served(&inputs, "worker"), Ok(vec!["new.example".to_owned(), "quay.io".to_owned()]));
-    write(directory.path(), "all.json", &secret(DEFAULT, &logins(&[])));
+    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&[])));
     site.served_soon("edge", &["edge.example"]).await;
 }
 
 #[tokio::test]
 async fn no_secret_is_read_that_was_not_asked_for_and_one_that_is_missing_is_reported() {
     let directory = manifests();
-    write(directory.path(), "all.json", &secret(DEFAULT, &logins(&["quay.io"])));
-    write(directory.path(), "own.json", &secret("edge/logins", &logins(&["edge.example"])));
+    write(directory.path(), "all.json", &secret(DEFAULT, &credentials(&["quay.io"])));
+    write(directory.path(), "own.json", &secret("edge/logins", &credentials(&["edge.example"])));
     let (_, inputs) = Source::open(settings(directory.path(), None)).await.expect("a source");
     let inputs = inputs.expect("inputs");
     assert_eq!((served(&inputs, "worker"), served(&inputs, "edge")), (Ok(vec![]), Ok(vec![])));

@@ -320,8 +320,8 @@ fn what_the_group_of_the_service_cannot_read_is_reported_with_what_mends_it() {
         service.refused(&rotate, &[&line]);
         let text = said(&rotate);
         let (_, remedy) = text.rsplit_once(": ").expect("what mends it");
-        let mend = Command::new("sh").arg("-c").arg(remedy).status();
-        assert!(mend.expect("a shell").success(), "{remedy}");
+        let repair = Command::new("sh").arg("-c").arg(remedy).status();
+        assert!(repair.expect("a shell").success(), "{remedy}");
         service.done(&["certs", "check"]);
         service.done(&["certs", "rotate"]);
     }

@@ -129,7 +129,7 @@ fn a_pair_that_machines_cannot_read_takes_no_other_pairs_place() {
 }
 
 #[test]
-fn inspect_tells_what_it_passed_over_and_a_file_of_authorities_is_not_taken_in_part() {
+fn inspect_tells_what_it_passed_over_and_a_file_of_cas_is_not_taken_in_part() {
     let state = tempfile::tempdir().expect("a temporary folder");
     bring(state.path(), SHORT_ADDRESS);
     let read = |name: &str| fs::read_to_string(state.path().join(name)).expect("a file");

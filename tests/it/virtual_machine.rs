@@ -125,7 +125,7 @@ impl Site {
             ("pool", pool()),
             ("config", machine_config(&image(&site.registry))),
             ("registries", registries(&site.registry)),
-            ("logins", logins(&site.registry)),
+            ("logins", credentials(&site.registry)),
         ] {
             let path = site.manifests().join(format!("{name}.json"));
             fs::write(path, object.to_string()).expect("a writable folder");
@@ -141,7 +141,7 @@ impl Site {
         self.directory.path().join("state")
     }
 
-    fn authorities(&self) -> Vec<u8> {
+    fn cas(&self) -> Vec<u8> {
         fs::read(self.state().join("ca.crt")).expect("the authorities")
     }
 
@@ -191,7 +191,7 @@ fn push(registry: &Registry) -> String {
         program("skopeo")
             .args(["--insecure-policy", "copy", "--dest-creds", &Registry::credentials()])
             .arg("--dest-cert-dir")
-            .arg(registry.authorities())
+            .arg(registry.cas())
             .arg(format!("oci:{}:1", layout.display()))
             .arg(format!("docker://{}", image(registry).replace(HOST, "127.0.0.1"))),
     );
@@ -273,16 +273,16 @@ fn registries(registry: &Registry) -> Value {
         "metadata": {
             "name": "merged-trusted-image-registry-ca", "namespace": "openshift-config-managed",
         },
-        "data": {registry.name().replace(':', ".."): registry.authority()},
+        "data": {registry.name().replace(':', ".."): registry.ca()},
     })
 }
 
-fn logins(registry: &Registry) -> Value {
-    let logins = json!({"auths": {registry.name(): {"auth": Registry::login()}}});
+fn credentials(registry: &Registry) -> Value {
+    let credentials = json!({"auths": {registry.name(): {"auth": Registry::credential()}}});
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"name": "pull-secret", "namespace": "openshift-config"},
-        "stringData": {".dockerconfigjson": logins.to_string()},
+        "stringData": {".dockerconfigjson": credentials.to_string()},
     })
 }
 
@@ -306,9 +306,9 @@ fn a_machine_boots_by_its_first_pointer_after_two_rotations() {
     let first = site.directory.path().join("first.ign");
     fs::copy(site.pointer(), &first).expect("a copy");
     for _ in 0..2 {
-        let before = site.authorities();
+        let before = site.cas();
         site.rotate();
-        wait_for("the rotation", || (site.authorities() != before).then_some(()));
+        wait_for("the rotation", || (site.cas() != before).then_some(()));
     }
     assert_ne!(fs::read(&first).expect("a pointer"), fs::read(site.pointer()).expect("a pointer"));
     assert_eq!(VirtualMachine::boot(&first).report(), site.expected());

@@ -36,7 +36,7 @@ const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1
 const REQUEST: i64 = 0;
 const NO_REQUEST: i64 = -1;
 /// How long to wait where the server does not say.
-const UNTOLD: Duration = Duration::from_secs(60);
+const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
 /// How a server is dealt with.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ pub struct Enrolled {
     /// What leads from it to a root, without the root, as far as it was sent.
     pub chain: Vec<Certificate>,
     /// The CAs that the server sent as such, and the root that the chain ends at if it was sent.
-    pub authorities: Vec<Certificate>,
+    pub cas: Vec<Certificate>,
     /// How it is not what was asked for.
     pub modified: Option<Report>,
 }
@@ -223,7 +223,7 @@ impl Transaction {
     ) -> Result<Step, CmpError> {
         self.state = State::Asked { polled: Some(request) };
         if is_polled {
-            return Ok(later(UNTOLD, status.text.as_deref().unwrap_or_default()));
+            return Ok(later(DEFAULT_WAIT, status.text.as_deref().unwrap_or_default()));
         }
         self.poll(fresh).map(Step::Send)
     }
@@ -320,8 +320,8 @@ impl Transaction {
         if certificate.public_key_info() != self.key {
             return Err(rejected(CmpError::WrongKey));
         }
-        let mut authorities = answer.authorities().map_err(unreadable)?;
-        let sent: Vec<_> = message.extra_certificates.iter().chain(&authorities).collect();
+        let mut cas = answer.cas().map_err(unreadable)?;
+        let sent: Vec<_> = message.extra_certificates.iter().chain(&cas).collect();
         let trusted = &self.settings.trusted;
         if !trusted.is_empty() {
             let way: Vec<_> =
@@ -331,10 +331,10 @@ impl Transaction {
             }
         }
         let (chain, root) = chain_of(&certificate, &sent);
-        authorities.extend(root.filter(|root| !authorities.contains(root)));
+        cas.extend(root.filter(|root| !cas.contains(root)));
         let status = Status::of(response.status.status);
         let modified = (status == Status::GrantedWithMods).then(|| Report::from(&response.status));
-        Ok(Enrolled { certificate, chain, authorities, modified })
+        Ok(Enrolled { certificate, chain, cas, modified })
     }
 
     fn confirmation(

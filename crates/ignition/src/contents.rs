@@ -9,7 +9,7 @@ use super::data_url;
 use super::spec3::Resource;
 
 /// More than any file that a config carries, in bytes.
-pub const LARGEST: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = 64 << 20;
 
 /// How much may still be unpacked, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +50,7 @@ pub enum Unreadable {
     /// It is not what `compression` says.
     #[error("it is not the gzip that its compression says")]
     NotGzip,
-    /// It is larger than [`LARGEST`], or there is no more room.
+    /// It is larger than [`MAX_BYTES`], or there is no more room.
     #[error("it unpacks to more than is looked at")]
     TooLarge,
 }
@@ -80,7 +80,7 @@ impl Contents {
 }
 
 fn unpack(gzip: &[u8], room: &mut Room) -> Result<Vec<u8>, Unreadable> {
-    let most = LARGEST.min(room.0);
+    let most = MAX_BYTES.min(room.0);
     let mut bytes = Vec::new();
     let decoder = flate2::read::MultiGzDecoder::new(gzip);
     let read = decoder.take(most + 1).read_to_end(&mut bytes);

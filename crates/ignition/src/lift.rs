@@ -32,9 +32,8 @@ pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Erro
     let ignition = config.ignition;
     body.ignition.config.merge = ignition.config.append.into_iter().map(reference).collect();
     body.ignition.config.replace = ignition.config.replace.map(reference).unwrap_or_default();
-    let authorities = ignition.security.tls.certificate_authorities;
-    body.ignition.security.tls.certificate_authorities =
-        authorities.into_iter().map(reference).collect();
+    let cas = ignition.security.tls.certificate_authorities;
+    body.ignition.security.tls.certificate_authorities = cas.into_iter().map(reference).collect();
     body.ignition.timeouts.http_response_headers = ignition.timeouts.http_response_headers;
     body.ignition.timeouts.http_total = ignition.timeouts.http_total;
 

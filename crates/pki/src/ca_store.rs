@@ -338,7 +338,7 @@ impl StoredPair {
     /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too, and
     /// what they signed of each other.
     #[must_use]
-    pub fn authorities(&self) -> Vec<Certificate> {
+    pub fn cas(&self) -> Vec<Certificate> {
         let texts = [&self.certificates, &self.previous];
         let blocks = texts.into_iter().filter_map(|text| blocks(text)).flatten();
         let certificates = blocks.filter(|block| [CERTIFICATE, DISTRUSTED].contains(&block.tag()));

@@ -255,16 +255,16 @@ impl Certificate {
     /// Whether the holder of `authority`'s key signed this certificate, by that name, and by an
     /// algorithm that TLS clients accept.
     #[must_use]
-    pub fn is_issued_by(&self, authority: &Self) -> bool {
-        self.issuer_name == authority.subject_name && self.is_signed_by(authority)
+    pub fn is_issued_by(&self, ca: &Self) -> bool {
+        self.issuer_name == ca.subject_name && self.is_signed_by(ca)
     }
 
     /// Whether the key of `authority` made this certificate's signature, whatever the names are, by
     /// an algorithm that TLS clients accept: SHA-1 is none of them.
     #[must_use]
-    pub(super) fn is_signed_by(&self, authority: &Self) -> bool {
+    pub(super) fn is_signed_by(&self, ca: &Self) -> bool {
         let Signature { message, algorithm, value } = &self.signature;
-        authority.has_signed(&self.der[message.clone()], algorithm, value)
+        ca.has_signed(&self.der[message.clone()], algorithm, value)
     }
 
     /// What people call the subject: its common name, or all of its name where it has none.

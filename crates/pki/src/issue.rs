@@ -43,62 +43,58 @@ pub struct Validity {
 }
 
 /// A new certificate authority, self-signed. It is valid from a day before `now` on.
-pub fn issue_authority(
+pub fn issue_ca(
     key: &KeyPair,
     validity: Duration,
     now: OffsetDateTime,
 ) -> Result<Certificate, IssueError> {
-    let name = authority_name(key, now);
+    let name = ca_name(key, now);
     let validity =
         Validity { begin: now.saturating_sub(BACKDATED), end: now.saturating_add(validity) };
-    let params = authority_params(&name, key.der_bytes(), b"", validity)?;
+    let params = ca_params(&name, key.der_bytes(), b"", validity)?;
     let issued = params.self_signed(key)?;
     Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)
 }
 
 /// A request for a certificate of an authority (RFC 2986), PEM: somebody else is to issue it.
-pub fn request_authority(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueError> {
+pub fn request_ca(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, authority_name(key, now));
-    params.key_usages = authority_usages();
+    params.distinguished_name.push(DnType::CommonName, ca_name(key, now));
+    params.key_usages = ca_usages();
     Ok(params.serialize_request(key)?.pem()?)
 }
 
 /// A name of its own for each, so that verifiers never take one for another.
-fn authority_name(key: &KeyPair, now: OffsetDateTime) -> String {
+fn ca_name(key: &KeyPair, now: OffsetDateTime) -> String {
     let digest = Sha256::digest(key.der_bytes());
     let suffix = HEXLOWER.encode(&digest[..2]);
     format!("machine-config-server-ca@{}-{suffix}", now.unix_timestamp())
 }
 
-fn authority_usages() -> Vec<KeyUsagePurpose> {
+fn ca_usages() -> Vec<KeyUsagePurpose> {
     vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature]
 }
 
 /// A certificate for an authority's name and key by another authority, so that who trusts the
 /// other one trusts this one too. It begins at `begin`, and ends when either of them does.
 pub fn cross_sign(
-    authority: &Certificate,
+    ca: &Certificate,
     by: Signer<'_>,
     begin: OffsetDateTime,
 ) -> Result<Certificate, IssueError> {
-    let end = authority.not_after.min(by.certificate.not_after);
-    let key = SubjectPublicKeyInfo::from_der(&authority.key_info)?;
+    let end = ca.not_after.min(by.certificate.not_after);
+    let key = SubjectPublicKeyInfo::from_der(&ca.key_info)?;
     let issuer_name = &by.certificate.subject_name;
-    let mut params = authority_params(
-        &authority.common_name,
-        key.der_bytes(),
-        issuer_name,
-        Validity { begin, end },
-    )?;
+    let mut params =
+        ca_params(&ca.common_name, key.der_bytes(), issuer_name, Validity { begin, end })?;
     // What the other's certificates name as their issuer's key.
-    if !authority.extensions.key_identifier.is_empty() {
-        let identifier = authority.extensions.key_identifier.clone();
+    if !ca.extensions.key_identifier.is_empty() {
+        let identifier = ca.extensions.key_identifier.clone();
         params.key_identifier_method = KeyIdMethod::PreSpecified(identifier);
     }
     let issued = params.signed_by(&key, &by.issuer()?)?;
-    by.finish(issued.der(), &authority.subject_name)
+    by.finish(issued.der(), &ca.subject_name)
 }
 
 /// A serving certificate for `hosts`, the main one first. It ends with its issuer at the latest.
@@ -147,7 +143,7 @@ impl<'a> Signer<'a> {
     }
 }
 
-fn authority_params(
+fn ca_params(
     name: &str,
     key: &[u8],
     issuer: &[u8],
@@ -155,7 +151,7 @@ fn authority_params(
 ) -> Result<CertificateParams, IssueError> {
     let mut params = params(name, key, issuer, validity)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = authority_usages();
+    params.key_usages = ca_usages();
     Ok(params)
 }
 

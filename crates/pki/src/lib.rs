@@ -65,7 +65,7 @@ pub use servable::{belongs, load_key, read_chain, sent_chain};
 pub use serving::{Generate, issue_pair, signing_ca};
 pub use signing_request::{BadRequest, SigningRequest};
 pub use state::{
-    Answer, Asked, CertificateState, External, Issuer, MendedPointer, PointerState, PointerTrust,
+    Answer, Asked, CertificateState, External, Issuer, PointerState, PointerTrust, RepairedPointer,
     Request, StoredPair,
 };
 pub use usage::{UnknownUsage, Usage};

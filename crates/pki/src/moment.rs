@@ -113,14 +113,14 @@ mod tests {
             let leaf = issue_serving(&key, &hosts, signer, validity)?;
             let holder = Holder::of_one(&ca);
             let own = CertificateState {
-                authority: Some(stored(&ca, &ca_key)),
+                ca: Some(stored(&ca, &ca_key)),
                 bundle: Some(ca.to_pem().into()),
                 serving: Some(stored(&leaf, &key)),
                 hosts: hosts.to_vec(),
                 ..CertificateState::default()
             };
-            let foreign = CertificateState { authority: None, ..own.clone() };
-            let asked = Asked { authority: true, serving: true, ..Asked::default() };
+            let foreign = CertificateState { ca: None, ..own.clone() };
+            let asked = Asked { ca: true, serving: true, ..Asked::default() };
             let rotated = CertificateState { asked, ..own.clone() };
             let external = External {
                 name: "a secret".to_owned(),

@@ -51,7 +51,7 @@ pub(super) fn choose(
     };
     let is_forced = is_forced(&view.state.asked, reason);
     let before = view.lockouts_now();
-    let must_mend = matches!(reason, Reason::Restored | Reason::Chain);
+    let must_repair = matches!(reason, Reason::Restored | Reason::Chain);
     let mut best: Option<(usize, Candidate<'_>)> = None;
     let mut refusal = None;
     for candidate in candidates {
@@ -63,13 +63,13 @@ pub(super) fn choose(
             refusal.get_or_insert(objection);
             continue;
         }
-        let count = view.lockouts_by(&candidate.chain, !must_mend);
+        let count = view.lockouts_by(&candidate.chain, !must_repair);
         let is_better = best.as_ref().is_none_or(|(least, _)| count < *least);
         // What nobody needs now may be needed when the clock is right: it leaves for room alone.
         let is_too_long = handshake_bytes(&view.chain) > MAX_CHAIN_BYTES
             && handshake_bytes(&candidate.chain) < handshake_bytes(&view.chain);
         let is_cleaner = *reason == Reason::Chain && (is_too_long || view.sends_distrusted());
-        if is_better && (!must_mend || count < before || (count == before && is_cleaner)) {
+        if is_better && (!must_repair || count < before || (count == before && is_cleaner)) {
             best = Some((count, candidate));
         }
         // What is forced is the newest, whoever pays for it.
@@ -169,8 +169,7 @@ pub fn issue_pair(
 /// Whether machines may be locked out for it, because somebody said so.
 pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
-        || asked.force
-            && matches!(reason, Reason::Asked | Reason::NewerAuthority | Reason::External(_))
+        || asked.force && matches!(reason, Reason::Asked | Reason::NewerCa | Reason::External(_))
 }
 
 /// The CAs that may issue it, the newest first.
@@ -178,7 +177,7 @@ fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
     let mut signers = view.kept.signers();
     signers.retain(|ca| ca.certificate.is_valid_at(view.now));
     match (reason, &view.serving) {
-        (Reason::NewerAuthority, Serving::Ours(leaf)) => {
+        (Reason::NewerCa, Serving::Ours(leaf)) => {
             if let Some(issuer) = view.kept.issuer_of(leaf).map(|ca| &ca.certificate) {
                 let made = issuer.made_at();
                 signers.retain(|ca| ca.certificate.made_at() >= made && ca.certificate != *issuer);

@@ -95,14 +95,14 @@ pub enum PointerState {
     /// It trusts this server's authorities where they are not replaced.
     OutOfReach,
     /// It trusts other authorities than those of the bundle.
-    Stale(MendedPointer),
+    Stale(RepairedPointer),
     /// It trusts other authorities, and writing it was refused: the rest does not wait for it.
     Refused,
 }
 
 /// A pointer config as it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MendedPointer {
+pub struct RepairedPointer {
     /// Its text, which trusts the authorities of the bundle.
     pub text: Vec<u8>,
     /// Those who fetch by it then.
@@ -113,7 +113,7 @@ pub struct MendedPointer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
     /// A new authority.
-    pub authority: bool,
+    pub ca: bool,
     /// A new serving pair.
     pub serving: bool,
     /// To do it even if machines are locked out.
@@ -189,13 +189,13 @@ impl std::fmt::Debug for Request {
 #[derive(Debug, Clone, Default)]
 pub struct CertificateState {
     /// The signing authority.
-    pub authority: Option<StoredPair>,
+    pub ca: Option<StoredPair>,
     /// The bundle of authorities that pointer configs trust, PEM.
     pub bundle: Option<Vec<u8>>,
     /// The serving pair.
     pub serving: Option<StoredPair>,
     /// An older installation's authority, whose key was never kept, PEM.
-    pub root_authority: Option<Vec<u8>>,
+    pub root_ca: Option<Vec<u8>>,
     /// The pointer configs.
     pub pointers: Vec<PointerTrust>,
     /// The names that machines may reach the server by, the main one first.
@@ -222,8 +222,8 @@ impl CertificateState {
     /// Authorities that are or were the server's, whether they are in the bundle or not.
     #[must_use]
     pub fn known(&self) -> Vec<Certificate> {
-        let stored = self.authority.iter().flat_map(StoredPair::authorities);
-        let root = self.root_authority.as_deref().unwrap_or_default();
+        let stored = self.ca.iter().flat_map(StoredPair::cas);
+        let root = self.root_ca.as_deref().unwrap_or_default();
         stored.chain(Certificate::read_all(root)).collect()
     }
 

@@ -67,13 +67,13 @@ struct Known {
 
 impl<'a> View<'a> {
     pub(super) fn of(state: &'a CertificateState, now: OffsetDateTime) -> Self {
-        let (kept, fault) = match &state.authority {
+        let (kept, fault) = match &state.ca {
             Some(stored) => CaStore::read(stored),
             None => (CaStore::default(), None),
         };
         let bundle = state.trusted();
         let chain = state.chain();
-        let roots = Certificate::read_all(state.root_authority.as_deref().unwrap_or_default());
+        let roots = Certificate::read_all(state.root_ca.as_deref().unwrap_or_default());
         let external = state.external.as_ref().map(|it| it.trust(&chain, &bundle, now));
         let mut view = Self {
             state,
@@ -202,9 +202,9 @@ impl<'a> View<'a> {
     }
 
     /// Whether a pointer config boots, and would not as this one from what is served.
-    pub(super) fn would_lock_out(&self, present: &[Holder], mended: &[Holder]) -> bool {
+    pub(super) fn would_lock_out(&self, present: &[Holder], repaired: &[Holder]) -> bool {
         let boots = |holders| self.judge(&self.chain, holders).iter().all(Option::is_none);
-        !present.is_empty() && boots(present) && !boots(mended)
+        !present.is_empty() && boots(present) && !boots(repaired)
     }
 
     /// Who could not boot from a chain, of all that are known, in numbers: the fewer the better. Or

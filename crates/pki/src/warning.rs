@@ -23,7 +23,7 @@ pub struct Refused {
 pub enum CertificateKind {
     /// A CA.
     #[error("a new certificate authority")]
-    Authority,
+    Ca,
     /// A serving pair.
     #[error("a new serving pair")]
     Serving,
@@ -87,9 +87,9 @@ pub enum Refusal {
 
 /// Some of those who would be locked out.
 fn reported(lockouts: &[Lockout]) -> String {
-    const MOST: usize = 3;
-    let named: Vec<_> = lockouts.iter().take(MOST).map(Lockout::to_string).collect();
-    let more = lockouts.len().saturating_sub(MOST);
+    const MAX_NAMED: usize = 3;
+    let named: Vec<_> = lockouts.iter().take(MAX_NAMED).map(Lockout::to_string).collect();
+    let more = lockouts.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
     format!("after it {}{more}", named.join("; "))
 }
@@ -99,7 +99,7 @@ fn reported(lockouts: &[Lockout]) -> String {
 pub enum Warning {
     /// What is stored of the signing CA cannot be used, and stays as it is.
     #[error("the certificate authority is left as it is: {0}")]
-    Authority(Unusable),
+    Ca(Unusable),
     /// What is stored of the serving pair cannot be used, and stays as it is.
     #[error("the serving pair is left as it is: {0}")]
     Serving(Unusable),
@@ -218,7 +218,7 @@ impl Warning {
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
-            Self::Authority(_) => "authority",
+            Self::Ca(_) => "authority",
             Self::Serving(_) | Self::ServingExpired | Self::External { .. } => "serving",
             Self::ClockBehind { .. } => "clock",
             Self::WeakKey { .. } => "weak-key",

@@ -31,7 +31,7 @@ pub const LEFT_OUT: &str = "no longer kept, because it has expired and newer one
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
     /// The signing authority with all that its store holds: the answer to who asks for a new one.
-    Authority(StoredPair),
+    Ca(StoredPair),
     /// The same, without an answer: a request stays.
     Store(StoredPair),
     /// The bundle of authorities, PEM.
@@ -53,7 +53,7 @@ impl Write {
     #[must_use]
     pub fn left_out(&self, before: Option<&StoredPair>) -> Vec<String> {
         match (self, before) {
-            (Self::Authority(after) | Self::Store(after), Some(before)) => left_out(before, after),
+            (Self::Ca(after) | Self::Store(after), Some(before)) => left_out(before, after),
             _ => Vec::new(),
         }
     }
@@ -63,7 +63,7 @@ impl Write {
     #[must_use]
     pub fn leaves(&self, asked: &Asked) -> Asked {
         match self {
-            Self::Authority(_) => Asked { authority: false, ..asked.clone() },
+            Self::Ca(_) => Asked { ca: false, ..asked.clone() },
             Self::Serving(_) => Asked { serving: false, ..asked.clone() },
             Self::Store(_) | Self::Bundle(_) | Self::Pointer { .. } => asked.clone(),
         }
@@ -77,22 +77,20 @@ impl CertificateState {
     pub fn with(&self, write: &Write) -> Self {
         let mut state = self.clone();
         match write {
-            Write::Authority(pair) | Write::Store(pair) => state.authority = Some(pair.clone()),
+            Write::Ca(pair) | Write::Store(pair) => state.ca = Some(pair.clone()),
             Write::Bundle(pem) => state.bundle = Some(pem.clone().into()),
             Write::Serving(pair) => state.serving = Some(pair.clone()),
             Write::Pointer { name, .. } => {
                 for pointer in state.pointers.iter_mut().filter(|pointer| pointer.name == *name) {
-                    if let PointerState::Stale(mended) =
+                    if let PointerState::Stale(repaired) =
                         std::mem::replace(&mut pointer.state, PointerState::Kept)
                     {
-                        pointer.holders = mended.holders;
+                        pointer.holders = repaired.holders;
                     }
                 }
             }
         }
-        if let (Write::Authority(pair) | Write::Store(pair), Some(issuer)) =
-            (write, &mut state.issuer)
-        {
+        if let (Write::Ca(pair) | Write::Store(pair), Some(issuer)) = (write, &mut state.issuer) {
             issuer.has_issued = pair.is_issued_by_another();
         }
         state.asked = write.leaves(&state.asked);
@@ -145,12 +143,12 @@ pub fn next(
     let mut maker = Maker { view: &view, policy, generate };
     for step in steps {
         // Whoever asks for a CA wants the pair that it signs: where it is refused, both stay.
-        let is_for_naught = matches!(step, Step::Serving(Reason::Asked, _))
-            && attention.iter().any(is_refused_authority);
+        let is_for_naught =
+            matches!(step, Step::Serving(Reason::Asked, _)) && attention.iter().any(is_refused_ca);
         if is_for_naught {
             continue;
         }
-        if let (Step::Authority(reason), Some(issuer)) = (&step, &state.issuer) {
+        if let (Step::Ca(reason), Some(issuer)) = (&step, &state.issuer) {
             let (duty, due) = issuer.duty(now);
             times.extend(due);
             attention.extend(issuer.delay(now).map(|why| delayed(issuer, reason, why)));
@@ -258,15 +256,14 @@ fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Warning {
 /// What is told of a refusal. That a pair stays until its own end, because some machines trust nobody
 /// else, is as it should be.
 fn reported(refused: Refused) -> Option<Warning> {
-    let is_quiet =
-        matches!(refused.because, Reason::NewerAuthority | Reason::Restored | Reason::Chain);
+    let is_quiet = matches!(refused.because, Reason::NewerCa | Reason::Restored | Reason::Chain);
     (!is_quiet).then_some(Warning::Refused(refused))
 }
 
-fn is_refused_authority(attention: &Warning) -> bool {
+fn is_refused_ca(attention: &Warning) -> bool {
     matches!(
         attention,
-        Warning::Refused(Refused { what: CertificateKind::Authority, because: Reason::Asked, .. })
+        Warning::Refused(Refused { what: CertificateKind::Ca, because: Reason::Asked, .. })
     )
 }
 
@@ -282,7 +279,7 @@ pub(super) type Writes = Result<Vec<Write>, Refused>;
 impl Maker<'_> {
     fn make(&mut self, step: &Step) -> Result<Writes, IssueError> {
         match step {
-            Step::Authority(reason) => self.authority(reason),
+            Step::Ca(reason) => self.ca(reason),
             Step::Store(reason) => self.store(reason),
             Step::Bundle(pem) => Ok(Ok(self.bundle(pem))),
             Step::Pointers => Ok(Ok(self.pointers())),
@@ -312,7 +309,7 @@ impl Maker<'_> {
         };
         let stored = kept.store(&own, self.view.now);
         Ok(Ok(vec![match reason {
-            Reason::Joined => Write::Authority(stored),
+            Reason::Joined => Write::Ca(stored),
             _ => Write::Store(stored),
         }]))
     }
@@ -342,11 +339,11 @@ impl Maker<'_> {
     /// now.
     fn pointers(&self) -> Vec<Write> {
         let write = |pointer: &super::PointerTrust| {
-            let PointerState::Stale(mended) = &pointer.state else { return None };
-            if self.view.would_lock_out(&pointer.holders, &mended.holders) {
+            let PointerState::Stale(repaired) = &pointer.state else { return None };
+            if self.view.would_lock_out(&pointer.holders, &repaired.holders) {
                 return None;
             }
-            Some(Write::Pointer { name: pointer.name.clone(), text: mended.text.clone() })
+            Some(Write::Pointer { name: pointer.name.clone(), text: repaired.text.clone() })
         };
         self.view.state.pointers.iter().filter_map(write).collect()
     }

@@ -34,7 +34,7 @@ pub(crate) fn show(
     let Seen { observed, pointers, .. } = &seen;
     let policy = Policy::default();
     let bundle = observed.trusted();
-    let signer: Vec<_> = observed.authority.iter().filter_map(StoredPair::leaf).collect();
+    let signer: Vec<_> = observed.ca.iter().filter_map(StoredPair::leaf).collect();
     let leaf = observed.served();
 
     let shown = |what, certificate: &Certificate| -> anyhow::Result<_> {
@@ -118,7 +118,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
             reported.extend(reported_lockouts(&seen.observed, now).iter().map(ToString::to_string));
             reported.extend(faults(seen, policy, now)?);
             Some(match step {
-                Step::Authority(reason) | Step::Store(reason) => {
+                Step::Ca(reason) | Step::Store(reason) => {
                     format!("the certificate authority: {reason}")
                 }
                 Step::Bundle(_) => {
@@ -177,7 +177,7 @@ fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Wor
 fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
     let generate = &mut |_| policy.algorithm.generate();
     let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
-    let is_fault = |it: &&Warning| matches!(it, Warning::Authority(_) | Warning::Serving(_));
+    let is_fault = |it: &&Warning| matches!(it, Warning::Ca(_) | Warning::Serving(_));
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
@@ -189,9 +189,9 @@ pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
 }
 
 /// What is said of the signing CA or of the serving pair, with the name of where it is.
-pub(super) fn located(attention: &Warning, [authority, serving]: &[String; 2]) -> String {
+pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> String {
     match attention {
-        Warning::Authority(_) => format!("{authority}: {attention}"),
+        Warning::Ca(_) => format!("{ca}: {attention}"),
         Warning::Serving(_) | Warning::ServingExpired => format!("{serving}: {attention}"),
         _ => attention.to_string(),
     }
@@ -207,7 +207,7 @@ pub(super) fn log_left_out(left_out: &[String]) {
 /// Says in the log what was done.
 pub fn log_step(step: &Step) {
     match step {
-        Step::Authority(reason) => tracing::info!(%reason, "made a certificate authority"),
+        Step::Ca(reason) => tracing::info!(%reason, "made a certificate authority"),
         Step::Store(reason) => tracing::info!(%reason, "stored the certificate authorities anew"),
         Step::Bundle(_) => tracing::info!("wrote the bundle of certificate authorities"),
         Step::Pointers => tracing::info!("wrote the pointer configs"),

@@ -25,7 +25,7 @@ use crate::http_client::{HttpConnection, read};
 use crate::serving::answers::PENDING;
 
 /// The largest config that is taken, in bytes.
-const LARGEST: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// What is read of an answer that is no config.
 const MAX_REASON: usize = 4 << 10;
 /// Time for all addresses to take a connection.
@@ -297,7 +297,7 @@ impl Fetcher<'_> {
             }
         };
         let (status, headers) = (response.status(), response.headers().clone());
-        let most = if status == StatusCode::OK { LARGEST } else { MAX_REASON };
+        let most = if status == StatusCode::OK { MAX_BYTES } else { MAX_REASON };
         let body = whole(response, most).await;
         let mut seen = vec![answer_line(status, &headers)];
         if status == StatusCode::OK {
@@ -390,7 +390,7 @@ fn user_agent(spec: SpecVersion) -> &'static str {
 }
 
 /// The certificates of a file with CAs.
-pub(super) fn read_authorities(path: &Path) -> anyhow::Result<Vec<Certificate>> {
+pub(super) fn read_cas(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let text = crate::files::bounded::read(path)?;
     Certificate::read_trusted(&text)?.context("there is no certificate in it")
 }

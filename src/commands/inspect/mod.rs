@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 pub use self::settings::InspectSettings;
 
 use self::settings::{Place, Subject};
-use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_authorities};
+use super::inspect::fetch::{FetchRequest, Fetched, fetch, read_cas};
 use super::inspect::inspection::{Difference, Inspection};
 use super::rendering::{read_manifests, rendered};
 use crate::files::bounded;
@@ -194,7 +194,7 @@ fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki
         None => return Ok(None),
     };
     let name = path.display().to_string();
-    let found = read_authorities(path).with_context(|| name.clone())?;
+    let found = read_cas(path).with_context(|| name.clone())?;
     Ok(Some((name, found)))
 }
 

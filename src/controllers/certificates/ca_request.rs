@@ -138,11 +138,11 @@ impl CaRequest {
     }
 
     /// What the plan sees of it. `authority` is the secret of the CA that is there.
-    pub(super) fn seen(&self, authority: Option<&Secret>) -> Issuer {
+    pub(super) fn seen(&self, ca: Option<&Secret>) -> Issuer {
         let name = self.issuer.to_string();
-        let issued_by = authority.and_then(|secret| annotation(secret, CA_ISSUER));
+        let issued_by = ca.and_then(|secret| annotation(secret, CA_ISSUER));
         // Another one may have taken its place since: it was distrusted, or has expired.
-        let is_issued = authority.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
+        let is_issued = ca.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
         let has_issued = is_issued && issued_by == Some(&name);
         Issuer { has_issued, name, request: self.asked() }
     }

@@ -80,7 +80,7 @@ pub(super) enum Waits {
     #[error("the Infrastructure has no internal URL of the API server")]
     Names,
     #[error("there is no certificate authority that is valid, can sign, and is in the bundle")]
-    Authority,
+    Ca,
 }
 
 /// Says what is to be done at `now`.
@@ -96,16 +96,16 @@ pub(super) fn decide(
     let Some(names) = &state.infrastructure.reference_names else {
         return Ok(Decision::Waits(Waits::Names));
     };
-    let Some(authority) = authority(state, now)? else {
-        return Ok(Decision::Waits(Waits::Authority));
+    let Some(ca) = ca(state, now)? else {
+        return Ok(Decision::Waits(Waits::Ca));
     };
-    Ok(judge(secret, &hosts(names)?, &authority, policy, now))
+    Ok(judge(secret, &hosts(names)?, &ca, policy, now))
 }
 
 fn judge(
     secret: &Secret,
     hosts: &[Host],
-    authority: &Certificate,
+    ca: &Certificate,
     policy: &Policy,
     now: OffsetDateTime,
 ) -> Decision {
@@ -116,7 +116,7 @@ fn judge(
     if !leaf.is_valid_at(now) {
         return Decision::Sign(Reason::Expired);
     }
-    if !leaf.is_issued_by(authority) {
+    if !leaf.is_issued_by(ca) {
         return Decision::Sign(Reason::Issuer);
     }
     // More names than these are too many for the reference's controller as well.
@@ -124,7 +124,7 @@ fn judge(
         return Decision::Sign(Reason::Names);
     }
     // One that ends with its issuer gains nothing: its issuer's successor will sign the next one.
-    let ends_with_issuer = leaf.not_after >= authority.not_after;
+    let ends_with_issuer = leaf.not_after >= ca.not_after;
     let due = if ends_with_issuer { leaf.not_after } else { renewal(&leaf, policy) };
     if now >= due { Decision::Sign(Reason::Renewal) } else { Decision::Current { until: due } }
 }
@@ -137,10 +137,10 @@ pub(super) fn sign(
     now: OffsetDateTime,
 ) -> Result<Option<StoredPair>, SignError> {
     let Some(names) = &state.infrastructure.reference_names else { return Ok(None) };
-    if authority(state, now)?.is_none() {
+    if ca(state, now)?.is_none() {
         return Ok(None);
     }
-    Ok(issue_pair(&authorities(state)?, policy, &hosts(names)?, key, now)?)
+    Ok(issue_pair(&cas(state)?, policy, &hosts(names)?, key, now)?)
 }
 
 /// Why no pair was signed.
@@ -182,15 +182,15 @@ fn hosts(names: &ReferenceNames) -> Result<Vec<Host>, Malformed> {
 }
 
 /// The CA that signs. Only one that those who trust the bundle trust.
-fn authority(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certificate>, Malformed> {
+fn ca(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certificate>, Malformed> {
     let trusted = state.trusted()?;
-    Ok(signing_ca(&authorities(state)?, now).filter(|ca| trusted.contains(ca)))
+    Ok(signing_ca(&cas(state)?, now).filter(|ca| trusted.contains(ca)))
 }
 
 /// What is there of CAs.
-fn authorities(state: &ClusterState) -> Result<CertificateState, Malformed> {
+fn cas(state: &ClusterState) -> Result<CertificateState, Malformed> {
     Ok(CertificateState {
-        authority: state.authority.as_ref().map(stored_pair),
+        ca: state.ca.as_ref().map(stored_pair),
         bundle: Some(state.trusted()?.iter().map(Certificate::to_pem).collect::<String>().into()),
         ..CertificateState::default()
     })

@@ -1,7 +1,7 @@
 //! The objects of the certificates, and what is written into them: all as the reference has them.
 
 /// The secret of the signing authority, and the config map of the bundle.
-pub const AUTHORITY: &str = "machine-config-server-ca";
+pub const CA: &str = "machine-config-server-ca";
 /// The secret of a CA that an issuer is asked for: its key, until it is issued.
 pub(super) const CA_REQUEST: &str = "machine-config-server-ca-request";
 /// The secret of the serving pair.

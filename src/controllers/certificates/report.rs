@@ -10,7 +10,7 @@ use pki::{CertificateKind, Reason, Step, Warning};
 use super::super::NAMESPACE;
 use super::internal_release_image::{self, Decision, Waits};
 use super::issuer_ref::IssuerRef;
-use super::names::{AUTHORITY, SERVING};
+use super::names::{CA, SERVING};
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 use crate::telemetry::log_attention;
@@ -59,12 +59,8 @@ impl Report {
             let note = attention.to_string();
             log_attention(attention, &note);
             let name = match attention {
-                Warning::Authority(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => {
-                    AUTHORITY
-                }
-                Warning::Refused(refused) if refused.what == CertificateKind::Authority => {
-                    AUTHORITY
-                }
+                Warning::Ca(_) | Warning::ClockBehind { .. } | Warning::Issuer { .. } => CA,
+                Warning::Refused(refused) if refused.what == CertificateKind::Ca => CA,
                 _ => SERVING,
             };
             let object = ObjectName::secret(NAMESPACE, name);
@@ -75,14 +71,12 @@ impl Report {
     /// Says that a step was done.
     pub(super) async fn done(&self, step: &Step) {
         let (name, reason, note) = match step {
-            Step::Authority(reason) => {
-                (AUTHORITY, reason, format!("made a new certificate authority: {reason}"))
-            }
+            Step::Ca(reason) => (CA, reason, format!("made a new certificate authority: {reason}")),
             Step::Serving(reason, _) => {
                 (SERVING, reason, format!("issued a new serving pair: {reason}"))
             }
             Step::Store(reason) => {
-                (AUTHORITY, reason, format!("stored the certificate authorities anew: {reason}"))
+                (CA, reason, format!("stored the certificate authorities anew: {reason}"))
             }
             Step::Bundle(_) => {
                 tracing::info!("wrote the bundle of certificate authorities");
@@ -99,8 +93,8 @@ impl Report {
     /// Says that an issuer is asked for a CA.
     pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
         let note = format!("asked {issuer} for a new certificate authority: {because}");
-        tracing::info!(name = AUTHORITY, reason = because.label(), "{note}");
-        let object = ObjectName::secret(NAMESPACE, AUTHORITY);
+        tracing::info!(name = CA, reason = because.label(), "{note}");
+        let object = ObjectName::secret(NAMESPACE, CA);
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 

@@ -12,7 +12,7 @@
 //! statuses: each of the very object that was read, in the version that was read. `reserved` are the names that
 //! no pattern covers, and `round` is what went wrong in one look at everything.
 
-mod authority;
+mod ca;
 mod decide;
 mod enrolments;
 mod issuer_spec;
@@ -47,7 +47,7 @@ use self::objects::{
 use self::policy::Grant;
 use self::round::Round;
 use super::NAMESPACE;
-use super::certificates::{AUTHORITY, SERVING};
+use super::certificates::{CA, SERVING};
 use super::runtime::{self, Reconciler, Requeue, Watched};
 use crate::kubernetes::ControlError;
 use crate::kubernetes::Health;
@@ -211,7 +211,7 @@ impl IssuerController {
         };
         let Some((name, Ok(issuer))) = found else { return Outcome::Nothing };
         match &issuer.signer {
-            Signer::Authority(authority) => match authority.issue(&grant, now) {
+            Signer::Ca(ca) => match ca.issue(&grant, now) {
                 Ok(signed) => Outcome::Issued(signed, None),
                 // Its time may have ended a moment ago; another one may come.
                 Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
@@ -273,8 +273,8 @@ impl Reconciler for IssuerController {
         let kinds = IssuerKind::ALL.map(issuers_of).into_iter().chain(requests);
         let kinds =
             kinds.map(|kind| Watched::custom(ObjectName::new(kind.name, "", "*"), kind.resource));
-        let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, AUTHORITY));
-        kinds.chain([secret(AUTHORITY), secret(SERVING), bundle]).collect()
+        let bundle = Watched::core::<ConfigMap>(ObjectName::config_map(NAMESPACE, CA));
+        kinds.chain([secret(CA), secret(SERVING), bundle]).collect()
     }
 
     fn wake(&self) -> Arc<Notify> {

@@ -139,7 +139,7 @@ impl Reconciler for RegistryCaController {
             match apply::<StoredMap, _>(&self.client, &write).await? {
                 Applied::Superseded => return Ok(Requeue::Now),
                 Applied::Done => {
-                    self.tell_written(&write.object, planned.authorities.len()).await;
+                    self.tell_written(&write.object, planned.cas.len()).await;
                 }
             }
         }

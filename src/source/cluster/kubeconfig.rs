@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A kubeconfig for kubelet's first contact with the API server at `server`: cluster `local`, user
 /// and context `kubelet`, as the reference server's. `authorities` is PEM.
-pub(super) fn bootstrap_kubeconfig(server: &str, authorities: &[u8], token: &str) -> Bytes {
+pub(super) fn bootstrap_kubeconfig(server: &str, cas: &[u8], token: &str) -> Bytes {
     // A JSON string is a YAML string too, whatever it holds.
     let quoted = |text: &str| Value::from(text).to_string();
     let text = format!(
@@ -17,7 +17,7 @@ clusters:
 - name: local
   cluster:
     server: {server}
-    certificate-authority-data: {authorities}
+    certificate-authority-data: {cas}
 users:
 - name: kubelet
   user:
@@ -30,7 +30,7 @@ contexts:
 current-context: kubelet
 ",
         server = quoted(server),
-        authorities = BASE64.encode(authorities),
+        cas = BASE64.encode(cas),
         token = quoted(token),
     );
     text.into()

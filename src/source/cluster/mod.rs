@@ -92,10 +92,10 @@ impl Cluster {
     /// Keeps `roster` in step with the cluster's nodes, for ever.
     pub fn follow_nodes(
         &self,
-        roster: NodeIndex,
+        nodes: NodeIndex,
         reporting: Reporting,
     ) -> impl Future<Output = ()> + Send + use<> {
-        nodes::follow(self.client.clone(), roster, reporting)
+        nodes::follow(self.client.clone(), nodes, reporting)
     }
 
     /// Follows one secret.

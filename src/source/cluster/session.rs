@@ -277,8 +277,8 @@ impl Session {
 
     fn kubeconfig(&self) -> Option<Bytes> {
         let token = self.token.last_good.as_ref()?;
-        let authorities = self.view.authorities().or(token.authorities.as_deref())?;
-        Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, authorities, &token.token))
+        let cas = self.view.cas().or(token.cas.as_deref())?;
+        Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, cas, &token.token))
     }
 
     /// Takes in what an earlier server kept, and starts to keep what this one sees.

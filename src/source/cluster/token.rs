@@ -11,7 +11,7 @@ pub(super) struct Token {
     /// `token`
     pub(super) token: String,
     /// `ca.crt`, PEM; `None` where it is not there.
-    pub(super) authorities: Option<Vec<u8>>,
+    pub(super) cas: Option<Vec<u8>>,
 }
 
 impl std::fmt::Debug for Token {
@@ -95,12 +95,12 @@ fn read(directory: &Path) -> Result<Token, String> {
         return Err(problem(&"is empty"));
     }
     let path = directory.join("ca.crt");
-    let authorities = match std::fs::read(&path) {
+    let cas = match std::fs::read(&path) {
         Ok(pem) => Some(pem),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(format!("{}: {error}", path.display())),
     };
-    Ok(Token { token: token.to_owned(), authorities })
+    Ok(Token { token: token.to_owned(), cas })
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
 
         std::fs::write(directory.path().join("token"), "abc.def\n").unwrap();
         files.changed().await;
-        let token = Token { token: "abc.def".to_owned(), authorities: None };
+        let token = Token { token: "abc.def".to_owned(), cas: None };
         let state = BootstrapTokenState { last_good: Some(token.clone()), problem: None };
         assert_eq!(*files.state(), state);
 

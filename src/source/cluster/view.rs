@@ -7,14 +7,14 @@ use bytes::Bytes;
 use model::inputs::{Inputs, Layering, Problem, ServingMode, Shared, served_configuration};
 use model::objects::SecretName;
 use model::objects::{Defect, MachineConfigPool, Object};
-use model::registry_ca::{self, Authorities, Refused};
+use model::registry_ca::{self, Cas, Refused};
 use serde_json::value::RawValue;
 
 use super::cache::Snapshot;
 use super::configs::Configs;
 use super::kind::Kind;
 use super::report::{Change, Item};
-use crate::source::logins::RegistryLogins;
+use crate::source::credentials::SeenCredentials;
 use crate::source::secret_seen::SecretSeen;
 
 /// The objects of the cluster as they were last seen.
@@ -24,7 +24,7 @@ pub(super) struct ClusterView {
     /// The machine configs that pools refer to.
     pub(super) configs: Configs,
     registries: Registries,
-    logins: RegistryLogins,
+    credentials: SeenCredentials,
     shared: Arc<Shared>,
     published: Option<Inputs>,
 }
@@ -32,7 +32,7 @@ pub(super) struct ClusterView {
 /// The authorities of image registries as they were last read.
 #[derive(Debug, Default)]
 struct Registries {
-    authorities: Authorities,
+    cas: Cas,
     refused: Vec<Refused>,
 }
 
@@ -57,7 +57,7 @@ struct Entry {
 impl ClusterView {
     /// One that has seen nothing, of a server that is to read the secret `registry_credentials`, if any.
     pub(super) fn new(registry_credentials: Option<SecretName>) -> Self {
-        Self { logins: RegistryLogins::new(registry_credentials), ..Self::default() }
+        Self { credentials: SeenCredentials::new(registry_credentials), ..Self::default() }
     }
 
     /// Takes in what a watch saw.
@@ -100,13 +100,13 @@ impl ClusterView {
     /// Takes in what a watch saw of a secret with registry logins; tells why machines do without it,
     /// if they do.
     pub(super) fn secret_seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
-        self.logins.seen(name, seen)
+        self.credentials.seen(name, seen)
     }
 
     /// The secrets with registry logins that pools need now.
     pub(super) fn wanted_secrets(&mut self) -> BTreeSet<SecretName> {
         let pools: Vec<_> = self.pools().cloned().collect();
-        self.logins.wanted(pools.iter().map(|pool| &**pool))
+        self.credentials.wanted(pools.iter().map(|pool| &**pool))
     }
 
     /// Whether all objects of the kind have been seen once.
@@ -125,7 +125,7 @@ impl ClusterView {
     }
 
     /// The PEM of the API server's certificate authorities, from the operator's config map.
-    pub(super) fn authorities(&self) -> Option<&[u8]> {
+    pub(super) fn cas(&self) -> Option<&[u8]> {
         let entry = self.kinds.get(&Kind::KubeconfigData)?.by_name.values().next()?;
         let Some(Object::ConfigMap(map)) = &entry.object else { return None };
         map.binary("ca-bundle.crt")
@@ -163,7 +163,7 @@ impl ClusterView {
                 Some(config.clone())
             }),
             kubeconfig: kubeconfig.cloned(),
-            registry_cas: self.registries.authorities.clone(),
+            registry_cas: self.registries.cas.clone(),
         };
         if *self.shared != shared {
             self.shared = Arc::new(shared);
@@ -183,7 +183,7 @@ impl ClusterView {
                 api_server.tls_profile().cloned()
             }),
             enforced: BTreeSet::new(),
-            registry_credentials: self.logins.auth(),
+            registry_credentials: self.credentials.auth(),
             problems: self.problems(),
             warnings: self.configs.warnings(),
         };
@@ -222,8 +222,8 @@ impl ClusterView {
             Some(registry_ca::read(map))
         });
         let entries = map.unwrap_or_default();
-        let authorities = entries.or_last_good(&self.registries.authorities);
-        self.registries = Registries { authorities, refused: entries.refused };
+        let cas = entries.or_last_good(&self.registries.cas);
+        self.registries = Registries { cas, refused: entries.refused };
     }
 
     fn want_configs(&mut self) {
@@ -259,7 +259,7 @@ impl ClusterView {
         problems.extend(self.configs.problems());
         let refused = self.registries.refused.iter();
         problems.extend(refused.map(|entry| Problem::part(&entry.place, &entry.to_string())));
-        problems.extend(self.logins.problems());
+        problems.extend(self.credentials.problems());
         problems.sort();
         problems
     }

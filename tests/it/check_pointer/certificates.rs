@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Said, Served, authority, one_error, pem, set_pem};
+use super::{Said, Served, ca, one_error, pem, set_pem};
 use crate::support::clock::set_clock;
 use crate::support::machine::Machine;
 use crate::support::openssl::openssl;
@@ -110,7 +110,7 @@ fn a_clock_that_is_far_off_is_judged_by() {
 }
 
 #[test]
-fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
+fn the_real_ignition_gives_up_where_a_ca_is_faulty() {
     let served = Served::start();
     let whole = {
         let mut config = served.config();
@@ -120,8 +120,8 @@ fn the_real_ignition_gives_up_where_an_authority_is_faulty() {
     let faults: [&dyn Fn(&mut Value); 4] = [
         &|config| set_pem(config, &format!("{whole}\n")),
         &|config| set_pem(config, &whole[..200]),
-        &|config| authority(config)["verification"] = json!({"hash": hash}),
-        &|config| authority(config)["compression"] = "gzip".into(),
+        &|config| ca(config)["verification"] = json!({"hash": hash}),
+        &|config| ca(config)["compression"] = "gzip".into(),
     ];
     for fault in faults {
         let file = served.with(fault);

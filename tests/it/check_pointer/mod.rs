@@ -144,18 +144,18 @@ fn one_error(file: &Path, faults: usize) -> String {
 }
 
 /// The entry of the only authorities.
-fn authority(config: &mut Value) -> &mut Value {
+fn ca(config: &mut Value) -> &mut Value {
     &mut config["ignition"]["security"]["tls"]["certificateAuthorities"][0]
 }
 
 fn pem(config: &mut Value) -> String {
-    let source = authority(config)["source"].as_str().expect("a source");
+    let source = ca(config)["source"].as_str().expect("a source");
     let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
     String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM")
 }
 
 fn set_pem(config: &mut Value, pem: &str) {
-    authority(config)["source"] = format!("data:;base64,{}", BASE64.encode(pem)).into();
+    ca(config)["source"] = format!("data:;base64,{}", BASE64.encode(pem)).into();
 }
 
 fn merge(config: &mut Value) -> &mut Value {

@@ -45,7 +45,7 @@ fn secrets(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/secrets")
 }
 
-fn authority() -> String {
+fn ca() -> String {
     format!("{}/machine-config-server-ca", secrets(NAMESPACE))
 }
 
@@ -153,7 +153,7 @@ impl Site {
         let before = self.bundle();
         let value = format!("{value} --force");
         let change = json!({"metadata": {"annotations": {ROTATE: value}}});
-        self.cluster.patch(&authority(), &change);
+        self.cluster.patch(&ca(), &change);
         wait_for("a new bundle", || (self.bundle() != before).then_some(()));
         self.settled();
     }
@@ -308,13 +308,13 @@ fn user_data_config(version: &str, source: &Value) -> Value {
 }
 
 /// An RSA authority and a pair that it signed, as OpenShift's installer and controller make them.
-fn rsa_pair(directory: &Path, authority: &str) {
+fn rsa_pair(directory: &Path, ca: &str) {
     openssl(directory, &["genrsa", "-traditional", "-out", "ca.key", "2048"]);
     let key = rcgen::KeyPair::from_pem(&read(&directory.join("ca.key"))).expect("an RSA key");
     let mut params = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     params.distinguished_name = rcgen::DistinguishedName::new();
     // Longer than OpenSSL makes any, as the controller's are.
-    params.distinguished_name.push(rcgen::DnType::CommonName, authority);
+    params.distinguished_name.push(rcgen::DnType::CommonName, ca);
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
     params.not_before = rcgen::date_time_ymd(2026, 1, 1);

@@ -155,7 +155,7 @@ fn a_node_agent_comes_to_rest() {
 }
 
 #[test]
-fn a_node_is_in_step_from_the_first_authority_to_the_last() {
+fn a_node_is_in_step_from_the_first_ca_to_the_last() {
     let cluster = deployed("deploy/node-ca");
     let (main, mirror) = (pem("main"), pem("mirror"));
     let mut node = Node::start(&cluster, cluster.address());

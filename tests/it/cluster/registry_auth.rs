@@ -11,7 +11,7 @@ use machine_config_server::source::{Settings, cluster};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::registry_auth::{Followed, LOGIN, logins, served};
+use crate::registry_auth::{CREDENTIAL, Followed, credentials, served};
 use crate::support::cluster::{ACCOUNT, Cluster, NAMESPACE, overlay};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::rendered;
@@ -92,18 +92,18 @@ fn holds(directory: &Path, text: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
+async fn a_clusters_credentials_are_served_within_a_second_of_each_change() {
     let site = Site::new(&["deploy/components/registry-auth"]);
-    site.secret("pull-secret", &logins(&["quay.io"]));
+    site.secret("pull-secret", &credentials(&["quay.io"]));
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source.until("the inputs", |inputs| inputs.pools.contains_key("worker")).await;
     source.served_soon("worker", &["quay.io"]).await;
-    site.change("pull-secret", &logins(&["new.example", "quay.io"]));
+    site.change("pull-secret", &credentials(&["new.example", "quay.io"]));
     source.served_soon("worker", &["new.example", "quay.io"]).await;
     assert!(source.degraded().is_empty(), "{:?}", source.degraded());
 
     // The pool has one of its own, which the server may read only then.
-    site.secret("own", &logins(&["own.example"]));
+    site.secret("own", &credentials(&["own.example"]));
     site.annotate(&json!("openshift-config/own"));
     let place = "Secret openshift-config/own";
     wait_for("the missing right to be told", || {
@@ -143,13 +143,13 @@ async fn a_clusters_logins_are_served_within_a_second_of_each_change() {
         |inputs: &model::inputs::Inputs| inputs.problems.iter().any(|it| it.to_string() == gone);
     source.until(gone, reported).await;
     source.served_soon("worker", &["new.example", "quay.io"]).await;
-    site.secret("pull-secret", &logins(&[]));
+    site.secret("pull-secret", &credentials(&[]));
     source.served_soon("worker", &[]).await;
-    site.change("pull-secret", &logins(&["quay.io"]));
+    site.change("pull-secret", &credentials(&["quay.io"]));
     source.served_soon("worker", &["quay.io"]).await;
     wait_for("the cache", || site.cache().join("objects.json").exists().then_some(()));
-    assert!(!holds(&site.cache(), &BASE64.encode(logins(&["quay.io"]))));
-    assert!(!holds(&site.cache(), LOGIN) && !holds(&site.cache(), "dockerconfigjson"));
+    assert!(!holds(&site.cache(), &BASE64.encode(credentials(&["quay.io"]))));
+    assert!(!holds(&site.cache(), CREDENTIAL) && !holds(&site.cache(), "dockerconfigjson"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,7 +174,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
             "Secret openshift-config/pull-secret: is not there; machines get no registry logins of it"
         ]
     );
-    site.secret("pull-secret", &logins(&["quay.io"]));
+    site.secret("pull-secret", &credentials(&["quay.io"]));
     source.served_soon("worker", &["quay.io"]).await;
     assert!(source.degraded().is_empty(), "{:?}", source.degraded());
 }
@@ -182,7 +182,7 @@ async fn without_the_right_or_the_secret_machines_get_what_they_got_before() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_started_while_the_api_server_is_away_has_enforced_pools_wait() {
     let site = Site::new(&["deploy/components/registry-auth"]);
-    site.secret("pull-secret", &logins(&["quay.io"]));
+    site.secret("pull-secret", &credentials(&["quay.io"]));
     let mut source = site.follow(site.cluster.address(), Some(DEFAULT)).await;
     source
         .until("the logins", |inputs| served(inputs, "worker").is_ok_and(|it| !it.is_empty()))

@@ -176,13 +176,13 @@ fn in_order(server: &Server) {
 
 /// A pointer config by which a machine finds the server.
 pub(super) fn pointer(server: &Server, pair: &Pair, pool: &str) -> String {
-    let authority =
+    let ca =
         percent_encoding::percent_encode(pair.pem.as_bytes(), percent_encoding::NON_ALPHANUMERIC);
     let source = format!("https://localhost:{}/config/{pool}", server.secure().port());
     json!({"ignition": {
         "version": "3.1.0",
         "config": {"merge": [{"source": source}]},
-        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{authority}")}]}},
+        "security": {"tls": {"certificateAuthorities": [{"source": format!("data:,{ca}")}]}},
     }})
     .to_string()
 }

@@ -59,7 +59,7 @@ fn a_ca_that_is_distrusted_leaves_every_file_for_ever_however_it_is_named() {
             assert!(place.text("ca.key").contains("DISTRUSTED CERTIFICATE"));
             for pool in ["worker", "master", "edge"] {
                 let text = place.text(&format!("user-data/{pool}.ign"));
-                let trusted = PointerConfig::read(text.as_bytes()).authorities();
+                let trusted = PointerConfig::read(text.as_bytes()).cas();
                 assert!(!trusted.contains(&leaked) && !trusted.is_empty(), "{pool}");
             }
             assert!(!place.boots(&oldest));

@@ -9,7 +9,7 @@ mod limits;
 mod lock;
 mod many;
 mod own;
-mod own_authority;
+mod own_ca;
 mod pointers;
 mod real_ignition;
 

@@ -127,7 +127,7 @@ impl Site {
     }
 
     /// What the machines' pointer configs trust.
-    pub(super) fn authorities(&self) -> String {
+    pub(super) fn cas(&self) -> String {
         wait_for("the authorities", || {
             let map = self.node.get(&["configmap/machine-config-server-ca", "-n", NAMESPACE]);
             map["data"]["ca-bundle.crt"].as_str().map(str::to_owned)

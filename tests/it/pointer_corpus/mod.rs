@@ -58,8 +58,8 @@ impl Site {
         let own = server.state().join("user-data/worker.ign");
         wait_for("the pointer config", || own.exists().then_some(()));
         let config: Value = serde_json::from_slice(&fs::read(own).expect("a file")).expect("JSON");
-        let authority = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
-        let source = authority["source"].as_str().expect("a source");
+        let ca = &config["ignition"]["security"]["tls"]["certificateAuthorities"][0];
+        let source = ca["source"].as_str().expect("a source");
         let (_, encoded) = source.split_once("base64,").expect("a data URL in base64");
         let pem = String::from_utf8(BASE64.decode(encoded).expect("base64")).expect("PEM");
         Self { server, config, pem }

@@ -117,9 +117,9 @@ impl World {
         change: impl FnOnce(&mut CertificateParams),
     ) -> Certificate {
         let certificate = self.granted(by, valid, change);
-        let own = self.stored.authority.as_ref().and_then(StoredPair::leaf);
+        let own = self.stored.ca.as_ref().and_then(StoredPair::leaf);
         assert_eq!(own.as_ref(), Some(&certificate), "{:?}", self.attention);
-        self.stored.asked.authority = false;
+        self.stored.asked.ca = false;
         self.settle();
         assert_eq!((self.asking(), &self.attention[..]), (Asking::Forget, &[][..]));
         self.issuer().request = None;
@@ -164,7 +164,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     world.trusts([&first.root, &own]);
     assert!(world.chain()[0].is_issued_by(&renewed));
 
-    world.stored.asked.authority = true;
+    world.stored.asked.ca = true;
     world.now += 10 * DAY;
     let moved = world.taken(&second, 400 * DAY, no_ca_below);
     world.trusts([&second.root, &first.root, &own]);
@@ -172,7 +172,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     assert_eq!(world.locked_out().len(), 0);
 
     // By one that lets no CA follow, there is no way from another root's CA to its own holders.
-    world.stored.asked.authority = true;
+    world.stored.asked.ca = true;
     world.now += 10 * DAY;
     let third = Corporate::new("Root 3", world.now);
     world.granted(&third, 400 * DAY, anything);
@@ -186,7 +186,7 @@ fn an_issued_ca_is_taken_renewed_and_moved_to_another_root_and_nobody_is_locked_
     world.stored.issuer = None;
     world.now += YEAR;
     world.settle();
-    let own = world.stored.authority.as_ref().and_then(StoredPair::leaf).expect("a CA");
+    let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own) && world.bundle().contains(&own));
 }
 
@@ -225,7 +225,7 @@ fn a_first_ca_is_waited_for_and_nothing_is_served_before() {
     world.stored.issuer = Some(nobody_asked());
     world.settle();
     assert_eq!(world.asking(), Asking::Ask(Reason::Missing));
-    assert!(world.stored.authority.is_none() && world.chain().is_empty());
+    assert!(world.stored.ca.is_none() && world.chain().is_empty());
     let corporate = Corporate::new("Root", START);
     let first = world.taken(&corporate, 400 * DAY, anything);
     assert!(world.chain()[0].is_issued_by(&first));
@@ -245,7 +245,7 @@ fn a_ca_that_was_issued_and_is_gone_is_asked_for_again() {
     world.settle();
     world.now += 71 * DAY;
     world.settle();
-    let own = world.stored.authority.as_ref().and_then(StoredPair::leaf).expect("a CA");
+    let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own) && world.chain()[0].is_issued_by(&own));
     assert_eq!(world.asking(), Asking::Nothing);
     assert!(world.reported().iter().any(|line| line.contains(NAME)), "{:?}", world.reported());
@@ -254,7 +254,7 @@ fn a_ca_that_was_issued_and_is_gone_is_asked_for_again() {
     assert!(world.chain()[0].is_issued_by(&renewed) && renewed != intermediate);
 
     world.distrust(&renewed);
-    let own = world.stored.authority.as_ref().and_then(StoredPair::leaf).expect("a CA");
+    let own = world.stored.ca.as_ref().and_then(StoredPair::leaf).expect("a CA");
     assert!(own.is_issued_by(&own));
     assert_eq!(world.asking(), Asking::Ask(Reason::Issuer(NAME.to_owned())));
 }

@@ -61,12 +61,12 @@ impl Registry {
     }
 
     /// The authority that it is trusted by, as PEM.
-    pub(crate) fn authority(&self) -> String {
-        fs::read_to_string(self.authorities().join("ca.crt")).expect("the authority")
+    pub(crate) fn ca(&self) -> String {
+        fs::read_to_string(self.cas().join("ca.crt")).expect("the authority")
     }
 
     /// The folder with that, and nothing else.
-    pub(crate) fn authorities(&self) -> PathBuf {
+    pub(crate) fn cas(&self) -> PathBuf {
         self.directory.path().join("authorities")
     }
 
@@ -76,7 +76,7 @@ impl Registry {
     }
 
     /// User and password, as a Docker config has them.
-    pub(crate) fn login() -> String {
+    pub(crate) fn credential() -> String {
         BASE64.encode(Self::credentials())
     }
 }
@@ -98,13 +98,13 @@ impl Drop for Registry {
 /// Makes the registry's pair and its authority.
 fn make_pair(directory: &Path, host: &str) {
     let key = KeyPair::generate().expect("a key");
-    let mut authority = CertificateParams::new([]).expect("no names");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let pem = authority.self_signed(&key).expect("a certificate").pem();
+    let mut ca = CertificateParams::new([]).expect("no names");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let pem = ca.self_signed(&key).expect("a certificate").pem();
     let names = [host, "127.0.0.1"].map(str::to_owned);
     let own_key = KeyPair::generate().expect("a key");
     let leaf = CertificateParams::new(names).expect("names");
-    let leaf = leaf.signed_by(&own_key, &Issuer::new(authority, key)).expect("a certificate");
+    let leaf = leaf.signed_by(&own_key, &Issuer::new(ca, key)).expect("a certificate");
     fs::create_dir(directory.join("authorities")).expect("a new folder");
     fs::write(directory.join("authorities/ca.crt"), pem).expect("a writable folder");
     fs::write(directory.join("registry.crt"), leaf.pem()).expect("a writable folder");

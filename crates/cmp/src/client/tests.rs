@@ -49,7 +49,7 @@ impl Server {
             _ => {
                 let status = status(3);
                 let response = CertResponse { request_id: 0, status, certified: None, info: None };
-                let answer = CertRep { authorities: None, responses: vec![response] };
+                let answer = CertRep { cas: None, responses: vec![response] };
                 return (Kind::Ip, answer.to_der().unwrap());
             }
         };

@@ -38,7 +38,7 @@ fn a_transaction_ends_with_what_was_asked_for_and_nothing_is_said_after_it() {
         panic!("it goes on")
     };
     assert_eq!(enrolled.certificate, certificate);
-    assert_eq!((enrolled.chain, enrolled.authorities), (vec![], vec![ca.certificate.clone()]));
+    assert_eq!((enrolled.chain, enrolled.cas), (vec![], vec![ca.certificate.clone()]));
     let error = transaction.take(&end, fresh(5)).unwrap_err();
     assert!(matches!(error, CmpError::Over), "{error}");
     assert!(matches!(transaction.poll(fresh(6)), Err(CmpError::Over)));
@@ -224,7 +224,7 @@ fn a_server_that_says_to_wait_in_answer_to_a_poll_is_asked_again_a_minute_later(
     let status = || StatusInfo { status: 3, text: Some(vec!["slow".to_owned()]), failures: None };
     let answer = |request_id| {
         let response = CertResponse { request_id, status: status(), certified: None, info: None };
-        CertRep { authorities: None, responses: vec![response] }.to_der().unwrap()
+        CertRep { cas: None, responses: vec![response] }.to_der().unwrap()
     };
     let error = message::ErrorContent { status: status(), code: None, details: None };
     let error = error.to_der().unwrap();

@@ -100,11 +100,11 @@ impl Modes {
 }
 
 /// Lines that are told of those that lack a token; the others are counted.
-const TOLD: usize = 5;
+const LISTED: usize = 5;
 
 fn held(lines: &[String]) -> String {
-    let reported = lines[..lines.len().min(TOLD)].join("; ");
-    match lines.len().saturating_sub(TOLD) {
+    let reported = lines[..lines.len().min(LISTED)].join("; ");
+    match lines.len().saturating_sub(LISTED) {
         0 => reported,
         more => format!("{reported}; and {more} more"),
     }

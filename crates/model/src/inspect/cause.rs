@@ -17,7 +17,7 @@ pub enum Cause {
     /// Something answers, but not TLS.
     NoTls(String),
     /// What the server shows leads to no authority that the machine trusts.
-    UnknownAuthority(String),
+    UnknownCa(String),
     /// The serving certificate is not for the name that is asked for.
     WrongName {
         /// What the machine asks for.
@@ -90,7 +90,7 @@ impl Cause {
             Self::NameUnknown(_) => "name-unknown",
             Self::ServerDown(_) => "server-down",
             Self::NoTls(_) => "no-tls",
-            Self::UnknownAuthority(_) => "unknown-authority",
+            Self::UnknownCa(_) => "unknown-authority",
             Self::WrongName { .. } => "wrong-name",
             Self::ServingPairExpired(_) => "serving-pair-expired",
             Self::WrongClock { .. } => "wrong-clock",
@@ -127,7 +127,7 @@ impl Cause {
             Self::NameUnknown(_) => "look at the DNS entry, or at the name in the pointer config",
             Self::ServerDown(_) => "start the server, or look at the balancer and the firewall",
             Self::NoTls(_) => "22623 is the port with TLS, 22624 the one without",
-            Self::UnknownAuthority(_) => {
+            Self::UnknownCa(_) => {
                 "give the machine the newest pointer config: the one that it has trusts other CAs"
             }
             Self::WrongName { .. } => {
@@ -160,7 +160,7 @@ impl fmt::Display for Cause {
             Self::NameUnknown(reported) => write!(f, "the name does not resolve: {reported}"),
             Self::ServerDown(reported) => write!(f, "the server is down: {reported}"),
             Self::NoTls(reported) => write!(f, "there is no TLS: {reported}"),
-            Self::UnknownAuthority(reported) => {
+            Self::UnknownCa(reported) => {
                 write!(f, "certificate signed by unknown authority: {reported}")
             }
             Self::WrongName { asked, named } => write!(

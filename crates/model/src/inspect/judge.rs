@@ -113,7 +113,7 @@ fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
         }
         LockoutReason::NoValidCa
         | LockoutReason::Untrusted(_)
-        | LockoutReason::IssuerMissing { .. } => Cause::UnknownAuthority(reason.to_string()),
+        | LockoutReason::IssuerMissing { .. } => Cause::UnknownCa(reason.to_string()),
         reason => Cause::Refused(reason.to_string()),
     }
 }
@@ -192,7 +192,7 @@ fn reason_of(status: StatusCode) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+    use pki::issue::{Signer, Validity, issue_ca, issue_serving};
     use pki::{KeyAlgorithm, VALIDITY};
     use time::macros::datetime;
 
@@ -231,8 +231,8 @@ mod tests {
     fn certificates_are_judged_before_the_answer() {
         let key = || KeyAlgorithm::P256.generate().unwrap();
         let (own_key, other_key) = (key(), key());
-        let ca = issue_authority(&own_key, VALIDITY, NOW).unwrap();
-        let other = issue_authority(&other_key, VALIDITY, NOW).unwrap();
+        let ca = issue_ca(&own_key, VALIDITY, NOW).unwrap();
+        let other = issue_ca(&other_key, VALIDITY, NOW).unwrap();
         let signer = Signer { certificate: &ca, key: &own_key };
         let validity = Validity { begin: ca.not_before, end: ca.not_after };
         let leaf = issue_serving(&key(), &["h".parse().unwrap()], signer, validity).unwrap();

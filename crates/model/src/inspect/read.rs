@@ -143,7 +143,7 @@ fn file_entry(
 /// Why the contents of a file are not at hand.
 fn missing(file: &File, mut room: Room) -> String {
     let reasons = resources(file).filter_map(|it| match Contents::read(it, &mut room) {
-        Contents::Elsewhere(url) => Some(format!("fetched from {}", without_login(&url))),
+        Contents::Elsewhere(url) => Some(format!("fetched from {}", without_credential(&url))),
         Contents::Unreadable(reason) => Some(reason.to_string()),
         Contents::Nothing | Contents::Bytes(_) => None,
     });
@@ -151,7 +151,7 @@ fn missing(file: &File, mut room: Room) -> String {
 }
 
 /// A URL without what comes before the host, which may be a password, and after the path.
-fn without_login(url: &str) -> String {
+fn without_credential(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let end = rest.find('/').unwrap_or(rest.len());
@@ -314,7 +314,10 @@ fn disks(storage: &Storage) -> Vec<DiskEntry> {
         let device = luks.device.clone().unwrap_or_default();
         let mut what = vec![format!("on {device}")];
         what.extend(
-            luks.clevis.tang.iter().map(|tang| format!("opened by {}", without_login(&tang.url))),
+            luks.clevis
+                .tang
+                .iter()
+                .map(|tang| format!("opened by {}", without_credential(&tang.url))),
         );
         what.extend(flag(luks.clevis.tpm2, "opened by the TPM"));
         what.extend(
@@ -386,7 +389,7 @@ fn facts(
         if source.starts_with("data:") {
             "a config within it".to_owned()
         } else {
-            without_login(source)
+            without_credential(source)
         }
     });
     add("alsoFetches", json!(urls.collect::<Vec<_>>()));
@@ -405,7 +408,7 @@ mod tests {
             ("s3://bucket/key@x", "s3://bucket/key@x"),
             ("arn:aws:s3:::b/k", "arn:aws:s3:::b/k"),
         ] {
-            assert_eq!(without_login(url), reported);
+            assert_eq!(without_credential(url), reported);
         }
     }
 

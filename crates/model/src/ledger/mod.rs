@@ -23,7 +23,7 @@ pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests}
 pub use self::node_index::{Node, NodeIndex, Nodes};
 
 /// Machines that are remembered. A cluster has some thousands.
-pub const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
+pub const MAX_MACHINES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
 /// The machines that asked, the latest first. Shared by those who notice and those who tell.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ struct Noted {
 
 impl Default for Ledger {
     fn default() -> Self {
-        Self::of(MOST)
+        Self::of(MAX_MACHINES)
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             ledger.handshake_failed(address(number), Failed::Untrusted, NOON);
         }
         let machines = ledger.machines();
-        assert_eq!(machines.len(), MOST.get());
+        assert_eq!(machines.len(), MAX_MACHINES.get());
         // A key, two links and a place in the table for each, and 16 bytes the allocator keeps of each
         // of up to four strings.
         let each = size_of::<Machine>() + size_of::<IpAddr>() + 6 * size_of::<usize>() + 4 * 16;

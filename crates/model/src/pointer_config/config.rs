@@ -87,7 +87,7 @@ impl<'a> PointerConfig<'a> {
     #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         if self.found().is_empty() {
-            return self.authorities();
+            return self.cas();
         }
         let mut trusted = Vec::new();
         for ca in self.found().iter().flat_map(|fetch| &fetch.trusted) {
@@ -100,8 +100,8 @@ impl<'a> PointerConfig<'a> {
 
     /// All authorities that are written in it itself, ours or not.
     #[must_use]
-    pub fn authorities(&self) -> Vec<Certificate> {
-        self.written.map(|written| written.authorities()).unwrap_or_default()
+    pub fn cas(&self) -> Vec<Certificate> {
+        self.written.map(|written| written.cas()).unwrap_or_default()
     }
 
     /// Whether it fetches from `url`.
@@ -146,7 +146,7 @@ impl<'a> PointerConfig<'a> {
     /// The same where no Ignition that is known here fetches anything by it: a newer one may.
     fn written_holder(&self, name: &str) -> Option<Holder> {
         let written = self.written?;
-        let (hosts, trusted) = (written.https_hosts(), written.authorities());
+        let (hosts, trusted) = (written.https_hosts(), written.cas());
         let matters = !hosts.is_empty() && !trusted.is_empty();
         matters.then(|| Holder { name: name.to_owned(), trusted, hosts })
     }

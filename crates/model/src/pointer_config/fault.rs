@@ -5,7 +5,7 @@ use std::fmt;
 use ignition::{self, SpecVersion};
 use pki::USER_DATA_LIMITS;
 
-use super::authority::{AuthorityFault, ContentsFault};
+use super::ca::{CaFault, ContentsFault};
 
 /// What EC2 takes as user data, in bytes, before it is encoded for the request.
 pub const EC2_LIMIT: usize = USER_DATA_LIMITS[0].1;
@@ -55,7 +55,7 @@ pub enum Fault {
         "it names no certificate authorities in ignition.security.tls: a machine would trust those \
          of its image, which do not know this server's"
     )]
-    NoAuthorities,
+    NoCas,
     /// A URL that cannot be asked for.
     #[error("{0} is no URL that a server is asked for")]
     BadUrl(String),
@@ -148,11 +148,11 @@ pub enum Fault {
     },
     /// Ignition gives up at the first entry that it cannot read.
     #[error("ignition.security.tls.certificateAuthorities[{index}] {fault}")]
-    Authority {
+    Ca {
         /// Which one.
         index: usize,
         /// What is wrong with it.
-        fault: AuthorityFault,
+        fault: CaFault,
     },
 }
 
@@ -162,7 +162,7 @@ pub enum Warning {
     /// It is nearly as large as a platform takes, or larger.
     Size(usize),
     /// An entry that is fetched itself.
-    RemoteAuthority(usize),
+    RemoteCa(usize),
     /// An entry holds more certificates than Ignition reads there.
     OnlyFirst {
         /// Which entry.
@@ -185,7 +185,7 @@ impl fmt::Display for Warning {
             Self::Size(bytes) => {
                 write!(f, "it has {bytes} bytes, of {EC2_LIMIT} that EC2 takes of user data")
             }
-            Self::RemoteAuthority(index) => {
+            Self::RemoteCa(index) => {
                 write!(f, "certificateAuthorities[{index}] is fetched itself, and not looked at")
             }
             Self::OnlyFirst { index, present } => write!(

@@ -13,8 +13,8 @@
 //! fetches anything by is taken as it is written: a newer one may.
 
 mod admission;
-mod authority;
 mod bearer;
+mod ca;
 mod carrier;
 mod config;
 mod fault;
@@ -28,8 +28,8 @@ mod walk;
 mod written;
 
 pub use self::admission::{Admission, admission};
-pub use self::authority::{AuthorityFault, ContentsFault};
 pub use self::bearer::{Authorization, NoHeader, WrittenFetch};
+pub use self::ca::{CaFault, ContentsFault};
 pub use self::carrier::carried;
 pub use self::config::PointerConfig;
 pub use self::fault::{EC2_LIMIT, Fault, HeaderFault, Warning};

@@ -7,9 +7,9 @@
 //! An authority is the machine config server's if its certificate or its key is. A name proves
 //! nothing: an administrator's CA may be called `root-ca` too.
 
-use ignition::{authority_source, names_field};
+use ignition::{ca_source, names_field};
 use pki::certificate::certificate_pem;
-use pki::{Certificate, MendedPointer, PointerState, PointerTrust};
+use pki::{Certificate, PointerState, PointerTrust, RepairedPointer};
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ pub enum LeftAlone {
     NoIgnition,
     /// An Ignition config that names no authorities.
     #[error("it names no certificate authorities")]
-    NoAuthorities,
+    NoCas,
     /// None of the authorities that it names has to do with the machine config server.
     #[error("it trusts only other authorities than the machine config server's")]
     Foreign,
@@ -72,7 +72,7 @@ impl LeftAlone {
     /// All of them.
     pub const ALL: [Self; 6] = [
         Self::NoIgnition,
-        Self::NoAuthorities,
+        Self::NoCas,
         Self::Foreign,
         Self::NameOnly,
         Self::OutOfReach,
@@ -84,7 +84,7 @@ impl LeftAlone {
     pub fn label(self) -> &'static str {
         match self {
             Self::NoIgnition => "no-ignition",
-            Self::NoAuthorities => "no-authorities",
+            Self::NoCas => "no-authorities",
             Self::Foreign => "foreign",
             Self::NameOnly => "name-only",
             Self::OutOfReach => "out-of-reach",
@@ -148,7 +148,7 @@ impl PointerConfig<'_> {
         let state = match assessed {
             Assessment::Stale(text) => {
                 let holders = PointerConfig::read(&text).holders(title);
-                PointerState::Stale(MendedPointer { holders, text })
+                PointerState::Stale(RepairedPointer { holders, text })
             }
             Assessment::LeftAlone(LeftAlone::OutOfReach) => PointerState::OutOfReach,
             Assessment::Current | Assessment::LeftAlone(_) => PointerState::Kept,
@@ -167,7 +167,7 @@ fn assess_written(
 ) -> Assessment {
     let texts = written.entries();
     if texts.is_empty() {
-        return Assessment::LeftAlone(LeftAlone::NoAuthorities);
+        return Assessment::LeftAlone(LeftAlone::NoCas);
     }
     let entries: Vec<_> = texts.iter().map(|text| Entry::read(text, &is_ours)).collect();
     let own: Vec<_> = (0..entries.len()).filter(|&index| !entries[index].ours.is_empty()).collect();
@@ -189,8 +189,7 @@ fn assess_written(
         .chain(others.map(|other| certificate_pem(other)))
         .collect();
     let place = |index: usize| place(written.text, texts[index]);
-    let mut changes =
-        vec![(place(first), with_source(texts[first], &authority_source(pem.as_bytes())))];
+    let mut changes = vec![(place(first), with_source(texts[first], &ca_source(pem.as_bytes())))];
     // With the comma before each, which the first one that stays makes sure of.
     changes
         .extend(rest.iter().map(|&index| (place(index - 1).end..place(index).end, String::new())));

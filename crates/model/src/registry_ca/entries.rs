@@ -14,13 +14,13 @@ use super::RegistryHost;
 use crate::objects::ConfigMap;
 
 /// Certificate authorities (PEM) by the registry that they are for.
-pub type Authorities = BTreeMap<RegistryHost, Bytes>;
+pub type Cas = BTreeMap<RegistryHost, Bytes>;
 
 /// The entries of a config map, each on its own: a bad one takes nothing from the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     /// What a machine can trust, one entry a registry.
-    pub good: Authorities,
+    pub good: Cas,
     /// The other entries, in the order of their keys.
     pub refused: Vec<Refused>,
     /// Registries that have an entry but no certificate in it. What was good for them before stays
@@ -139,17 +139,17 @@ impl Entries {
     /// What a machine is to trust: the good entries, and for a registry whose entry is spoilt what
     /// it had in `before`.
     #[must_use]
-    pub fn or_last_good(&self, before: &Authorities) -> Authorities {
-        let mut authorities = self.good.clone();
+    pub fn or_last_good(&self, before: &Cas) -> Cas {
+        let mut cas = self.good.clone();
         for host in &self.spoilt {
             if let Some(value) = before.get(host) {
                 let identity = host.identity();
                 if !self.good.keys().any(|good| good.identity() == identity) {
-                    authorities.insert(host.clone(), value.clone());
+                    cas.insert(host.clone(), value.clone());
                 }
             }
         }
-        authorities
+        cas
     }
 }
 

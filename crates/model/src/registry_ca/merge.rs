@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::entries::{self, Authorities, Reason, Refused};
+use super::entries::{self, Cas, Reason, Refused};
 use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
 use crate::objects::{ConfigMap, ImageConfig};
 
 /// All values of a config map together may have so many bytes.
-pub const LARGEST: usize = 1 << 20;
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// The administrator's config map.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,7 @@ pub struct RegistryCaMaps<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergePlan {
     /// What machines are to trust.
-    pub authorities: Authorities,
+    pub cas: Cas,
     /// What has to be done to the merged config map.
     pub write: Write,
     /// The entries that are not used, each alone.
@@ -81,9 +81,9 @@ pub struct Contents {
 }
 
 impl Contents {
-    fn of(authorities: &Authorities) -> Self {
+    fn of(cas: &Cas) -> Self {
         let mut contents = Self::default();
-        for (host, value) in authorities {
+        for (host, value) in cas {
             let key = host.config_map_key();
             match std::str::from_utf8(value) {
                 Ok(text) => {
@@ -124,19 +124,19 @@ type Candidates = BTreeMap<String, Candidate>;
 #[must_use]
 pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
     let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
-    let Merge { authorities, refused, missing } = merge(observed, last_good);
-    let write = write(&authorities, observed.merged);
-    MergePlan { authorities, write, refused, missing: missing.map(str::to_owned) }
+    let Merge { cas, refused, missing } = merge(observed, last_good);
+    let write = write(&cas, observed.merged);
+    MergePlan { cas, write, refused, missing: missing.map(str::to_owned) }
 }
 
 struct Merge<'a> {
-    authorities: Authorities,
+    cas: Cas,
     refused: Vec<Refused>,
     missing: Option<&'a str>,
 }
 
 /// Merges the administrator's and the operator's entries over what was good last.
-fn merge(observed: RegistryCaMaps<'_>, last_good: Authorities) -> Merge<'_> {
+fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> Merge<'_> {
     let RegistryCaMaps { administrators, operators, merged } = observed;
     let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
     let (administrators, missing) = match administrators {
@@ -167,35 +167,32 @@ fn merge(observed: RegistryCaMaps<'_>, last_good: Authorities) -> Merge<'_> {
         };
         map.map(entries::place).unwrap_or_default()
     };
-    let (authorities, too_large) = choose(&candidates, &last_good);
+    let (cas, too_large) = choose(&candidates, &last_good);
     refused.extend(too_large.into_iter().map(|(source, host)| Refused {
         place: place(source),
         key: host.config_map_key(),
         reason: Reason::TooLarge,
     }));
     refused.sort();
-    Merge { authorities, refused, missing }
+    Merge { cas, refused, missing }
 }
 
-fn by_identity(authorities: Authorities, source: Source) -> Candidates {
+fn by_identity(cas: Cas, source: Source) -> Candidates {
     let candidate =
         |(host, value): (RegistryHost, Bytes)| (host.identity(), Candidate { host, value, source });
-    authorities.into_iter().map(candidate).collect()
+    cas.into_iter().map(candidate).collect()
 }
 
 /// Chooses what fits into one config map, and names what does not.
 ///
 /// A registry that has a value now keeps it, if need be the old one, before another registry gets
 /// its first: what is added last is what is refused, and trust is taken from nobody.
-fn choose(
-    wanted: &Candidates,
-    last_good: &Candidates,
-) -> (Authorities, Vec<(Source, RegistryHost)>) {
+fn choose(wanted: &Candidates, last_good: &Candidates) -> (Cas, Vec<(Source, RegistryHost)>) {
     let mut chosen: BTreeMap<&str, &Candidate> = BTreeMap::new();
     let mut total = 0;
     for identity in wanted.keys() {
         let Some(last) = last_good.get(identity) else { continue };
-        if total + last.value.len() <= LARGEST {
+        if total + last.value.len() <= MAX_BYTES {
             total += last.value.len();
             chosen.insert(identity, last);
         }
@@ -210,30 +207,30 @@ fn choose(
     for (identity, candidate) in order {
         let before = chosen.get(identity.as_str()).map_or(0, |last| last.value.len());
         let after = total - before + candidate.value.len();
-        if after <= LARGEST {
+        if after <= MAX_BYTES {
             total = after;
             chosen.insert(identity, candidate);
         } else {
             refused.push((candidate.source, candidate.host.clone()));
         }
     }
-    let authorities =
+    let cas =
         chosen.into_values().map(|candidate| (candidate.host.clone(), candidate.value.clone()));
-    (authorities.collect(), refused)
+    (cas.collect(), refused)
 }
 
 /// Values are compared, wherever they lie: whether one is in `data` or in `binaryData` is no
 /// difference to whoever reads it.
-fn write(authorities: &Authorities, merged: Option<&ConfigMap>) -> Write {
-    let Some(merged) = merged else { return Write::Create(Contents::of(authorities)) };
+fn write(cas: &Cas, merged: Option<&ConfigMap>) -> Write {
+    let Some(merged) = merged else { return Write::Create(Contents::of(cas)) };
     let present = merged.entries();
-    let is_same = present.len() == authorities.len()
-        && authorities.iter().all(|(host, value)| {
+    let is_same = present.len() == cas.len()
+        && cas.iter().all(|(host, value)| {
             present
                 .get(host.config_map_key().as_str())
                 .is_some_and(|present| *present == &value[..])
         });
-    if is_same { Write::Nothing } else { Write::Update(Contents::of(authorities)) }
+    if is_same { Write::Nothing } else { Write::Update(Contents::of(cas)) }
 }
 
 /// What the config maps of a directory come to, by the rules of a cluster, and what is wrong with
@@ -245,8 +242,8 @@ fn write(authorities: &Authorities, merged: Option<&ConfigMap>) -> Write {
 pub fn collect(
     config_maps: &[&ConfigMap],
     image: Option<&ImageConfig>,
-    before: &Authorities,
-) -> (Authorities, Vec<(String, String)>) {
+    before: &Cas,
+) -> (Cas, Vec<(String, String)>) {
     let find = |namespace: &str, name: &str| {
         config_maps
             .iter()
@@ -265,7 +262,7 @@ pub fn collect(
     }
     let last_good = entries.map_or_else(|| before.clone(), |entries| entries.good);
     let observed = RegistryCaMaps { administrators, operators, merged };
-    let Merge { authorities, refused, missing } = merge(observed, last_good);
+    let Merge { cas, refused, missing } = merge(observed, last_good);
     let mut problems = reported(&refused);
     if let (Some(name), None) = (missing, merged) {
         problems.push((
@@ -276,5 +273,5 @@ pub fn collect(
             ),
         ));
     }
-    (authorities, problems)
+    (cas, problems)
 }

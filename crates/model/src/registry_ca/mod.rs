@@ -37,10 +37,10 @@ mod entries;
 mod host;
 mod merge;
 
-pub use entries::{Authorities, Entries, Reason, Refused, read};
+pub use entries::{Cas, Entries, Reason, Refused, read};
 pub use host::{InvalidHost, RegistryHost};
 pub use merge::{
-    Administrators, Contents, LARGEST, MergePlan, RegistryCaMaps, Write, collect, plan,
+    Administrators, Contents, MAX_BYTES, MergePlan, RegistryCaMaps, Write, collect, plan,
 };
 
 use crate::objects::is_misspelt;

@@ -16,12 +16,12 @@
 //! - **Nobody is told a login.** Registries are named, and positions in a text; what is in a secret
 //!   is in no message and in no `Debug`.
 
+mod credentials;
 mod file;
-mod logins;
 mod secrets;
 
-pub use file::{LoginFile, Unmergeable, merged_file};
-pub use logins::{Entries, Login, Logins, MalformedLogins, Refused, Registry};
+pub use credentials::{Credential, Credentials, Entries, MalformedCredentials, Refused, Registry};
+pub use file::{CredentialFile, Unmergeable, merged_file};
 pub use secrets::{POOL_ANNOTATION, RegistryCredentials, Unresolved, read};
 
 /// Where kubelet, the container runtime and the first boot's image pull look for logins.

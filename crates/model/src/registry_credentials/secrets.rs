@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::logins::{Entries, Logins};
+use super::credentials::{Credentials, Entries};
 use crate::objects::SecretName;
 use crate::objects::{MachineConfigPool, Secret};
 
@@ -28,7 +28,7 @@ pub struct RegistryCredentials {
     pub secret: Option<SecretName>,
     /// What is known of the secrets. `None` is a secret that is not there, or that may not be read:
     /// machines do without. One that is not in here has not been read yet, or was never understood.
-    pub known: BTreeMap<SecretName, Option<Arc<Logins>>>,
+    pub known: BTreeMap<SecretName, Option<Arc<Credentials>>>,
 }
 
 /// Why it is not known which logins a pool's machines get.
@@ -55,7 +55,10 @@ impl RegistryCredentials {
 
     /// The logins that machines of `pool` get, once it is known that nobody else can read them;
     /// `None` where there are none to be had.
-    pub fn logins(&self, pool: &MachineConfigPool) -> Result<Option<Arc<Logins>>, Unresolved> {
+    pub fn credentials(
+        &self,
+        pool: &MachineConfigPool,
+    ) -> Result<Option<Arc<Credentials>>, Unresolved> {
         let Some(secret) = &self.secret else { return Ok(None) };
         let known = |name: &SecretName| {
             self.known.get(name).cloned().ok_or_else(|| Unresolved::Unread(name.clone()))
@@ -67,7 +70,8 @@ impl RegistryCredentials {
         Ok(match (known(secret)?, own) {
             (Some(all), Some(own)) => {
                 let all = all.iter().chain(&*own);
-                let merged = all.map(|(registry, login)| (registry.clone(), login.clone()));
+                let merged =
+                    all.map(|(registry, credential)| (registry.clone(), credential.clone()));
                 Some(Arc::new(merged.collect()))
             }
             (all, own) => own.or(all),
@@ -91,7 +95,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": "s"}, "stringData": value})).unwrap()
     }
 
-    fn logins(auths: &Value) -> Arc<Logins> {
+    fn credentials(auths: &Value) -> Arc<Credentials> {
         let text = json!({"auths": auths}).to_string();
         Arc::new(read(&secret(&json!({KEY: text}))).unwrap().good)
     }
@@ -106,43 +110,45 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn auth(known: &[(&str, Option<Arc<Logins>>)]) -> RegistryCredentials {
-        let known = known.iter().map(|(text, logins)| (name(text), logins.clone()));
+    fn auth(known: &[(&str, Option<Arc<Credentials>>)]) -> RegistryCredentials {
+        let known = known.iter().map(|(text, credentials)| (name(text), credentials.clone()));
         RegistryCredentials { secret: Some(name("a/all")), known: known.collect() }
     }
 
     #[test]
-    fn a_pools_own_login_wins_for_its_registry() {
-        let all = Some(logins(&json!({"q": {"auth": "YWxsOnA="}, "r": {"auth": "YWxsOnA="}})));
-        let own = Some(logins(&json!({"r": {"auth": "b3duOnA="}, "s": {"auth": "b3duOnA="}})));
+    fn a_pools_own_credential_wins_for_its_registry() {
+        let all = Some(credentials(&json!({"q": {"auth": "YWxsOnA="}, "r": {"auth": "YWxsOnA="}})));
+        let own = Some(credentials(&json!({"r": {"auth": "b3duOnA="}, "s": {"auth": "b3duOnA="}})));
         let auth = auth(&[("a/all", all.clone()), ("b/own", own.clone()), ("c/gone", None)]);
-        let merged = auth.logins(&pool(Some("b/own"))).unwrap().unwrap();
+        let merged = auth.credentials(&pool(Some("b/own"))).unwrap().unwrap();
         let merged: Vec<_> = merged
             .iter()
-            .map(|(registry, login)| (registry.as_str(), login.as_json()["auth"].as_str().unwrap()))
+            .map(|(registry, credential)| {
+                (registry.as_str(), credential.as_json()["auth"].as_str().unwrap())
+            })
             .collect();
         assert_eq!(merged, [("q", "YWxsOnA="), ("r", "b3duOnA="), ("s", "b3duOnA=")]);
-        assert_eq!(auth.logins(&pool(None)), Ok(all.clone()));
-        assert_eq!(auth.logins(&pool(Some("c/gone"))), Ok(all));
+        assert_eq!(auth.credentials(&pool(None)), Ok(all.clone()));
+        assert_eq!(auth.credentials(&pool(Some("c/gone"))), Ok(all));
         let pools = [pool(None), pool(Some("b/own")), pool(Some("oops"))];
         assert_eq!(auth.wanted(pools.iter()), [name("a/all"), name("b/own")].into());
         let nobody = RegistryCredentials { secret: None, ..auth };
-        assert_eq!(nobody.logins(&pool(Some("b/own"))), Ok(None));
+        assert_eq!(nobody.credentials(&pool(Some("b/own"))), Ok(None));
         assert_eq!(nobody.wanted(pools.iter()), BTreeSet::new());
     }
 
     #[test]
     fn what_is_not_known_is_no_reason_to_go_without() {
         let auth = auth(&[("a/all", None)]);
-        assert_eq!(auth.logins(&pool(None)), Ok(None));
-        let unread = auth.logins(&pool(Some("b/own"))).unwrap_err();
+        assert_eq!(auth.credentials(&pool(None)), Ok(None));
+        let unread = auth.credentials(&pool(Some("b/own"))).unwrap_err();
         assert_eq!(
             unread.to_string(),
             "its registry logins are not known: Secret b/own has not been read"
         );
-        assert_eq!(auth.logins(&pool(Some("oops"))), Err(Unresolved::Annotation));
+        assert_eq!(auth.credentials(&pool(Some("oops"))), Err(Unresolved::Annotation));
         let auth = RegistryCredentials { known: BTreeMap::new(), ..auth };
-        assert_eq!(auth.logins(&pool(None)), Err(Unresolved::Unread(name("a/all"))));
+        assert_eq!(auth.credentials(&pool(None)), Err(Unresolved::Unread(name("a/all"))));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use pki::{Certificate, Host};
 use serde_json::{Value, json};
 
 use super::{
-    Controller, ROTATE, Site, USER_DATA_NAMESPACE, authority, pointer, read, rsa_pair, secrets,
-    server, serving, tls_secret, user_data, user_data_config,
+    Controller, ROTATE, Site, USER_DATA_NAMESPACE, ca, pointer, read, rsa_pair, secrets, server,
+    serving, tls_secret, user_data, user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::http::Client;
@@ -194,7 +194,7 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     wait_for("readiness to tell", || {
         (controller.readiness() == (503, readiness.clone())).then_some(())
     });
-    assert!(site.cluster.get(&authority()).is_none(), "no other kind stands in");
+    assert!(site.cluster.get(&ca()).is_none(), "no other kind stands in");
 
     let path = format!("{PKIS}/cluster");
     let change = json!({"defaults": rsa(2048), "signerCertificates": ecdsa("P384"),
@@ -204,23 +204,23 @@ fn keys_are_of_the_kinds_that_the_cluster_asks_for() {
     site.settled();
     wait_for("it to be ready", || (controller.readiness().0 == 200).then_some(()));
     let kind = |path: &str| site.chain(path).remove(0).key_kind;
-    assert_eq!(kind(&authority()), "ECDSA P-384");
+    assert_eq!(kind(&ca()), "ECDSA P-384");
     assert_eq!(kind(&serving()), "ECDSA P-521");
     let (server, _) = server(&site);
     Machine::new().boot(&pointer(&site, &server));
 
     // What there is stays; the next one is of the new kind.
-    let before = [authority(), serving()].map(|path| site.version(&path));
+    let before = [ca(), serving()].map(|path| site.version(&path));
     let mut rsa = rsa(3072);
     rsa["key"]["ecdsa"] = Value::Null;
     site.cluster.patch(&path, &management(json!({"servingCertificates": rsa})));
     site.pool("infra");
     site.object(&user_data("infra-user-data-managed"));
     site.settled();
-    assert_eq!([authority(), serving()].map(|path| site.version(&path)), before);
+    assert_eq!([ca(), serving()].map(|path| site.version(&path)), before);
     site.cluster.patch(&serving(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new pair", || (kind(&serving()) == "RSA 3072").then_some(()));
-    assert_eq!(kind(&authority()), "ECDSA P-384");
+    assert_eq!(kind(&ca()), "ECDSA P-384");
 }
 
 #[test]
@@ -237,8 +237,8 @@ fn a_ca_that_has_only_the_name_of_ours_is_reported_and_left_alone() {
     site.make_user_data("alone-user-data", alone.as_bytes());
     let own = site.newest();
     let mut beside = user_data_config("3.1.0", &source(&corporate));
-    let authorities = &mut beside["ignition"]["security"]["tls"]["certificateAuthorities"];
-    authorities.as_array_mut().expect("a list").push(source(&own));
+    let cas = &mut beside["ignition"]["security"]["tls"]["certificateAuthorities"];
+    cas.as_array_mut().expect("a list").push(source(&own));
     // No number of JavaScript's holds it.
     let beside = beside.to_string().replacen('{', "{ \"x-many\": 12345678901234567890123, ", 1);
     site.make_user_data("beside-user-data", beside.as_bytes());

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
 use super::{
-    ACCOUNT, ROTATE, Site, USER_DATA_NAMESPACE, authority, bundle, serving, trusted, user_data,
+    ACCOUNT, ROTATE, Site, USER_DATA_NAMESPACE, bundle, ca, serving, trusted, user_data,
     user_data_config,
 };
 use crate::support::cluster::NAMESPACE;
@@ -52,7 +52,7 @@ fn a_secret_that_cannot_be_written_holds_up_no_other() {
         (answer.status == 422).then_some(())
     });
     let before = site.bundle();
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new bundle", || (site.bundle() != before).then_some(()));
     let is_followed = |name: &str| trusted(&site.user_data(name)) == site.bundle().as_bytes();
     wait_for("the others to follow", || is_followed("worker-user-data").then_some(()));
@@ -131,7 +131,7 @@ fn what_is_not_understood_is_reported_and_nothing_is_written_over_it() {
         (controller.readiness() == (503, reason.clone())).then_some(())
     });
     assert_eq!(site.object(&bundle()), before);
-    assert!(site.cluster.get(&authority()).is_none(), "nothing else is made either");
+    assert!(site.cluster.get(&ca()).is_none(), "nothing else is made either");
     let checked = site.certs(&["check"]);
     assert!(!checked.status.success());
     assert!(String::from_utf8_lossy(&checked.stderr).contains("no key ca-bundle.crt"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pki::Certificate;
 use serde_json::{Value, json};
 
-use super::{ROTATE, Site, authority, mount, pointer, secrets, server, serving, trusted, value};
+use super::{ROTATE, Site, ca, mount, pointer, secrets, server, serving, trusted, value};
 use crate::support::book::example;
 use crate::support::cert_manager::{
     Approver, CLUSTER_RESOURCES, CertManager, collection, make, until,
@@ -64,7 +64,7 @@ impl Site {
     /// The secret of the CA, once it is another one than this, and all is in order.
     fn another_ca(&self, before: &[u8]) -> Value {
         let ca = wait_for("another CA", || {
-            let ca = self.cluster.get(&authority())?;
+            let ca = self.cluster.get(&ca())?;
             (value(&ca, "tls.crt") != before).then_some(ca)
         });
         self.settled();
@@ -78,7 +78,7 @@ impl Site {
     fn ask_for_a_ca(&self, value: &str) {
         // One that is asked for within an hour of another is the same, unless it is forced.
         let value = format!("{value} --force");
-        self.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
+        self.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: value}}}));
     }
 
     fn requests(&self) -> Vec<Value> {
@@ -153,7 +153,7 @@ fn a_ca_is_issued_renewed_and_issued_by_a_second_root_while_machines_boot() {
     let _cert_manager = CertManager::start(&site.cluster, Approver::On);
     let mut controller = site.start(&[]);
     site.settled();
-    let own = value(&site.object(&authority()), "tls.crt");
+    let own = value(&site.object(&ca()), "tls.crt");
     let before = site.bundle();
     controller.terminate();
     let first = site.root("root-1");
@@ -241,7 +241,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     let mut before = site.start(&[]);
     site.settled();
     before.terminate();
-    let own = site.serial(&authority());
+    let own = site.serial(&ca());
     let controller = site.start(&ISSUER);
     let request = wait_for("the request", || site.requests().into_iter().next());
     let name = request["metadata"]["name"].as_str().expect("a name").to_owned();
@@ -261,7 +261,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     });
     let reason = "the request was denied: no CAs for machines";
     wait_for("the reason", || controller.log().contains(reason).then_some(()));
-    assert_eq!(site.serial(&authority()), own);
+    assert_eq!(site.serial(&ca()), own);
     assert_eq!(site.requests().len(), 1);
 
     // An hour later another one takes its place.
@@ -280,7 +280,7 @@ fn a_request_that_waits_or_is_denied_leaves_the_ca_that_is_there() {
     wait_for("another request at once", || {
         names().iter().any(|it| !second.contains(it)).then_some(())
     });
-    assert_eq!(site.serial(&authority()), own);
+    assert_eq!(site.serial(&ca()), own);
 }
 
 #[test]

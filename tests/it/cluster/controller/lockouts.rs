@@ -19,8 +19,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::{
-    Controller, Site, authority, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data,
-    value,
+    Controller, Site, ca, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data, value,
 };
 use crate::support::book;
 use crate::support::cluster::NAMESPACE;
@@ -86,7 +85,7 @@ impl Site {
 
     /// What the signing CA's secret holds besides.
     fn previous(&self) -> String {
-        let secret = self.object(&authority());
+        let secret = self.object(&ca());
         String::from_utf8(value(&secret, "previous-cas.pem")).expect("text")
     }
 

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
 use super::{
-    NOT_AFTER, Site, authority, bundle, read, rsa_pair, secrets, serving, tls_secret, trusted,
-    user_data, user_data_config, value,
+    NOT_AFTER, Site, bundle, ca, read, rsa_pair, secrets, serving, tls_secret, trusted, user_data,
+    user_data_config, value,
 };
 use crate::support::cluster::NAMESPACE;
 use crate::support::openssl::openssl;
@@ -51,7 +51,7 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
     site.make_user_data("worker-user-data", own.as_bytes());
 
     let paths = [
-        authority(),
+        ca(),
         serving(),
         bundle(),
         user_data("worker-user-data-managed"),
@@ -68,7 +68,7 @@ fn what_the_reference_made_is_taken_over_without_a_write() {
     site.settled();
     assert_eq!(versions(), before, "{}", controller.log());
     // And its RSA key, in PKCS#1, signs the next authority.
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {NOT_AFTER: null}}}));
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {NOT_AFTER: null}}}));
     wait_for("a rotation", || (site.bundle().matches("BEGIN").count() == 2).then_some(()));
     site.settled();
     let chain = value(&site.object(&serving()), "tls.crt");
@@ -127,20 +127,20 @@ fn an_opaque_pair_of_an_old_installation_gets_its_type_and_is_never_lost() {
 }
 
 #[test]
-fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_authority() {
+fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_ca() {
     let site = Site::new();
     let mut first = site.start_settled(&[]);
     let oldest = site.bundle();
     site.rotate("first");
     first.terminate();
-    let previous = site.object(&authority())["data"]["previous-cas.pem"].clone();
+    let previous = site.object(&ca())["data"]["previous-cas.pem"].clone();
     assert!(previous.is_string());
     // As older releases have stored it.
     let renamed = json!({"data": {"previous-cas.pem": null, "lineage.pem": previous}});
-    site.cluster.patch(&authority(), &renamed);
+    site.cluster.patch(&ca(), &renamed);
 
     let versions = || {
-        [authority(), serving(), bundle()]
+        [ca(), serving(), bundle()]
             .map(|path| site.object(&path)["metadata"]["resourceVersion"].clone())
     };
     let before = versions();
@@ -152,7 +152,7 @@ fn previous_cas_under_their_old_key_are_taken_over_and_move_with_the_next_author
     assert_eq!(versions(), before, "taking it over writes nothing");
 
     site.rotate("second");
-    let data = site.object(&authority())["data"].clone();
+    let data = site.object(&ca())["data"].clone();
     assert!(data["previous-cas.pem"].is_string() && data["lineage.pem"].is_null());
     // Both older authorities are still followed.
     let directory = site.directory.path();

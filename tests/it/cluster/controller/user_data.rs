@@ -8,8 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
 use super::{
-    ROTATE, Site, USER_DATA_NAMESPACE, authority, secrets, trusted, user_data, user_data_config,
-    value,
+    ROTATE, Site, USER_DATA_NAMESPACE, ca, secrets, trusted, user_data, user_data_config, value,
 };
 use crate::support::stopwatch::Stopwatch;
 use crate::support::wait_for;
@@ -89,7 +88,7 @@ fn user_data_of_every_kind_follows_the_bundle_or_is_left_alone() {
     let before = versions(&site);
 
     let bundle_before = site.bundle();
-    site.cluster.patch(&authority(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
+    site.cluster.patch(&ca(), &json!({"metadata": {"annotations": {ROTATE: "now"}}}));
     wait_for("a new bundle", || (site.bundle() != bundle_before).then_some(()));
     let changed = Stopwatch::start();
     let is_followed = || {

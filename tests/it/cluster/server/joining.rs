@@ -22,7 +22,7 @@ fn kubeconfig(server: &Server) -> Value {
 }
 
 #[test]
-fn machines_join_with_the_newest_token_and_authorities() {
+fn machines_join_with_the_newest_token_and_cas() {
     let site = Site::with_worker();
     let server = site.start(&[]).until_ready();
     let found = kubeconfig(&server);
@@ -35,10 +35,10 @@ fn machines_join_with_the_newest_token_and_authorities() {
         found["users"],
         json!([{"name": "kubelet", "user": {"token": "abcdef.0123456789abcdef"}}])
     );
-    let cluster = |authorities: &str| {
+    let cluster = |cas: &str| {
         json!([{"name": "local", "cluster": {
             "server": "https://api-int.example.com:6443",
-            "certificate-authority-data": BASE64.encode(authorities),
+            "certificate-authority-data": BASE64.encode(cas),
         }}])
     };
     assert_eq!(found["clusters"], cluster("CA of the token\n"));
@@ -100,7 +100,7 @@ fn boots_with(pointer: &str, ca: &str) {
 }
 
 #[test]
-fn registries_authorities_are_on_a_machine_from_its_first_boot_on() {
+fn registries_cas_are_on_a_machine_from_its_first_boot_on() {
     let site = Site::with_worker();
     site.pool("paused", "rendered-1");
     site.cluster.patch(&format!("{POOLS}/paused"), &json!({"spec": {"paused": true}}));

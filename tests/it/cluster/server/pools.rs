@@ -50,10 +50,10 @@ fn a_machine_boots_and_its_pool_is_followed_through_its_life() {
     marker_soon(&server, "worker", Ok("two-again"));
 
     // The ControllerConfig's authorities reach a pool that nobody renders anew.
-    let authorities = controller_config("another CA")["spec"]["kubeAPIServerServingCAData"].clone();
+    let cas = controller_config("another CA")["spec"]["kubeAPIServerServingCAData"].clone();
     site.cluster.patch(
         &format!("{GROUP}/controllerconfigs/machine-config-controller"),
-        &json!({"spec": {"kubeAPIServerServingCAData": authorities}}),
+        &json!({"spec": {"kubeAPIServerServingCAData": cas}}),
     );
     served_soon(&server, "worker", "/etc/kubernetes/kubelet-ca.crt", Ok("another CA"));
 

@@ -116,8 +116,8 @@ fn a_boot_costs_no_more_from_a_cluster_than_from_a_directory() {
         if round >= 5 && holds(least) {
             break;
         }
-        for ((server, authority), least) in sides.iter().zip(&mut least) {
-            let client = Client::tls(server.secure(), authority);
+        for ((server, ca), least) in sides.iter().zip(&mut least) {
+            let client = Client::tls(server.secure(), ca);
             let before = server.cpu_ticks();
             for _ in 0..BOOTS {
                 assert_eq!(

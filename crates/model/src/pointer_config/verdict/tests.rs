@@ -7,13 +7,13 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use pki::Host;
 use pki::KeyAlgorithm;
 use pki::VALIDITY;
-use pki::issue::{Signer, Validity, issue_authority, issue_serving};
+use pki::issue::{Signer, Validity, issue_ca, issue_serving};
 use serde_json::Value;
 use serde_json::json;
 use sha2::{Digest as _, Sha512};
 use time::Duration;
 
-use super::super::{AuthorityFault, ContentsFault, accept};
+use super::super::{CaFault, ContentsFault, accept};
 use super::*;
 
 const NOW: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
@@ -22,7 +22,7 @@ const URL: &str = "https://api-int.example.com:22623/config/worker";
 /// A CA, and a chain for these hosts.
 fn issued(hosts: &[&str]) -> (Certificate, Vec<Certificate>) {
     let key = KeyAlgorithm::P256.generate().unwrap();
-    let ca = issue_authority(&key, VALIDITY, NOW).unwrap();
+    let ca = issue_ca(&key, VALIDITY, NOW).unwrap();
     let signer = Signer { certificate: &ca, key: &key };
     let hosts: Vec<Host> = hosts.iter().map(|host| host.parse().unwrap()).collect();
     let validity = Validity { begin: ca.not_before, end: ca.not_after };
@@ -46,7 +46,7 @@ fn changed(version: SpecVersion, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     config.to_string().into_bytes()
 }
 
-fn with_authority(version: SpecVersion, entry: &Value) -> Vec<u8> {
+fn with_ca(version: SpecVersion, entry: &Value) -> Vec<u8> {
     changed(version, |config| {
         config["ignition"]["security"]["tls"]["certificateAuthorities"] = json!([entry]);
     })
@@ -312,7 +312,7 @@ fn a_verdict_knows_pools_and_tokens() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
-fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
+fn a_ca_that_ignition_cannot_read_is_named_with_its_place() {
     use std::io::Write as _;
     let pem = ca().to_pem();
     let gzip = {
@@ -340,21 +340,21 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
             json!({"source": data(pem.as_bytes()), "compression": "gzip"}),
             Some(ContentsFault::NotGzip.into()),
         ),
-        (json!({"source": data(&gzip)}), Some(AuthorityFault::NoPem)),
-        (json!({"source": data(ca().der())}), Some(AuthorityFault::NoPem)),
-        (plain("no PEM"), Some(AuthorityFault::NoPem)),
-        (plain(&pem.replace('\n', "\r")), Some(AuthorityFault::BrokenPem)),
-        (plain(&format!("{}{pem}", pem.trim_end())), Some(AuthorityFault::BrokenPem)),
+        (json!({"source": data(&gzip)}), Some(CaFault::NoPem)),
+        (json!({"source": data(ca().der())}), Some(CaFault::NoPem)),
+        (plain("no PEM"), Some(CaFault::NoPem)),
+        (plain(&pem.replace('\n', "\r")), Some(CaFault::BrokenPem)),
+        (plain(&format!("{}{pem}", pem.trim_end())), Some(CaFault::BrokenPem)),
         (plain(&pem.replace("CERTIFICATE", "X509 CERTIFICATE")), None),
         (plain(&pem.replacen("-----\n", "-----\nA: b\n\n", 1)), None),
         (plain(""), None),
-        (plain(&pem[..200]), Some(AuthorityFault::BrokenPem)),
-        (plain(&format!("{pem}{key}")), Some(AuthorityFault::NoCertificate)),
-        (plain(&key.replace("PRIVATE KEY", "CERTIFICATE")), Some(AuthorityFault::NoCertificate)),
-        (plain(&format!("{pem}\n")), Some(AuthorityFault::Trailing)),
-        (plain(&format!("{pem}a comment\n")), Some(AuthorityFault::Trailing)),
+        (plain(&pem[..200]), Some(CaFault::BrokenPem)),
+        (plain(&format!("{pem}{key}")), Some(CaFault::NoCertificate)),
+        (plain(&key.replace("PRIVATE KEY", "CERTIFICATE")), Some(CaFault::NoCertificate)),
+        (plain(&format!("{pem}\n")), Some(CaFault::Trailing)),
+        (plain(&format!("{pem}a comment\n")), Some(CaFault::Trailing)),
     ] {
-        let file = with_authority(SpecVersion::V3_1, &entry);
+        let file = with_ca(SpecVersion::V3_1, &entry);
         match expected {
             None => drop(sound(&file)),
             Some(reason) => assert_eq!(
@@ -367,11 +367,11 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
 
     // Spec 3.0 has no compression, so that Ignition leaves it as it is.
     let entry = json!({"source": data(&gzip), "compression": "gzip"});
-    assert!(fault(&with_authority(SpecVersion::V3_0, &entry)).ends_with("no certificate in PEM"));
+    assert!(fault(&with_ca(SpecVersion::V3_0, &entry)).ends_with("no certificate in PEM"));
     // Spec 2 reads the first certificate, whatever follows.
     let (first, second) = (ca(), ca());
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
-    let (fetches, warnings) = sound(&with_authority(SpecVersion::V2_2, &both));
+    let (fetches, warnings) = sound(&with_ca(SpecVersion::V2_2, &both));
     assert_eq!(fetches[0].trusted, [first]);
     let reported = "certificateAuthorities[0] holds 2 certificates, of which Ignition reads only the \
                 first in spec 2";
@@ -382,7 +382,7 @@ fn an_authority_that_ignition_cannot_read_is_named_with_its_place() {
     });
     assert!(fault(&none).starts_with("it names no certificate authorities"));
     let remote = json!({"source": "https://example.com/ca.pem"});
-    let (fetches, warnings) = sound(&with_authority(SpecVersion::V3_1, &remote));
+    let (fetches, warnings) = sound(&with_ca(SpecVersion::V3_1, &remote));
     assert!(fetches[0].trusted.is_empty());
     assert_eq!(warnings, ["certificateAuthorities[0] is fetched itself, and not looked at"]);
 }

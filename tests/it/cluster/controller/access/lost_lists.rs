@@ -135,8 +135,8 @@ fn broken_lists_of_tokens_are_named_and_not_written_over() {
     assert_eq!(site.status(&server, "worker", Some(&credential)), 200);
     assert_eq!(site.status(&server, "worker", None), 401);
     assert_eq!(site.object(&hashes())["data"]["access.json"], broken);
-    let mended = json!({"data": {"access.json": BASE64.encode(sound.to_string())}});
-    site.cluster.patch(&hashes(), &mended);
+    let repaired = json!({"data": {"access.json": BASE64.encode(sound.to_string())}});
+    site.cluster.patch(&hashes(), &repaired);
     // A slip in what a pool says opens nothing.
     let slip = json!({"metadata": {"annotations": {ACCESS: "enforcing"}}});
     site.cluster.patch(&format!("{POOLS}/worker"), &slip);

@@ -7,7 +7,7 @@ use pki::Certificate;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::super::{Controller, Site, authority, bundle, pointer, server, serving, trusted, value};
+use super::super::{Controller, Site, bundle, ca, pointer, server, serving, trusted, value};
 use super::{DISTRUST, DISTRUSTED, commands, said};
 use crate::support::in_repository;
 use crate::support::machine::Machine;
@@ -28,7 +28,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let site = Site::new();
     let controller = site.start_in_order();
     let leaked = site.trusted().remove(0);
-    let key = String::from_utf8(value(&site.object(&authority()), "tls.key")).expect("text");
+    let key = String::from_utf8(value(&site.object(&ca()), "tls.key")).expect("text");
     let old = site.user_data("worker-user-data-managed");
     site.make_user_data("worker-user-data", &old);
     site.rotate("now");
@@ -40,7 +40,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     let text = said(&asked);
     let alone = format!("trusts \"{}\" alone could not boot a machine", leaked.common_name);
     assert!(text.contains(&alone) && text.contains("--yes"), "{text}");
-    assert!(site.object(&authority())["metadata"]["annotations"][DISTRUST].is_null());
+    assert!(site.object(&ca())["metadata"]["annotations"][DISTRUST].is_null());
     assert_eq!(site.bundle(), before);
 
     let is_gone = |ca: &Certificate| is_gone(&site, ca);
@@ -49,7 +49,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     wait_for("it to leave", || is_gone(&leaked).then_some(()));
     site.in_order(&controller);
     let holds_key = || {
-        let secret = site.object(&authority());
+        let secret = site.object(&ca());
         let texts = ["tls.key", "previous-cas.pem"].map(|name| value(&secret, name));
         texts.iter().any(|text| String::from_utf8_lossy(text).contains(&key))
     };
@@ -58,7 +58,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     assert!(site.boots(&site.user_data("worker-user-data-managed")));
 
     // It is remembered without the annotation, over later rotations, and where it is brought back.
-    site.annotate(&authority(), &json!({DISTRUST: null}));
+    site.annotate(&ca(), &json!({DISTRUST: null}));
     site.rotate("again");
     let both = site.bundle() + &leaked.to_pem();
     site.cluster.patch(&bundle(), &json!({"data": {"ca-bundle.crt": both}}));
@@ -73,7 +73,7 @@ fn a_ca_that_is_distrusted_leaves_everything_for_good() {
     // By hand: all that there are, the one that signs among them.
     let all = site.trusted();
     let fingerprints: Vec<_> = all.iter().map(Certificate::fingerprint).collect();
-    site.annotate(&authority(), &json!({DISTRUST: fingerprints.join(", ")}));
+    site.annotate(&ca(), &json!({DISTRUST: fingerprints.join(", ")}));
     wait_for("all to leave", || all.iter().all(is_gone).then_some(()));
     site.in_order(&controller);
     assert_eq!(site.trusted().len(), 1);
@@ -161,13 +161,13 @@ impl Documented<'_> {
         assert_eq!(last.trim_end(), CHECK);
         self.run(keep);
         self.run(keep_secret);
-        let keys = || [self.site.serial(&authority()), self.file("ca.key")];
+        let keys = || [self.site.serial(&ca()), self.file("ca.key")];
         let kept = keys();
         let old =
             [self.site.user_data("worker-user-data-managed"), self.file("user-data/worker.ign")];
         fs::remove_dir_all(self.certs()).expect("a folder");
-        self.site.cluster.delete(&authority());
-        self.site.object(&authority());
+        self.site.cluster.delete(&ca());
+        self.site.object(&ca());
         self.site.in_order(self.controller);
         self.run(restore);
         self.run(restore_secret);
@@ -188,7 +188,7 @@ impl Documented<'_> {
         let before = served();
         self.run(lose);
         self.run(lose_secret);
-        wait_for("a new CA", || self.site.cluster.get(&authority()));
+        wait_for("a new CA", || self.site.cluster.get(&ca()));
         self.site.in_order(self.controller);
         let _running = self.serve();
         self.run(CHECK);

@@ -9,8 +9,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::super::{
-    ACCOUNT, Controller, ROTATE, Site, authority, bundle, serving, trusted, user_data,
-    user_data_config,
+    ACCOUNT, Controller, ROTATE, Site, bundle, ca, serving, trusted, user_data, user_data_config,
 };
 use crate::support::clock::set_clock;
 use crate::support::cluster::NAMESPACE;
@@ -63,7 +62,7 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
     site.in_order(&first);
     first.terminate();
     let state = || {
-        [authority(), serving(), bundle(), user_data("worker-user-data-managed")]
+        [ca(), serving(), bundle(), user_data("worker-user-data-managed")]
             .map(|path| site.object(&path)["data"].clone())
     };
     let before = state();
@@ -82,14 +81,14 @@ fn a_controller_whose_clock_is_wrong_says_so_and_locks_nobody_out_when_it_is_rig
             controller.metrics().contains(metric).then_some(())
         });
         wait_for("readiness", || (controller.readiness().0 == 200).then_some(()));
-        site.annotate(&authority(), &json!({ROTATE: behind}));
+        site.annotate(&ca(), &json!({ROTATE: behind}));
         // Where the clock is so far behind that no CA can sign, nothing needs to be refused.
         if behind == "-2h" {
             let refused = "a new certificate authority is refused (it was asked for): the clock";
             wait_for("the refusal", || controller.log().contains(refused).then_some(()));
         }
         site.looked_at(&format!("pool{behind}"));
-        site.annotate(&authority(), &json!({ROTATE: null}));
+        site.annotate(&ca(), &json!({ROTATE: null}));
         assert_eq!(state(), before, "{behind}");
         controller.terminate();
     }

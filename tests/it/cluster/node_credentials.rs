@@ -38,7 +38,7 @@ fn secret(auths: &Value) -> Value {
     })
 }
 
-fn login(user: &str) -> Value {
+fn credential(user: &str) -> Value {
     json!({"auth": BASE64.encode(format!("{user}:secret"))})
 }
 
@@ -53,7 +53,7 @@ impl Agent {
     fn start(cluster: &Cluster) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir(directory.path().join("kubelet")).expect("a folder");
-        let theirs = json!({"auths": {"their.example": login("them")}}).to_string();
+        let theirs = json!({"auths": {"their.example": credential("them")}}).to_string();
         fs::write(directory.path().join("kubelet/config.json"), theirs).expect("a file");
         let kubeconfig = cluster.kubeconfig_of("node-ca", NAMESPACE, cluster.address());
         let [administrators] = free_ports();
@@ -123,44 +123,52 @@ impl Drop for Agent {
 }
 
 #[test]
-fn a_nodes_logins_follow_the_secret_and_those_of_others_stay() {
+fn a_nodes_credentials_follow_the_secret_and_those_of_others_stay() {
     let cluster = deployed(&[COMPONENT]);
     let agent = Agent::start(&cluster);
     agent.until_reported(
         200,
         "Secret openshift-config/pull-secret: is not there; what is on the node is kept",
     );
-    let them = login("them");
-    cluster.create(SECRETS, &secret(&json!({"a.example": login("a"), "b.example": login("a")})));
-    agent.until(&json!({"their.example": them, "a.example": login("a"), "b.example": login("a")}));
-    cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({"a.example": login("new")})));
-    agent.until(&json!({"their.example": them, "a.example": login("new")}));
+    let them = credential("them");
+    cluster.create(
+        SECRETS,
+        &secret(&json!({"a.example": credential("a"), "b.example": credential("a")})),
+    );
+    agent.until(
+        &json!({"their.example": them, "a.example": credential("a"), "b.example": credential("a")}),
+    );
+    cluster.patch(
+        &format!("{SECRETS}/pull-secret"),
+        &secret(&json!({"a.example": credential("new")})),
+    );
+    agent.until(&json!({"their.example": them, "a.example": credential("new")}));
     assert_eq!(agent.metric("mcs_node_ca_logins"), "1");
     assert_eq!(agent.metric("mcs_node_ca_login_changes_total"), "4");
 
     // Drift is mended, and what is not understood is told.
     fs::write(agent.path(), json!({"auths": {"their.example": them}}).to_string())
         .expect("a write");
-    agent.until(&json!({"their.example": them, "a.example": login("new")}));
+    agent.until(&json!({"their.example": them, "a.example": credential("new")}));
     fs::write(agent.path(), "SECRET").expect("a write");
     agent.until_reported(503, "no JSON (line 1, column 1); it is left alone");
     assert_eq!(agent.metric("mcs_node_ca_login_problems"), "1");
     fs::write(agent.path(), "{}").expect("a write");
-    agent.until(&json!({"a.example": login("new")}));
+    agent.until(&json!({"a.example": credential("new")}));
     let broken = json!({"data": {".dockerconfigjson": BASE64.encode("{\"auths\": \"SECRET\"}")}});
     cluster.patch(&format!("{SECRETS}/pull-secret"), &broken);
     agent.until_reported(
         200,
         "key \".dockerconfigjson\": no object `auths` in it; what is on the node is kept",
     );
-    agent.until(&json!({"a.example": login("new")}));
+    agent.until(&json!({"a.example": credential("new")}));
     cluster.patch(&format!("{SECRETS}/pull-secret"), &secret(&json!({})));
     agent.until(&json!({}));
     let reported = format!("{}{}", agent.log(), agent.get("/metrics").expect("metrics").1);
     for secret in [
         "SECRET",
-        login("a")["auth"].as_str().expect("text"),
-        login("new")["auth"].as_str().expect("text"),
+        credential("a")["auth"].as_str().expect("text"),
+        credential("new")["auth"].as_str().expect("text"),
     ] {
         assert!(!reported.contains(secret), "{reported}");
     }
@@ -169,10 +177,10 @@ fn a_nodes_logins_follow_the_secret_and_those_of_others_stay() {
 #[test]
 fn without_the_right_a_node_keeps_what_it_has_and_tells() {
     let cluster = deployed(&[]);
-    cluster.create(SECRETS, &secret(&json!({"a.example": login("a")})));
+    cluster.create(SECRETS, &secret(&json!({"a.example": credential("a")})));
     let agent = Agent::start(&cluster);
     agent.until_reported(200, "Secret openshift-config/pull-secret: cannot be watched (");
-    agent.until(&json!({"their.example": login("them")}));
+    agent.until(&json!({"their.example": credential("them")}));
     assert!(
         agent
             .get("/metrics")

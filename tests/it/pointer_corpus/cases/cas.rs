@@ -9,7 +9,7 @@ use super::{Cases, data, entry, gzip, sha256, sha512};
 
 impl Cases<'_> {
     #[expect(clippy::too_many_lines, reason = "it is a table")]
-    pub(super) fn authorities(&mut self) {
+    pub(super) fn cas(&mut self) {
         let pem = self.site.pem.clone();
         let lines: Vec<&str> = pem.lines().collect();
         let der = pem::parse(&pem).expect("PEM").into_contents();
@@ -80,7 +80,7 @@ impl Cases<'_> {
     }
 
     #[expect(clippy::too_many_lines, reason = "it is a table")]
-    pub(super) fn authority_entries(&mut self) {
+    pub(super) fn ca_entries(&mut self) {
         let pem = self.site.pem.clone();
         let pem = pem.as_bytes();
         let upper = |hash: String| {

@@ -7,14 +7,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use model::registry_credentials::{Entries, Registry};
 use nix::fcntl::{Flock, FlockArg};
 
-use super::login_list;
-use super::login_plan::{LoginPlan, Written, plan_logins};
+use super::credential_list;
+use super::credential_plan::{CredentialPlan, Written, plan_credentials};
 use super::open_directory::OpenDirectory;
 use crate::files::stamp::FileStamp;
 
 /// Keeps one file in step.
 #[derive(Debug)]
-pub struct LoginKeeper {
+pub struct CredentialKeeper {
     path: PathBuf,
     directory: PathBuf,
     name: String,
@@ -36,7 +36,7 @@ struct Settled {
 
 /// What a look has done, and what it could not do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LoginReport {
+pub struct CredentialReport {
     /// Registries whose logins are new or changed.
     pub written: Vec<Registry>,
     /// Registries whose logins were there already, and are kept from now on.
@@ -49,14 +49,14 @@ pub struct LoginReport {
 
 /// What a look has found, and what is to be done about it.
 struct Look {
-    plan: LoginPlan,
+    plan: CredentialPlan,
     listed: Written,
     present: Option<Vec<u8>>,
     stamp: Option<FileStamp>,
     problem: Option<String>,
 }
 
-impl LoginKeeper {
+impl CredentialKeeper {
     /// One that knows nothing of the file yet. `None` where `path` is no file's. Nothing is done
     /// before the first look.
     #[must_use]
@@ -82,14 +82,18 @@ impl LoginKeeper {
 
     /// Brings the file in step with the secret's entries. One that is in step is not touched, and
     /// not even read.
-    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> LoginReport {
+    pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> CredentialReport {
         self.try_reconcile(entries, now).unwrap_or_else(|error| {
             self.settled = None;
-            LoginReport { problem: Some(error.to_string()), ..LoginReport::default() }
+            CredentialReport { problem: Some(error.to_string()), ..CredentialReport::default() }
         })
     }
 
-    fn try_reconcile(&mut self, entries: &Entries, now: SystemTime) -> io::Result<LoginReport> {
+    fn try_reconcile(
+        &mut self,
+        entries: &Entries,
+        now: SystemTime,
+    ) -> io::Result<CredentialReport> {
         let directory = OpenDirectory::open(&self.directory)?;
         if now.duration_since(self.read_at).is_ok_and(|age| age >= self.resync) {
             self.settled = None;
@@ -100,7 +104,10 @@ impl LoginKeeper {
             && settled.stamps == stamps
             && settled.entries == *entries
         {
-            return Ok(LoginReport { problem: settled.problem.clone(), ..LoginReport::default() });
+            return Ok(CredentialReport {
+                problem: settled.problem.clone(),
+                ..CredentialReport::default()
+            });
         }
         let look = self.look(&directory, entries)?;
         if look.is_done() && !directory.is_untidy()? {
@@ -109,7 +116,7 @@ impl LoginKeeper {
             let settled =
                 Settled { entries: entries.clone(), stamps, problem: look.problem.clone() };
             self.settled = stamps.iter().all(is_old).then_some(settled);
-            return Ok(LoginReport { problem: look.problem, ..LoginReport::default() });
+            return Ok(CredentialReport { problem: look.problem, ..CredentialReport::default() });
         }
         // Two may be at work for a moment, while a pod takes another one's place.
         let alone = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
@@ -119,14 +126,14 @@ impl LoginKeeper {
         self.settled = None;
         self.write(&directory, &look)?;
         drop(alone);
-        let LoginPlan { written, adopted, removed, .. } = look.plan;
-        Ok(LoginReport { written, adopted, removed, problem: look.problem })
+        let CredentialPlan { written, adopted, removed, .. } = look.plan;
+        Ok(CredentialReport { written, adopted, removed, problem: look.problem })
     }
 
     fn look(&self, directory: &OpenDirectory, entries: &Entries) -> io::Result<Look> {
         let stamp = directory.stamp(&self.name)?;
         let present = directory.read(&self.name)?;
-        let (listed, mut problem) = match login_list::read(directory, &self.list) {
+        let (listed, mut problem) = match credential_list::read(directory, &self.list) {
             Ok(listed) => (listed, None),
             Err(error) => {
                 let list = self.directory.join(&self.list);
@@ -134,7 +141,7 @@ impl LoginKeeper {
                 (Written::new(), Some(problem))
             }
         };
-        let mut plan = plan_logins(entries, &listed, present.as_deref())
+        let mut plan = plan_credentials(entries, &listed, present.as_deref())
             .map_err(|error| io::Error::other(format!("{error}; it is left alone")))?;
         if !plan.foreign.is_empty() {
             let names: Vec<_> = plan.foreign.iter().map(Registry::as_str).collect();
@@ -157,7 +164,7 @@ impl LoginKeeper {
         let Look { plan, listed, present, stamp, .. } = look;
         if let Some(file) = &plan.file {
             if plan.before != *listed {
-                login_list::write(directory, &self.list, &plan.before)?;
+                credential_list::write(directory, &self.list, &plan.before)?;
             }
             // What somebody wrote meanwhile is not written over.
             if directory.stamp(&self.name)? != *stamp || directory.read(&self.name)? != *present {
@@ -166,7 +173,7 @@ impl LoginKeeper {
             directory.put_private(&self.name, file)?;
         }
         if plan.after != *listed {
-            login_list::write(directory, &self.list, &plan.after)?;
+            credential_list::write(directory, &self.list, &plan.after)?;
         }
         Ok(())
     }

@@ -40,9 +40,9 @@ impl Registry {
 
 /// How one registry is logged in to: an object with `auth`, handed on as it is.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login(Value);
+pub struct Credential(Value);
 
-impl Login {
+impl Credential {
     /// The login as JSON.
     #[must_use]
     pub fn as_json(&self) -> &Value {
@@ -50,20 +50,20 @@ impl Login {
     }
 }
 
-impl std::fmt::Debug for Login {
+impl std::fmt::Debug for Credential {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Login(..)")
+        f.write_str("Credential(..)")
     }
 }
 
 /// Logins by the registry that they are for. `Debug` has the registries only.
-pub type Logins = BTreeMap<Registry, Login>;
+pub type Credentials = BTreeMap<Registry, Credential>;
 
 /// The entries of a file of logins, each on its own: a bad one takes nothing from the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     /// What can be used.
-    pub good: Logins,
+    pub good: Credentials,
     /// The other entries, in the order of the file.
     pub refused: Vec<Refused>,
     /// Registries that have an entry which cannot be used. What was good for them before stays so.
@@ -73,9 +73,9 @@ pub struct Entries {
 impl Entries {
     /// The good entries, and for a registry whose entry is spoilt what it had in `before`.
     #[must_use]
-    pub fn or_last_good(&self, before: &Logins) -> Logins {
+    pub fn or_last_good(&self, before: &Credentials) -> Credentials {
         let kept = before.iter().filter(|(registry, _)| self.spoilt.contains(*registry));
-        let kept = kept.map(|(registry, login)| (registry.clone(), login.clone()));
+        let kept = kept.map(|(registry, credential)| (registry.clone(), credential.clone()));
         kept.chain(self.good.clone()).collect()
     }
 }
@@ -93,12 +93,12 @@ pub enum Refused {
     NoAuth(Registry),
     /// Its `auth` is not what one is.
     #[error("the entry for {} has an `auth` that is no base64 of USER:PASSWORD", .0.as_str())]
-    NoLogin(Registry),
+    NoCredential(Registry),
 }
 
 /// Why a text is no file of logins. One line, and nothing of the text in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum MalformedLogins {
+pub enum MalformedCredentials {
     /// It does not parse.
     #[error("no JSON (line {line}, column {column})")]
     NoJson {
@@ -113,19 +113,24 @@ pub enum MalformedLogins {
 }
 
 /// The members of a file.
-pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedLogins> {
-    let value: Value = serde_json::from_slice(text)
-        .map_err(|error| MalformedLogins::NoJson { line: error.line(), column: error.column() })?;
-    if let Value::Object(members) = value { Ok(members) } else { Err(MalformedLogins::NoAuths) }
+pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedCredentials> {
+    let value: Value = serde_json::from_slice(text).map_err(|error| {
+        MalformedCredentials::NoJson { line: error.line(), column: error.column() }
+    })?;
+    if let Value::Object(members) = value {
+        Ok(members)
+    } else {
+        Err(MalformedCredentials::NoAuths)
+    }
 }
 
 impl Entries {
     /// Reads a file of logins. Other members than `auths` are passed over: they name programs of the
     /// machine that wrote it.
-    pub fn parse(text: &[u8]) -> Result<Self, MalformedLogins> {
+    pub fn parse(text: &[u8]) -> Result<Self, MalformedCredentials> {
         let members = members(text)?;
         let auths = members.get("auths").and_then(Value::as_object);
-        let auths = auths.ok_or(MalformedLogins::NoAuths)?;
+        let auths = auths.ok_or(MalformedCredentials::NoAuths)?;
         let mut entries = Self::default();
         for (number, (name, entry)) in auths.iter().enumerate() {
             let Some(registry) = Registry::parse(name) else {
@@ -134,11 +139,11 @@ impl Entries {
             };
             let refused = match entry.get("auth").and_then(Value::as_str) {
                 None | Some("") => Refused::NoAuth(registry.clone()),
-                Some(auth) if is_login(auth) => {
-                    entries.good.insert(registry, Login(entry.clone()));
+                Some(auth) if is_credential(auth) => {
+                    entries.good.insert(registry, Credential(entry.clone()));
                     continue;
                 }
-                Some(_) => Refused::NoLogin(registry.clone()),
+                Some(_) => Refused::NoCredential(registry.clone()),
             };
             entries.refused.push(refused);
             entries.spoilt.insert(registry);
@@ -148,7 +153,7 @@ impl Entries {
 }
 
 /// Whether it is base64 of `USER:PASSWORD`. The password may be empty, beside an identity token.
-fn is_login(auth: &str) -> bool {
+fn is_credential(auth: &str) -> bool {
     let compact: Vec<u8> = auth.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
     let decoded = BASE64.decode(compact).unwrap_or_default();
     decoded.iter().position(|byte| *byte == b':').is_some_and(|at| at > 0)
@@ -163,8 +168,8 @@ mod tests {
         Entries::parse(json!({"auths": auths}).to_string().as_bytes()).unwrap()
     }
 
-    fn names(logins: &Logins) -> Vec<&str> {
-        logins.keys().map(Registry::as_str).collect()
+    fn names(credentials: &Credentials) -> Vec<&str> {
+        credentials.keys().map(Registry::as_str).collect()
     }
 
     #[test]
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_logins_is_reported_by_its_place() {
+    fn what_is_no_file_of_credentials_is_reported_by_its_place() {
         for (text, reported) in [
             ("", "no JSON (line 1, column 0)"),
             ("{\"auths\":\n SECRET}", "no JSON (line 2, column 2)"),
