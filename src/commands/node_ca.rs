@@ -49,7 +49,7 @@ pub struct NodeCaSettings {
 pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
     let NodeCaSettings { layout, resync, .. } = settings;
     let directory = settings.dir.unwrap_or_else(|| layout.directory().into());
-    tracing::info!(version = super::version(), directory = %directory.display(), "starting");
+    tracing::info!(version = super::version(), folder = %directory.display(), "starting");
     // A node's memory is its workload's: one thread does.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

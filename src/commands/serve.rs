@@ -27,6 +27,7 @@ use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
 use crate::store::state_directory::{Stamps, StateDirectory, StateError};
+use crate::telemetry::conditions::Condition;
 use crate::telemetry::{Reporting, log_attention};
 
 /// How soon and how late the certificates are checked again.
@@ -239,7 +240,7 @@ impl Renewal {
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
         let reported = failure.or_else(|| Warning::summary(&self.attention));
-        reporting.status.degraded.set("certificates", reported);
+        Condition::new("certificates", reported).note(&reporting.status.degraded);
         reporting.metrics.certificates_attention(&Warning::counts(&self.attention));
     }
 

@@ -45,7 +45,7 @@ use crate::serving::token_keeper::TokenKeeper;
 use crate::source::{self, Source};
 use crate::store::state_directory::StateDirectory;
 use crate::telemetry::Reporting;
-use crate::telemetry::conditions::{Conditions, Status};
+use crate::telemetry::conditions::{Condition, Conditions, Status};
 
 pub use super::overview::JudgePointers;
 pub use crate::serving::serving_pair::PairFiles;
@@ -388,7 +388,7 @@ async fn until_stopped(
     }
     let wait = humantime::format_duration(delay).to_string();
     tracing::info!(wait, "stopping: serving on until no machine is sent here any more");
-    out_of_service.set("server", Some("it is stopping".to_owned()));
+    Condition::failed("server", "it is stopping").note(out_of_service);
     tokio::select! {
         () = tokio::time::sleep(delay) => Ok(()),
         // Who asks twice does not want to wait.
@@ -452,8 +452,8 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
             let reason = format!(
                 "cannot listen on {address} (metrics and status page): {error}; use --metrics-address"
             );
-            tracing::error!("{reason}");
-            status.degraded.set("metrics", Some(reason));
+            Condition::failed("metrics", reason)
+                .report_failure(&status.degraded, |reason| tracing::error!("{reason}"));
             None
         }
     }

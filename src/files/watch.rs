@@ -239,7 +239,7 @@ fn watch(
     }
     match watcher.watch(directory, mode) {
         Ok(()) => *present = identity,
-        Err(error) => tracing::warn!(directory = %directory.display(), %error, "cannot watch"),
+        Err(error) => tracing::warn!(folder = %directory.display(), %error, "cannot watch"),
     }
 }
 

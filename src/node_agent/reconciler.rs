@@ -281,7 +281,7 @@ impl Reconciler {
                 report.removed.push(host.clone());
                 if !is_gone {
                     let path = self.path.join(name);
-                    tracing::warn!(directory = %path.display(), "stays: it holds other files");
+                    tracing::warn!(folder = %path.display(), "stays: it holds other files");
                 }
             }
             Action::Forget => {

@@ -24,6 +24,7 @@ use super::pointer_writer::PointerWriter;
 use super::publish::{Publisher, Served};
 use super::token_keeper::{Kept, TokenKeeper};
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// Takes in changes, and publishes what they come to.
 pub(crate) struct Pipeline {
@@ -236,9 +237,10 @@ impl Pipeline {
     }
 
     fn degrade(&self, thing: &'static str, reasons: &[String]) {
-        if let Some(reason) = self.reporting.status.degraded.set_all(thing, reasons) {
+        let condition = Condition::of_all(thing, reasons);
+        condition.report_failure(&self.reporting.status.degraded, |reason| {
             tracing::warn!(reason, "{thing}");
-        }
+        });
     }
 }
 

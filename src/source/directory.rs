@@ -24,6 +24,7 @@ use super::plain_configs::{self, PlainConfigs};
 use super::secret_seen::SecretSeen;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
+use crate::telemetry::conditions::Condition;
 
 /// A file that changed less than this ago may still be being written.
 const SETTLE: Duration = Duration::from_millis(60);
@@ -159,16 +160,12 @@ impl Directory {
         let not_ready = &reporting.status.not_ready;
         let watch = DirectoryWatch::new(self.layout.watched());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
-            let scan = match self.scan(SystemTime::now(), SETTLE, being_written) {
-                Ok(scan) => scan,
-                Err(error) => {
-                    if not_ready.set("inputs", Some(error.to_string())) {
-                        tracing::error!(%error, "cannot read the inputs; what was read before stays");
-                    }
-                    return Scanned::Settled;
-                }
-            };
-            not_ready.set("inputs", None);
+            let scan = self.scan(SystemTime::now(), SETTLE, being_written);
+            let failure = scan.as_ref().err().map(ToString::to_string);
+            Condition::new("inputs", failure).report_failure(not_ready, |error| {
+                tracing::error!(%error, "cannot read the inputs; what was read before stays");
+            });
+            let Ok(scan) = scan else { return Scanned::Settled };
             if scan.is_changed {
                 inputs.send_replace(Some(scan.inputs));
             }

@@ -76,7 +76,7 @@ pub struct Conditions(Arc<Mutex<BTreeMap<Cow<'static, str>, String>>>);
 impl Conditions {
     /// Notes the reason that `thing` is out of order, or with `None` that it is in order. Tells
     /// whether that is news.
-    pub fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
+    fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
         let thing = thing.into();
         let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if reasons.get(&thing) == reason.as_ref() {
@@ -87,14 +87,6 @@ impl Conditions {
             None => reasons.remove(&thing),
         };
         true
-    }
-
-    /// Notes all reasons that `thing` is out of order, none where it is in order. Tells them in one line
-    /// where that is news.
-    #[must_use = "it may be news"]
-    pub fn set_all(&self, thing: &'static str, reasons: &[String]) -> Option<String> {
-        let reason = Some(reasons.join("; ")).filter(|reason| !reason.is_empty());
-        self.set(thing, reason.clone()).then_some(reason).flatten()
     }
 
     /// One line a thing, without its reason: what whoever may ask is told.
