@@ -81,9 +81,12 @@ fn links_lead_to_files_and_headings_that_exist() {
             }
             count += 1;
             let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
-            let folder = Path::new(&document).parent().expect("a folder");
-            let path =
-                if file.is_empty() { PathBuf::from(&document) } else { normal(&folder.join(file)) };
+            let directory = Path::new(&document).parent().expect("a folder");
+            let path = if file.is_empty() {
+                PathBuf::from(&document)
+            } else {
+                normal(&directory.join(file))
+            };
             let place = format!("{document}:{line}: {target}");
             assert!(in_repository("").join(&path).is_file(), "{place}: no such file");
             // What is built of the book has its pages alone.
@@ -191,15 +194,17 @@ fn the_reference_has_every_command_and_flag_and_no_other() {
 /// The commands as they are typed, on a copy of the sample cluster, but for the server's ports.
 #[test]
 fn the_first_tutorial_does_what_it_says() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary folder");
     let copied = Command::new("cp")
         .args(["--recursive", "--no-target-directory"])
-        .args([in_repository("ignition-fixtures"), folder.path().join("manifests")])
+        .args([in_repository("ignition-fixtures"), directory.path().join("manifests")])
         .status()
         .expect("cp");
     assert!(copied.success());
-    let server =
-        Server::serve_with_state(&folder.path().join("manifests"), &folder.path().join("certs"));
+    let server = Server::serve_with_state(
+        &directory.path().join("manifests"),
+        &directory.path().join("certs"),
+    );
     let secure = format!("localhost:{}", server.secure().port());
     let administrators = server.metrics().address().to_string();
     let own = Path::new(env!("CARGO_BIN_EXE_machine-config-server")).parent().expect("a folder");
@@ -215,7 +220,7 @@ fn the_first_tutorial_does_what_it_says() {
         wait_for(&format!("{line} to print {expected}"), || {
             let output = Command::new("bash")
                 .args(["-o", "pipefail", "-ec", &line])
-                .current_dir(folder.path())
+                .current_dir(directory.path())
                 .env("PATH", format!("{}:{path}", own.display()))
                 .stdin(Stdio::null())
                 .output()
@@ -225,7 +230,7 @@ fn the_first_tutorial_does_what_it_says() {
             String::from_utf8_lossy(&output.stdout).contains(expected.trim()).then_some(())
         });
     }
-    let config = fs::read(folder.path().join("worker.json")).expect("what curl has written");
+    let config = fs::read(directory.path().join("worker.json")).expect("what curl has written");
     let config: serde_json::Value = serde_json::from_slice(&config).expect("a config");
     assert_eq!(config["ignition"]["version"], "3.4.0");
     server.until_ready();
