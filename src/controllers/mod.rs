@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`certificates`] keeps the certificates and the user data that trusts them, [`tokens`] the tokens
-//! that user data carries, [`registry_ca`] the merged config map of the registries' CAs, [`issuer`] signs for others; all run in the
-//! same loop, `runtime`. Watches only
+//! that user data carries, [`registry_ca`] the merged config map of the registries' CAs, [`rendered_pools`] what the MachineConfigs
+//! of pools come to, [`issuer`] signs for others; all run in the same loop, `runtime`. Watches only
 //! wake it; what is decided on is read anew each time, and every write has the version that was
 //! read as its precondition. Whoever else writes the same objects comes first, and is seen by the
 //! next look: nobody's change is lost, and the process may end after any write. What cannot be
@@ -16,8 +16,10 @@
 
 pub mod certificates;
 pub mod issuer;
+mod known;
 mod refusals;
 pub mod registry_ca;
+pub mod rendered_pools;
 mod runtime;
 pub mod tokens;
 

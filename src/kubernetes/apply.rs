@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::ControlError;
 use super::client::{api, found};
-use super::write::{Change, ObjectName, ObjectWrite, Precondition, StatusPatch};
+use super::write::{Change, FieldsPatch, ObjectName, ObjectWrite, Precondition, StatusPatch};
 use crate::kubernetes::error::api_error;
 
 /// Objects a page of a list: bounds the memory that a list takes.
@@ -121,6 +121,18 @@ where
     // Where nothing is to be replaced, it is the namespace or the kind that is not there.
     let was_there = !matches!(change, Change::Create(_));
     outcome(object, was_there, result)
+}
+
+/// Sets fields of an object of a kind that is defined in the cluster.
+pub(crate) async fn apply_fields(
+    client: &Client,
+    kind: &ApiResource,
+    object: &ObjectName,
+    patch: &FieldsPatch,
+) -> Result<Applied, ControlError> {
+    let api: Api<DynamicObject> = api(client, &object.namespace, kind);
+    let result = api.patch(&object.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    outcome(object, true, result.map(drop))
 }
 
 /// Sets fields of the status of an object of a kind that is defined in the cluster.

@@ -25,6 +25,11 @@ pub enum ControlError {
     /// A token cannot be made.
     #[error("the system has no randomness for a new token")]
     NoRandomness,
+    /// Another controller has the job.
+    #[error(
+        "{0} has replicas and renders the pools: nothing is written. Remove --render-pools or that operator"
+    )]
+    RenderedBy(ObjectName),
     /// Others were faster each time.
     #[error("{object}: others changed it {tries} times in a row; run the command again")]
     Contended {

@@ -117,10 +117,15 @@ impl std::fmt::Debug for Shared {
 pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
 
 /// The name of the machine config that `pool` serves, empty where it has none yet.
+///
+/// Where no node controller keeps the pool's status, there is only what the pool is set to.
 #[must_use]
 pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str {
+    let has_status = !pool.status_configuration().is_empty();
     match mode {
-        ServingMode::Cluster | ServingMode::Manifests if pool.updated_machine_count() > 0 => {
+        ServingMode::Cluster | ServingMode::Manifests
+            if pool.updated_machine_count() > 0 || !has_status =>
+        {
             pool.spec_configuration()
         }
         _ => pool.status_configuration(),

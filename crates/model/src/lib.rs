@@ -7,7 +7,8 @@
 //! - [`ledger`]: which machine asked for a config, what it got, and what came of it. [`access`]: who may have a config,
 //!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
 //!   machine trusts, [`registry_credentials`] which logins to them it has.
-//! - [`merged_pool`]: a pool's configuration out of the MachineConfigs that it selects.
+//! - [`merged_pool`]: a pool's configuration out of the MachineConfigs that it selects. [`rendered_pools`]: which rendered
+//!   MachineConfigs a cluster gets by that, and which are deleted.
 //! - [`pointer_config`]: pointer configs, whether a machine would boot from one, and how they come to trust other CAs and
 //!   to carry tokens.
 //! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
@@ -31,6 +32,7 @@ pub mod refusal;
 pub mod registry_ca;
 pub mod registry_credentials;
 pub mod render;
+pub mod rendered_pools;
 pub mod snapshot;
 pub mod table;
 

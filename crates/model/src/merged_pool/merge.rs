@@ -13,7 +13,7 @@ use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LA
 
 const WORKER: &str = "worker";
 /// The annotation of MachineConfigs that OpenShift's controllers make. The images in those are the cluster's own.
-const GENERATED_BY: &str = "machineconfiguration.openshift.io/generated-by-controller-version";
+pub const GENERATED_BY: &str = "machineconfiguration.openshift.io/generated-by-controller-version";
 /// The annotation of a merged MachineConfig whose operating system an administrator chose.
 const IMAGE_OVERRIDDEN: &str = "machineconfiguration.openshift.io/os-image-url-overridden";
 

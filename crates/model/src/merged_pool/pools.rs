@@ -15,6 +15,7 @@ use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 pub struct MergedPools {
     parsed: BTreeMap<String, ParsedMachineConfig>,
     pools: BTreeMap<String, MergedPool>,
+    merges: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +73,19 @@ impl MergedPools {
         self.pools.get(pool).map(|pool| pool.outcome.as_ref())
     }
 
+    /// The names of the MachineConfigs that a pool is made of, sorted.
+    #[must_use]
+    pub fn sources(&self, pool: &str) -> BTreeSet<&str> {
+        let selected = self.pools.get(pool).map(|pool| &pool.made_of.selected);
+        selected.into_iter().flatten().map(|config| config.name()).collect()
+    }
+
+    /// How many times a pool was merged, by all updates together.
+    #[must_use]
+    pub fn merges(&self) -> u64 {
+        self.merges
+    }
+
     fn merged(
         &mut self,
         pool: &MachineConfigPool,
@@ -94,6 +108,7 @@ impl MergedPools {
             Some(last) if last.made_of.same(&made_of) => return last,
             last => last.and_then(|last| last.outcome.ok()),
         };
+        self.merges += 1;
         self.parse(&made_of.selected);
         let parsed = made_of.selected.iter().filter_map(|config| self.parsed.get(config.name()));
         let outcome = merge(pool.name(), &parsed.collect::<Vec<_>>(), controller_config);
