@@ -48,7 +48,6 @@ impl Site {
     }
 
     fn server(&self) -> Server {
-        // A pool that nothing is rendered for is no reason to wait.
         self.0.start(&[])
     }
 
@@ -179,36 +178,35 @@ fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
     let controller = site.start(&[]);
     let server = site.server();
     let first = site.renamed("");
-    let link = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
-        "metadata": {"name": "70-link", "labels": {ROLE: "worker"}},
-        "spec": {"config": {
-            "ignition": {"version": "3.4.0"},
-            "storage": {"links": [{"path": "/etc/marker/below", "target": "/etc/hosts"}],
-                        "directories": [{"path": "/etc/marker"}]},
-        }},
-    });
-    site.cluster().create(CONFIGS, &link);
+    for number in [1, 2] {
+        let partition = json!({"number": number, "startMiB": 8, "sizeMiB": 64});
+        let mut config = machine_config(&format!("7{number}-disk"), "/etc/disk", "disk");
+        config["spec"]["config"]["storage"] =
+            json!({"disks": [{"device": "/dev/vda", "partitions": [partition]}]});
+        site.cluster().create(CONFIGS, &config);
+    }
     let (status, lines) =
-        told(&controller, "MachineConfigPool worker: MachineConfigs 60-marker, 70-link: ");
-    assert!(status == 200 && lines.contains("/etc/marker"), "{status} {lines}");
+        told(&controller, "MachineConfigPool worker: MachineConfigs 71-disk, 72-disk: ");
+    assert!(status == 200 && lines.contains("storage.disks[0].partitions[0]"), "{status} {lines}");
     wait_for("an event of the pool", || {
         let events = site.cluster().get("/api/v1/namespaces/default/events").expect("a list");
         let events = events["items"].as_array().expect("a list").iter();
         let mut of_pool = events.filter(|event| event["involvedObject"]["name"] == "worker");
         let text = |event: &Value| event["message"].as_str().unwrap_or_default().to_owned();
-        of_pool.any(|event| text(event).contains("60-marker, 70-link")).then_some(())
+        of_pool.any(|event| text(event).contains("71-disk, 72-disk")).then_some(())
     });
     assert_eq!(site.named().as_ref(), Some(&first));
     assert_eq!(server::marker(&server, "worker").as_deref(), Ok("one"));
 
     // One that is not valid by itself, and one that selects nothing any more.
-    site.cluster().delete(&format!("{CONFIGS}/70-link"));
-    untold(&controller, "70-link");
+    site.cluster().delete(&format!("{CONFIGS}/72-disk"));
+    untold(&controller, "72-disk");
     site.change("60-marker", "not-absolute", "one");
     told(&controller, "MachineConfig 60-marker: ");
     assert_eq!(site.named().as_ref(), Some(&first));
-    site.cluster().delete(&format!("{CONFIGS}/60-marker"));
+    for name in ["60-marker", "71-disk"] {
+        site.cluster().delete(&format!("{CONFIGS}/{name}"));
+    }
     told(&controller, "MachineConfigPool worker: no MachineConfig has the labels");
     assert_eq!(site.named().as_ref(), Some(&first));
     assert_eq!(server::marker(&server, "worker").as_deref(), Ok("one"));
@@ -245,10 +243,9 @@ fn the_component_gives_the_rights_that_rendering_takes_and_no_others() {
     let group = "machineconfiguration.openshift.io";
     let namespace = "openshift-machine-config-operator";
     let configs = ["get", "list", "watch", "create", "patch", "delete"];
-    let objects: [(String, &str, &[&str]); 9] = [
+    let objects: [(String, &str, &[&str]); 8] = [
         (format!("{group}/machineconfigs"), "", &configs),
         (format!("{group}/machineconfigpools"), "", &["list", "watch", "patch"]),
-        (format!("{group}/machineconfigpools/status"), "", &[]),
         (format!("{group}/controllerconfigs/machine-config-controller"), "", &configs[..3]),
         (format!("{group}/controllerconfigs"), "", &[]),
         ("apps/deployments/machine-config-controller".to_owned(), namespace, &configs[..3]),
