@@ -196,7 +196,8 @@ impl Directory {
                 (ServingMode::Bootstrap, parts)
             }
         };
-        let Parts { pools, machine_configs, layering, shared, mut problems, leads_out } = parts;
+        let Parts { pools, machine_configs, layering, shared, mut problems, warnings, leads_out } =
+            parts;
         problems.sort();
         problems.dedup();
         let is_changed = self.files.finish() || problems != self.problems;
@@ -216,7 +217,7 @@ impl Directory {
             enforced,
             registry_credentials: self.logins.auth(),
             problems,
-            warnings: self.files.warnings(),
+            warnings,
         };
         let scanned = match (self.files.unsettled(), leads_out) {
             (true, _) => Scanned::Unsettled,
@@ -285,10 +286,12 @@ impl Directory {
             &mut machine_configs,
             controller_config,
         ));
+        let mut warnings = self.files.warnings();
+        warnings.extend(self.plain_configs.unused(root, &self.local_pools.selected()));
         let unread = format!("not read: it lies more than {MAX_DEPTH} folders deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
-        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
+        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
     }
 
     fn scan_bootstrap(
@@ -342,8 +345,9 @@ impl Directory {
             }
         }
         problems.extend(self.files.problems());
-        let layering = Layering::default();
-        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out: false })
+        let (layering, warnings) = (Layering::default(), self.files.warnings());
+        let leads_out = false;
+        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
     }
 }
 
@@ -354,6 +358,7 @@ struct Parts {
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     /// Whether a link leads out of the folder that is watched.
     leads_out: bool,
 }

@@ -1,7 +1,7 @@
 //! Pools of a directory that name no rendered config: each is served what the MachineConfigs that it selects
 //! come to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::inputs::Problem;
@@ -65,6 +65,11 @@ impl LocalPools {
             self.served.insert(name, served);
         }
         problems
+    }
+
+    /// The names of the MachineConfigs that the pools are made of.
+    pub(super) fn selected(&self) -> BTreeSet<&str> {
+        self.merged.selected().collect()
     }
 }
 

@@ -61,9 +61,14 @@ impl MergedPools {
             let merged = self.merged(pool, &machine_configs, controller_config, last);
             self.pools.insert(pool.name().to_owned(), merged);
         }
+        let used: BTreeSet<String> = self.selected().map(str::to_owned).collect();
+        self.parsed.retain(|name, _| used.contains(name));
+    }
+
+    /// The names of the MachineConfigs that pools are made of, once for each of their pools.
+    pub fn selected(&self) -> impl Iterator<Item = &str> {
         let selected = self.pools.values().flat_map(|pool| &pool.made_of.selected);
-        let used: BTreeSet<&str> = selected.map(|config| config.name()).collect();
-        self.parsed.retain(|name, _| used.contains(name.as_str()));
+        selected.map(|config| config.name())
     }
 
     /// A pool's configuration, or why there is none; `None` for a pool that was not among those of the last update. It
