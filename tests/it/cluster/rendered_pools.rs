@@ -175,16 +175,18 @@ fn a_pool_of_machine_configs_is_rendered_and_served_and_followed() {
 fn machine_configs_that_conflict_are_named_and_the_last_good_config_stays() {
     let site = Site::new();
     site.machine_config("60-marker", "/etc/marker", "one");
-    let controller = site.start(&[]);
-    let server = site.server();
-    let first = site.renamed("");
-    for number in [1, 2] {
+    let disk = |number: u32| {
         let partition = json!({"number": number, "startMiB": 8, "sizeMiB": 64});
         let mut config = machine_config(&format!("7{number}-disk"), "/etc/disk", "disk");
         config["spec"]["config"]["storage"] =
             json!({"disks": [{"device": "/dev/vda", "partitions": [partition]}]});
         site.cluster().create(CONFIGS, &config);
-    }
+    };
+    disk(1);
+    let controller = site.start(&[]);
+    let server = site.server();
+    let first = site.renamed("");
+    disk(2);
     let (status, lines) =
         told(&controller, "MachineConfigPool worker: MachineConfigs 71-disk, 72-disk: ");
     assert!(status == 200 && lines.contains("storage.disks[0].partitions[0]"), "{status} {lines}");
