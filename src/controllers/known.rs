@@ -1,4 +1,4 @@
-//! The metadata of all objects of a kind, from a watch: no look at a cluster lists thousands of objects anew.
+//! Metadata of all objects of a kind, from a watch, so that no look lists thousands of objects.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -13,7 +13,7 @@ use crate::kubernetes::watch::WatchEvent;
 /// Metadata by name, without its managed fields.
 pub(super) type AllMetadata = BTreeMap<String, Arc<ObjectMeta>>;
 
-/// What a watch has seen. Shared by the watch and the controller.
+/// Objects that a watch has seen, shared by the watch and the controller.
 #[derive(Clone, Default)]
 pub(super) struct Known(Arc<Mutex<Seen>>);
 

@@ -1,4 +1,4 @@
-//! The boot ledgers of the servers: which MachineConfigs machines got.
+//! Boot ledgers of the servers, for the MachineConfigs that machines got.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Asks the servers which MachineConfigs are in their boot ledgers, or says why not all of them answered.
+/// Asks the servers for the MachineConfigs in their boot ledgers. The error is the reason that one did not answer.
 pub type Ledgers = Box<dyn Fn() -> Answer + Send>;
 /// An answer under way.
 pub type Answer = Pin<Box<dyn Future<Output = Result<BTreeSet<String>, String>> + Send>>;
 
-/// The same MachineConfigs are asked about so often.
+/// Time between two requests for the same MachineConfigs.
 const PAUSE: Duration = Duration::from_secs(600);
 
-/// The ledgers, and what they were asked about last.
+/// Ledgers, with the last request.
 pub(super) struct Asked {
     ledgers: Option<Ledgers>,
     candidates: BTreeSet<String>,
@@ -26,8 +26,7 @@ impl Asked {
         Self { ledgers, candidates: BTreeSet::new(), until: Instant::now() }
     }
 
-    /// The MachineConfigs that machines got, where that has to be known: some of `candidates` are new, and are
-    /// deleted if they are not among them.
+    /// MachineConfigs that machines got. `None` if `candidates` for deletion are the same as shortly before.
     pub(super) async fn served(
         &mut self,
         candidates: &[&str],

@@ -61,13 +61,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether pools are rendered.
+    /// True if pools are rendered.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.render_pools
     }
 
-    /// Where the servers' boot ledgers are.
+    /// Address of the servers' boot ledgers.
     #[must_use]
     pub fn ledgers(&self) -> Option<&str> {
         self.ledgers.as_deref()
@@ -84,7 +84,7 @@ pub struct PoolController {
     merged: MergedPools,
     /// The MachineConfig that each pool was set to.
     last_set: BTreeMap<String, String>,
-    /// Rendered MachineConfigs that could not be written, or their pools, and why.
+    /// Rendered MachineConfigs that could not be written, or whose pools could not, with the reason.
     refusals: Refusals,
     refused: BTreeMap<String, String>,
     ledgers: Asked,
@@ -152,7 +152,7 @@ impl PoolController {
         pools.iter().map(|pool| self.state(pool, all)).collect()
     }
 
-    /// Makes the writes of pools, several pools at a time. Returns whether somebody else came first.
+    /// Makes the writes of pools, several pools at a time. Returns true if another client came first.
     async fn render(
         &mut self,
         renderings: Vec<(&Pool, Rendering)>,

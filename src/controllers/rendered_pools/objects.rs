@@ -1,4 +1,4 @@
-//! The objects of rendered pools: what is read of them, and what is written. Nothing here does I/O.
+//! Objects of rendered pools, read and written, without I/O.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ pub(super) fn pool(object: DynamicObject) -> Result<Pool, Malformed> {
     Ok(Pool { pool, uid: precondition.uid.clone(), is_paused, precondition })
 }
 
-/// Reads a MachineConfig. One that is not understood has its reason.
+/// Reads a MachineConfig, or returns the reason that it is malformed.
 pub(super) fn machine_config(object: DynamicObject) -> Result<MachineConfig, String> {
     let mut object = object;
     object.metadata.managed_fields = None;
@@ -65,12 +65,12 @@ pub(super) fn machine_config(object: DynamicObject) -> Result<MachineConfig, Str
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// Whether pools may be made of a MachineConfig: not if one is rendered into it.
+/// True for a MachineConfig that pools can select: it is not rendered itself.
 pub(super) fn is_source(metadata: &ObjectMeta) -> bool {
     owner(metadata).is_none() && !is_own(metadata)
 }
 
-/// All MachineConfigs, by what they are to a pool.
+/// All MachineConfigs, by their origin.
 pub(super) fn rendered(all: &AllMetadata) -> impl Iterator<Item = (String, RenderedConfig)> {
     all.iter().map(|(name, metadata)| (name.clone(), kind(metadata)))
 }

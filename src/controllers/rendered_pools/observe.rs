@@ -1,4 +1,4 @@
-//! What is read of a cluster for its rendered pools.
+//! Reads the objects that rendered pools depend on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn operator_object() -> ObjectName {
     ObjectName::new("Deployment", NAMESPACE, "machine-config-controller")
 }
 
-/// The objects whose changes call for another look, but for MachineConfigs.
+/// Objects whose changes call for another look, except for MachineConfigs.
 pub(super) fn watched() -> Vec<Watched> {
     vec![
         Watched::custom(pool_object("*"), pools()),
@@ -66,7 +66,7 @@ pub(super) async fn expect_no_operator(client: &Client) -> Result<(), ControlErr
     }
 }
 
-/// All pools, those that are not understood apart.
+/// All pools, and the malformed ones separately.
 pub(super) async fn read_pools(
     client: &Client,
 ) -> Result<(Vec<Pool>, Vec<Malformed>), ControlError> {
@@ -82,7 +82,7 @@ pub(super) async fn read_pools(
     Ok(read)
 }
 
-/// The cluster's images, `None` where nobody says which they are.
+/// ControllerConfig, which has the cluster's images, if there is one.
 pub(super) async fn read_controller_config(
     client: &Client,
 ) -> Result<Option<ControllerConfig>, ControlError> {
@@ -134,13 +134,13 @@ impl Sources {
         Ok(())
     }
 
-    /// Those that are understood.
+    /// Well-formed MachineConfigs.
     pub(super) fn machine_configs(&self) -> BTreeMap<String, Arc<MachineConfig>> {
         let read = |source: &Source| source.read.as_ref().ok().cloned();
         self.0.iter().filter_map(|(name, it)| Some((name.clone(), read(it)?))).collect()
     }
 
-    /// Why a pool cannot be made of those that it selects: one is not understood.
+    /// Reason that a pool cannot be merged: a selected MachineConfig is malformed.
     pub(super) fn unread(&self, selector: &LabelSelector, all: &AllMetadata) -> Option<String> {
         let unread =
             self.0.iter().filter_map(|(name, source)| Some((name, source.read.as_ref().err()?)));

@@ -1,4 +1,4 @@
-//! What an administrator learns of rendered pools: log, events, readiness and metrics.
+//! Reports of rendered pools: log, events, readiness and metrics.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::telemetry::conditions::Condition;
 pub(super) struct Report {
     events: Events,
     health: Health,
-    /// Why pools are not rendered, by their names.
+    /// Reasons that pools are not rendered, by pool, as they were reported.
     told: BTreeMap<String, String>,
 }
 
@@ -39,7 +39,7 @@ impl Report {
         Self { events: Events::new(client, identity), health, told: BTreeMap::new() }
     }
 
-    /// Reports once of each pool why it is not rendered.
+    /// Reports the reason that a pool is not rendered, once for each pool and reason.
     pub(super) async fn attention(&mut self, attention: Attention) {
         let line = |(pool, (_, reason)): (&String, &(_, String))| {
             format!("MachineConfigPool {pool}: {reason}")
@@ -74,7 +74,7 @@ impl Report {
         self.events.publish_about(EventType::Normal, "rendered", &reference(pool), &note).await;
     }
 
-    /// Reports why nothing is deleted, or with `None` that it can be known what is not needed.
+    /// Reports the reason that nothing is deleted, or with `None` that all ledgers answered.
     pub(super) fn ledgers(&self, reason: Option<&String>) {
         Condition::new("boot ledgers", reason.cloned()).report(
             &self.health.status.degraded,

@@ -64,7 +64,7 @@ impl MergedPools {
         self.parsed.retain(|name, _| used.contains(name));
     }
 
-    /// The names of the MachineConfigs that pools are made of, once for each of their pools.
+    /// Names of the MachineConfigs that pools are made of, once for each of their pools.
     pub fn selected(&self) -> impl Iterator<Item = &str> {
         let selected = self.pools.values().flat_map(|pool| &pool.made_of.selected);
         selected.map(|config| config.name())

@@ -1,4 +1,4 @@
-//! Rendered MachineConfigs of a cluster: which are made, which pools are set to them, which are deleted.
+//! Rendered MachineConfigs of a cluster, from creation to deletion, and the pools that are set to them.
 //!
 //! ```text
 //!  pool, its merged MachineConfig ──┐

@@ -1,18 +1,18 @@
-//! What is done about a pool.
+//! Plan for a pool.
 
 use std::sync::Arc;
 
 use super::state::{PoolState, RenderedConfig, RenderedConfigs};
 use crate::objects::MachineConfig;
 
-/// What is done about a pool.
+/// Plan for a pool.
 #[derive(Debug, Clone)]
 pub enum PoolPlan {
-    /// Nothing: it names what its MachineConfigs come to, or is paused.
+    /// Nothing to do: the pool names its rendered MachineConfig, or is paused.
     Keep,
-    /// Its configuration stays until somebody changes something.
+    /// The configuration stays until an input changes.
     Hold(Hold),
-    /// It gets a rendered MachineConfig.
+    /// The pool gets a rendered MachineConfig.
     Render(Rendering),
 }
 
@@ -21,34 +21,34 @@ pub enum PoolPlan {
 pub struct Rendering {
     /// The rendered MachineConfig.
     pub machine_config: Arc<MachineConfig>,
-    /// The write to it.
+    /// Write to the rendered MachineConfig.
     pub prepare: Prepare,
-    /// Whether the pool has to be set to it.
+    /// True if the pool does not name it yet.
     pub is_set: bool,
 }
 
-/// A write to a rendered MachineConfig, which gives it this revision.
+/// Write to a rendered MachineConfig, with its new revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prepare {
-    /// It is made.
+    /// Creates it.
     Create(u64),
-    /// It is there: its owner and its revision are set.
+    /// Sets owner and revision of an existing one.
     Reuse(u64),
 }
 
-/// Why a pool's configuration stays though it is not what its MachineConfigs come to.
+/// Reason that a pool is not set to the result of its MachineConfigs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Hold {
     /// The MachineConfigs cannot be merged.
     #[error("{0}")]
     Unmergeable(String),
-    /// It names a MachineConfig that no controller made.
+    /// The pool names a MachineConfig that no controller made.
     #[error(
         "spec.configuration names MachineConfig {0}, which no controller rendered: remove spec.configuration to have \
          the pool rendered"
     )]
     Custom(String),
-    /// Another controller keeps setting it.
+    /// Another controller sets the pool too.
     #[error(
         "another controller set spec.configuration to MachineConfig {0}: stop that controller, then remove \
          spec.configuration"
@@ -59,7 +59,7 @@ pub enum Hold {
     Taken(String),
 }
 
-/// Decides what is done about a pool. `configs` are at least those that it names, and those of its own.
+/// Plans for a pool. `configs` has at least the MachineConfigs that it names and the rendered ones that it owns.
 #[must_use]
 pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
     if pool.is_paused {
@@ -87,7 +87,7 @@ pub fn plan(pool: &PoolState, configs: &RenderedConfigs) -> PoolPlan {
     PoolPlan::Render(Rendering { machine_config, prepare, is_set: !is_named })
 }
 
-/// A configuration that is somebody else's to change.
+/// Reason to leave the configuration to another client.
 fn held_by_others(pool: &PoolState, configs: &RenderedConfigs) -> Option<Hold> {
     let is_ours_to_set = || pool.last_set.as_ref().is_none_or(|last| *last == pool.spec);
     match configs.get(&pool.spec)? {

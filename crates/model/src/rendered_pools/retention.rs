@@ -1,15 +1,15 @@
-//! Which rendered MachineConfigs are deleted.
+//! Rendered MachineConfigs that are deleted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::{PoolState, RenderedConfig, RenderedConfigs};
 
-/// Rendered MachineConfigs of a pool that are kept though nothing names them: the latest ones, for a look back.
+/// Maximum number of a pool's rendered MachineConfigs that are kept without a name in a pool or ledger: the latest ones.
 pub const MAX_UNNAMED: usize = 10;
 
-/// The rendered MachineConfigs of this controller that nothing names, but for the latest of each pool. `pools` are all
-/// that there are; `served` are those that machines got, by the boot ledgers.
+/// Rendered MachineConfigs of this controller that nothing names, except for the latest of each pool. `pools` has all
+/// pools of the cluster; `served` has the MachineConfigs in boot ledgers.
 #[must_use]
 pub fn expired<'a>(
     pools: &[PoolState],

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use crate::objects::MachineConfig;
 
-/// A pool, with what it is to be set to.
+/// A pool with its merged MachineConfig.
 #[derive(Debug, Clone)]
 pub struct PoolState {
     /// The pool's name.
     pub name: String,
-    /// Which pool of this name it is.
+    /// UID, which distinguishes it from earlier pools of this name.
     pub uid: String,
     /// The MachineConfig that `spec.configuration` names, empty for none.
     pub spec: String,
     /// The MachineConfig that `status.configuration` names, empty for none.
     pub status: String,
-    /// Whether an administrator paused it, or is deleting it: its configuration stays.
+    /// True if the configuration stays: an administrator paused the pool, or is deleting it.
     pub is_paused: bool,
-    /// What its MachineConfigs come to, or why they come to nothing.
+    /// Result of merging its MachineConfigs, or the reason that there is none.
     pub merged: Result<Arc<MachineConfig>, String>,
     /// The MachineConfig that this process set it to last.
     pub last_set: Option<String>,
@@ -31,7 +31,7 @@ pub enum RenderedConfig {
     Own {
         /// The pool that owns it.
         pool_uid: String,
-        /// Grows with each time that the pool is set to it or to another one.
+        /// Number that grows with each rendering of the pool.
         revision: u64,
     },
     /// Another controller generated it.

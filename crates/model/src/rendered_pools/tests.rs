@@ -114,7 +114,7 @@ fn the_latest_and_all_that_is_named_are_kept() {
     assert!(!gone.contains(&"r03") && !gone.contains(&"theirs") && !gone.contains(&"custom"));
 }
 
-/// What an API server keeps, with a version that grows with each write.
+/// Objects of an API server, with a version that grows with each write.
 #[derive(Default)]
 struct Store {
     version: u64,
@@ -184,7 +184,7 @@ impl Store {
 enum Event {
     /// An administrator changes MachineConfigs.
     Change(u8),
-    /// The pool is deleted and made anew.
+    /// The pool is deleted and created again.
     Renew,
     /// A controller looks, and plans.
     Look(usize),
@@ -240,8 +240,7 @@ proptest! {
         }
     }
 
-    /// A controller that is left alone brings everything in order, and then writes nothing: it deletes at its second look
-    /// what the first one has left without a name.
+    /// One controller alone settles: its second look deletes the MachineConfig that the first one has left without a name.
     #[test]
     fn nothing_is_left_to_do_after_two_looks(events in events()) {
         let mut store = Store::default();
