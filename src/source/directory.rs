@@ -189,7 +189,8 @@ impl Directory {
                 (ServingMode::Bootstrap, parts)
             }
         };
-        let Parts { pools, machine_configs, layering, shared, mut problems, leads_out } = parts;
+        let Parts { pools, machine_configs, layering, shared, mut problems, warnings, leads_out } =
+            parts;
         problems.sort();
         problems.dedup();
         let is_changed = self.files.finish() || problems != self.problems;
@@ -209,7 +210,7 @@ impl Directory {
             enforced,
             registry_credentials: self.credentials.auth(),
             problems,
-            warnings: self.files.warnings(),
+            warnings,
         };
         let scanned = match (self.files.unsettled(), leads_out) {
             (true, _) => Scanned::Unsettled,
@@ -277,10 +278,12 @@ impl Directory {
             &mut machine_configs,
             controller_config,
         ));
+        let mut warnings = self.files.warnings();
+        warnings.extend(self.plain_configs.unused(root, &self.local_pools.selected()));
         let unread = format!("not read: it lies more than {MAX_DEPTH} folders deep");
         let unread = |path: &PathBuf| Problem::whole(&path.display().to_string(), unread.as_str());
         problems.extend(too_deep.iter().map(unread));
-        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out })
+        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
     }
 
     fn scan_bootstrap(
@@ -334,8 +337,9 @@ impl Directory {
             }
         }
         problems.extend(self.files.problems());
-        let layering = Layering::default();
-        Ok(Parts { pools, machine_configs, layering, shared, problems, leads_out: false })
+        let (layering, warnings) = (Layering::default(), self.files.warnings());
+        let leads_out = false;
+        Ok(Parts { pools, machine_configs, layering, shared, problems, warnings, leads_out })
     }
 }
 
@@ -346,6 +350,7 @@ struct Parts {
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     /// True if a link leads out of the watched directory.
     leads_out: bool,
 }

@@ -3,7 +3,7 @@
 //! Each is a MachineConfig of that pool, and the pool needs no object. Directories named `user-data` are skipped:
 //! `serve` can keep its pointer configs there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,6 +67,21 @@ impl PlainConfigs {
             self.pools.insert(pool.to_owned(), object);
         }
         problems
+    }
+
+    /// Files whose configs are part of no pool, by the names of the MachineConfigs that pools are made of.
+    pub(super) fn unused(&self, root: &Path, selected: &BTreeSet<&str>) -> Vec<Problem> {
+        let unused =
+            self.configs.iter().filter(|(_, (_, config))| !selected.contains(config.name()));
+        let warning = |(path, _): (&PathBuf, _)| {
+            let pool = pool_of(root, path)?;
+            let reason = format!(
+                "is part of no config: MachineConfigPool {pool} names a configuration, or does not select \
+                 {ROLE_LABEL}={pool}"
+            );
+            Some(Problem::whole(&path.display().to_string(), reason))
+        };
+        unused.filter_map(warning).collect()
     }
 }
 

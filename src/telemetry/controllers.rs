@@ -59,6 +59,12 @@ pub struct ControllerMetrics {
     pub failures: Counter,
     /// Number of faults of tokens.
     pub tokens_attention: Gauge<i64, AtomicI64>,
+    /// Pools that were set to a rendered MachineConfig.
+    pub pools_rendered: Counter,
+    /// Merges of the MachineConfigs of a pool.
+    pub pools_merged: Counter,
+    /// Pools that are not set to what their MachineConfigs come to.
+    pub pools_attention: Gauge<i64, AtomicI64>,
     watch_failures: Family<Kind, Counter>,
     attention: Family<What, Gauge>,
     refused: Family<Refusal, Gauge>,
@@ -135,6 +141,22 @@ impl ControllerMetrics {
             "What is not in order with the tokens: user data that lacks one where access is to be \
              enforced, a clock that is behind",
             self.tokens_attention.clone(),
+        );
+        registry.register(
+            "pools_rendered",
+            "Pools that were set to a rendered MachineConfig",
+            self.pools_rendered.clone(),
+        );
+        registry.register(
+            "pools_merged",
+            "Merges of the MachineConfigs of a pool",
+            self.pools_merged.clone(),
+        );
+        registry.register(
+            "pools_attention",
+            "Pools that are not set to what their MachineConfigs come to: MachineConfigs that conflict, \
+             a MachineConfig that cannot be written, another controller that renders",
+            self.pools_attention.clone(),
         );
         registry.register(
             "registry_ca_refused",

@@ -31,6 +31,18 @@ fn a_machine_of_every_pool_boots_into_what_the_manifests_say() {
 }
 
 #[test]
+fn a_machine_of_a_pool_that_is_merged_boots_into_what_its_machine_configs_say() {
+    let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
+    let machine = Machine::new();
+    machine.boot(&pointer(&server, "rack"));
+    for (path, text) in [("etc/motd", "Welcome to the rack.\n"), ("etc/rack", "12\n")] {
+        assert_eq!(fs::read_to_string(machine.root().join(path)).expect("a file"), text);
+    }
+    let presets = fs::read_to_string(machine.root().join(PRESETS)).expect("a file");
+    assert!(presets.contains("enable rack-lights.service"), "{presets}");
+}
+
+#[test]
 fn pointer_configs_of_an_older_and_a_newer_spec_boot_the_same_machine() {
     let server = Server::serve(&in_repository("ignition-fixtures"), &[]);
     for version in ["3.0.0", "3.3.0"] {

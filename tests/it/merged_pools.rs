@@ -179,6 +179,34 @@ fn plain_configs_are_pools_without_any_object() {
 }
 
 #[test]
+fn a_change_of_one_of_three_thousand_machine_configs_is_served_within_a_second() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of_pool = |pool: usize, text: &str| {
+        let role = |it: String| it.replace("\"worker\"", &format!("\"p{pool}\""));
+        let config = |number| {
+            let name = format!("p{pool}-{number}");
+            let large = "x".repeat(10_000);
+            let files =
+                [(&*format!("/etc/{number}"), text), (&*format!("/etc/l{number}"), &*large)];
+            format!("---\n{}\n", role(machine_config(&name, &files)))
+        };
+        let configs: String = (0..30).map(config).collect();
+        format!("{}{configs}", POOL.replace("worker", &format!("p{pool}")))
+    };
+    for pool in 0..100 {
+        write(folder.path(), &format!("p{pool}.yaml"), &of_pool(pool, "one"));
+    }
+    let server = Server::serve(folder.path(), &[]);
+    assert_eq!(served(&server, "p7", "/etc/12").as_deref(), Ok("one"));
+    write(folder.path(), "p7.yaml", &of_pool(7, "two"));
+    let changed = Stopwatch::start();
+    wait_for("the change", || {
+        (served(&server, "p7", "/etc/12").as_deref() == Ok("two")).then_some(())
+    });
+    changed.within(SOON, "a change of one of 100 pools");
+}
+
+#[test]
 fn a_directory_is_judged_before_it_is_served() {
     let directory = directory();
     let good = run(&["validate", "."], directory.path());
@@ -199,6 +227,20 @@ fn a_directory_is_judged_before_it_is_served() {
     let strict = run(&["validate", ".", "--strict"], directory.path());
     assert_eq!(strict.status.code(), Some(1));
     assert!(text(&strict).contains("warning: ./site.json: "), "{strict:?}");
+
+    fs::remove_file(folder.path().join("site.json")).expect("a file");
+    write(folder.path(), "worker.ign", &plain("/etc/site", "one"));
+    assert!(run(&["validate", ".", "--strict"], folder.path()).status.success(), "it is merged");
+    let named = r#"{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "edge"}, "spec": {"configuration": {"name": "50-motd"}},
+        "status": {"configuration": {"name": "50-motd"}}}"#;
+    write(folder.path(), "edge.yaml", named);
+    write(folder.path(), "edge.ign", &plain("/etc/site", "one"));
+    let unused = run(&["validate", ".", "--strict"], folder.path());
+    let warning =
+        "warning: ./edge.ign: is part of no config: MachineConfigPool edge names a configuration";
+    assert!(text(&unused).contains(warning), "{unused:?}");
+    assert_eq!(unused.status.code(), Some(1));
 
     let empty = tempfile::tempdir().expect("a temporary folder");
     let nothing = run(&["validate", "."], empty.path());

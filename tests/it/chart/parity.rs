@@ -30,7 +30,7 @@ fn without_server(mut values: Value) -> Value {
 }
 
 /// The controller alone, with what is put on top of it.
-fn choices_of_the_controller() -> [Choice; 5] {
+fn choices_of_the_controller() -> [Choice; 6] {
     let trust = "openshift-machine-config-operator/machine-config-server-trust";
     [
         choice(
@@ -50,6 +50,10 @@ fn choices_of_the_controller() -> [Choice; 5] {
                 "controller": {"enabled": true, "caFromIssuer": "ClusterIssuer/corporate"},
             })),
             &[("controller", &["ca-from-issuer"])],
+        ),
+        choice(
+            without_server(json!({"controller": {"enabled": true, "renderPools": true}})),
+            &[("controller", &["render-pools"])],
         ),
         choice(
             without_server(json!({"controller": {"enabled": true}, "issuer": {"enabled": true}})),

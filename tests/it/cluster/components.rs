@@ -29,9 +29,11 @@ fn container(objects: &[Value]) -> &Value {
 fn owner(component: &str, object: &Value) -> String {
     let of = match component {
         "monitoring" | "one-ledger" | "registry-auth" => "",
-        "ca-from-issuer" | "controller-monitoring" | "external-pair" | "secret-types" => {
-            "-controller"
-        }
+        "ca-from-issuer"
+        | "controller-monitoring"
+        | "external-pair"
+        | "render-pools"
+        | "secret-types" => "-controller",
         "node-ca-monitoring" | "node-registry-auth" => "-node-ca",
         // One for each.
         "network-policy" => return object["metadata"]["name"].as_str().expect("a name").to_owned(),

@@ -205,7 +205,7 @@ impl Controller {
         fs::read_to_string(&self.log).expect("the log")
     }
 
-    fn metrics(&self) -> String {
+    pub(super) fn metrics(&self) -> String {
         let client = Client::plain(self.metrics);
         assert_eq!(client.get("/healthz").status, 200);
         String::from_utf8(client.get("/metrics").body).expect("text")
@@ -227,7 +227,7 @@ impl Controller {
         line.map_or(0, |count| count.parse().expect("a count"))
     }
 
-    fn is_active(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.log().contains("active identity=")
     }
 

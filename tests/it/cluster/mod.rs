@@ -9,5 +9,6 @@ mod node_ca;
 mod node_credentials;
 mod registry_auth;
 mod registry_ca;
+mod rendered_pools;
 mod rights;
 mod server;

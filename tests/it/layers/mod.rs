@@ -62,7 +62,14 @@ const RULES: Rules = Rules {
 const MODEL: Rules = Rules {
     floors: &[
         &["objects", "refusal", "table"],
-        &["access", "ledger", "merged_pool", "registry_ca", "registry_credentials"],
+        &[
+            "access",
+            "ledger",
+            "merged_pool",
+            "registry_ca",
+            "registry_credentials",
+            "rendered_pools",
+        ],
         &["pointer_config"],
         &["inputs", "overview"],
         &["render", "snapshot"],

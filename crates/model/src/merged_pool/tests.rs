@@ -287,6 +287,29 @@ fn only_the_pools_that_select_what_changed_are_merged_again() {
 }
 
 #[test]
+fn of_a_hundred_pools_only_the_one_that_changed_is_merged() {
+    let names: Vec<String> = (0..100).map(|number| format!("pool-{number}")).collect();
+    let pools: Vec<_> = names.iter().map(|name| pool(name, &[name])).collect();
+    let config = |pool: &str, number: u32, argument: &str| {
+        let spec = json!({"kernelArguments": [argument]});
+        machine_config(&format!("{pool}-{number}"), pool, &spec)
+    };
+    let all = names.iter().flat_map(|pool| (0..30).map(move |number| config(pool, number, "a")));
+    let mut configs: BTreeMap<_, _> =
+        all.map(|config| (config.name().to_owned(), config)).collect();
+    let mut merged = MergedPools::default();
+    merged.update(&pools, &configs, None);
+    assert_eq!(merged.merges(), 100);
+    assert_eq!(merged.sources("pool-7").len(), 30);
+    let changed = config("pool-7", 12, "b");
+    configs.insert(changed.name().to_owned(), changed);
+    merged.update(&pools, &configs, None);
+    assert_eq!(merged.merges(), 101);
+    merged.update(&pools, &configs, None);
+    assert_eq!(merged.merges(), 101);
+}
+
+#[test]
 fn a_pool_without_a_selector_selects_nothing() {
     let config = machine_config("a", "worker", &json!({}));
     let pool: MachineConfigPool =
