@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -15,9 +15,10 @@ use http::{HeaderName, StatusCode};
 use model::access;
 use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
-    Certificate, History, MachineLine, Overview, PointerStatus, Pool, RegistryInUse, STYLE, Server,
-    page, sort,
+    Certificate, History, MachineLine, Overview, PointerStatus, Pool, RegistryInUse, Server,
+    TrustMap, sort,
 };
+use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
 use pki::{self, Holder, Host, Lockout, Policy, locked_out};
@@ -25,6 +26,7 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;
 
+use crate::server::events;
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::peers;
@@ -34,7 +36,16 @@ use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
 /// Judges the pointer configs that are known, at a time. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<PointerStatus> + Send + Sync>;
+pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Judged + Send + Sync>;
+
+/// Pointer configs, and what they trust.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// Which of them boot machines.
+    pub pointers: Vec<PointerStatus>,
+    /// Which CAs they trust, and what those vouch for.
+    pub trust: TrustMap,
+}
 
 /// Those who know.
 pub(super) struct Sources {
@@ -50,6 +61,8 @@ pub(super) struct Sources {
     /// The other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,
     pub(super) since: OffsetDateTime,
+    /// The port with TLS that machines use.
+    pub(super) port: u16,
     /// What tells this server from the others.
     pub(super) name: String,
     /// The machines of all servers, gathered once for all who ask at about the same time.
@@ -59,7 +72,7 @@ pub(super) struct Sources {
 /// The machines of all servers.
 pub(super) struct Gathered {
     /// In their order.
-    lines: Arc<Vec<MachineLine>>,
+    pub(super) lines: Arc<Vec<MachineLine>>,
     /// Which servers did not tell of theirs.
     silent: Vec<String>,
 }
@@ -76,28 +89,59 @@ pub(super) struct Gathered {
 )]
 struct Description;
 
+/// While other servers have a part of the machines, what they saw is asked for again after so many seconds.
+const PEERS_PERIOD: i64 = 5;
+/// How long ago things happened is written again after so many seconds.
+pub(super) const PERIOD: i64 = 30;
+
 /// The page at `/`, and all that is on it as JSON.
-pub(super) fn router(sources: Sources) -> Router {
+pub(super) fn router(sources: Arc<Sources>) -> Router {
+    let of_events = Arc::clone(&sources);
     Router::new()
         .route("/", get(html))
-        .route("/style.css", get(style))
+        .merge(assets())
+        .route("/machines/{address}", get(html_of_machine))
         .route("/api/v1/overview", get(overview))
         .route("/api/v1/machines", get(machines))
         .route("/api/v1/machines/{address}", get(machine))
         .route(peers::PATH, get(part))
         .route("/api/v1/openapi.json", get(description))
-        .with_state(Arc::new(sources))
+        .with_state(sources)
+        .merge(events::router(move || of_events.stamp()))
 }
 
-/// The page may load its own style sheet and nothing else, and no other page may show it in itself.
+/// A page may load its style sheet and its script, and ask its server for itself, and nothing else; and no other page may
+/// show it in itself.
 const HTML_HEADERS: [(HeaderName, &str); 1] = [(
     CONTENT_SECURITY_POLICY,
-    "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
-     frame-ancestors 'none'",
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+     base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 )];
 
-async fn html(State(sources): State<Arc<Sources>>) -> Response {
-    html_response(page(&sources.overview().await))
+async fn html(State(sources): State<Arc<Sources>>, RawQuery(query): RawQuery) -> Response {
+    let query = MachineQuery::parse(query.as_deref().unwrap_or_default());
+    html_response(overview_page(&sources.overview().await, &query))
+}
+
+async fn html_of_machine(
+    State(sources): State<Arc<Sources>>,
+    Path(address): Path<String>,
+) -> Response {
+    let (machines, place) = match sources.find(&address).await {
+        Ok(found) => found,
+        Err(response) => return response,
+    };
+    let line = &machines.lines[place];
+    let pool = line.machine.requests.as_ref().map(|requests| &requests.pool[..]);
+    html_response(machine_page(&MachineView {
+        at: OffsetDateTime::now_utc(),
+        server: &sources.server(),
+        line,
+        visits: &sources.ledger.visits(line.machine.address),
+        is_pool_known: pool.is_some_and(|pool| sources.answers.has_pool(pool)),
+        has_peers: sources.peers.is_some(),
+        port: sources.port,
+    }))
 }
 
 /// A page as an answer.
@@ -108,9 +152,13 @@ pub(super) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Re
     }
 }
 
-/// The style sheet of all pages.
-pub(super) async fn style() -> Response {
-    ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
+/// The style sheet and the script of all pages.
+pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let asset =
+        |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
+    Router::new()
+        .route("/style.css", asset("text/css; charset=utf-8", STYLE))
+        .route("/script.js", asset("text/javascript; charset=utf-8", SCRIPT))
 }
 
 /// Which of the pointer configs boot a machine now.
@@ -119,7 +167,7 @@ pub(super) fn judged(
     holders: &[Holder],
     faults: &[Lockout],
     now: OffsetDateTime,
-) -> Vec<PointerStatus> {
+) -> Judged {
     let lockouts = [faults, &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
         .iter()
@@ -131,7 +179,9 @@ pub(super) fn judged(
         Some(lockout.reason.to_string())
     };
     let pointer = |name: &str| PointerStatus { name: name.to_owned(), problem: problem(name) };
-    names.into_iter().map(pointer).collect()
+    let pointers: Vec<_> = names.into_iter().map(pointer).collect();
+    let trust = TrustMap::new(chain, holders, &pointers);
+    Judged { pointers, trust }
 }
 
 /// All that is on the page
@@ -158,14 +208,9 @@ async fn machines(State(sources): State<Arc<Sources>>) -> Response {
     ),
 )]
 async fn machine(State(sources): State<Arc<Sources>>, Path(address): Path<String>) -> Response {
-    let Ok(address) = address.parse::<IpAddr>() else {
-        return (StatusCode::BAD_REQUEST, "this is no IP address\n").into_response();
-    };
-    let address = address.to_canonical();
-    let machines = sources.machines().await;
-    match machines.lines.iter().find(|line| line.machine.address == address) {
-        Some(line) => Json(line).into_response(),
-        None => (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response(),
+    match sources.find(&address).await {
+        Ok((machines, place)) => Json(&machines.lines[place]).into_response(),
+        Err(response) => response,
     }
 }
 
@@ -179,7 +224,42 @@ async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
     Json(Part { server: sources.name.clone(), machines: sources.ledger.machines() })
 }
 
+/// What changes with what is on the page.
+#[derive(PartialEq)]
+pub(super) struct Stamp {
+    counts: [u64; 3],
+    conditions: [Vec<String>; 3],
+    period: i64,
+}
+
 impl Sources {
+    fn stamp(&self) -> Stamp {
+        let Status { out_of_service, not_ready, degraded } = &self.status;
+        let period = if self.peers.is_some() { PEERS_PERIOD } else { PERIOD };
+        Stamp {
+            counts: [self.ledger.changes(), self.nodes.changes(), self.history.count()],
+            conditions: [out_of_service.lines(), not_ready.lines(), degraded.lines()],
+            period: OffsetDateTime::now_utc().unix_timestamp() / period,
+        }
+    }
+
+    pub(super) fn server(&self) -> Server {
+        Server { version: super::version(), since: self.since }
+    }
+
+    /// The machines, and the place among them of the one at an address.
+    async fn find(&self, address: &str) -> Result<(Arc<Gathered>, usize), Response> {
+        let Ok(address) = address.parse::<IpAddr>() else {
+            return Err((StatusCode::BAD_REQUEST, "this is no IP address\n").into_response());
+        };
+        let address = address.to_canonical();
+        let machines = self.machines().await;
+        let place = machines.lines.iter().position(|line| line.machine.address == address);
+        let none =
+            || (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response();
+        place.map(|place| (machines, place)).ok_or_else(none)
+    }
+
     async fn overview(&self) -> Overview {
         let machines = self.machines().await;
         let now = OffsetDateTime::now_utc();
@@ -200,16 +280,21 @@ impl Sources {
             .flatten()
             .map(|(host, pools)| RegistryInUse { host, pools: pools.into_iter().collect() });
         let (changes, older_changes) = self.history.changes();
+        let chain = (self.chain)();
+        let without_pointers =
+            || Judged { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
+        let judged = self.pointers.as_ref().map_or_else(without_pointers, judge);
         Overview {
             at: now,
-            server: Server { version: super::version(), since: self.since },
+            server: self.server(),
             not_ready,
             degraded,
             pools: self.pools(),
             machines: Arc::clone(&machines.lines),
             silent_servers: machines.silent.clone(),
-            certificates: (self.chain)().iter().map(certificate).collect(),
-            pointers: self.pointers.as_ref().map(judge).unwrap_or_default(),
+            certificates: chain.iter().map(certificate).collect(),
+            pointers: judged.pointers,
+            trust: judged.trust,
             registries,
             registries_without_ca: registries_without_ca.collect(),
             changes,
@@ -217,7 +302,7 @@ impl Sources {
         }
     }
 
-    async fn machines(&self) -> Arc<Gathered> {
+    pub(super) async fn machines(&self) -> Arc<Gathered> {
         self.gathered.get(async || self.gather(OffsetDateTime::now_utc()).await).await
     }
 
@@ -247,7 +332,7 @@ impl Sources {
         Gathered { lines: Arc::new(lines), silent }
     }
 
-    fn pools(&self) -> Vec<Pool> {
+    pub(super) fn pools(&self) -> Vec<Pool> {
         let pools = self.answers.pools().into_iter();
         let policy = self.policy.load();
         pools

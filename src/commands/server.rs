@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use super::administrators::AdministratorsAddress;
 use super::overview::{self, Sources};
+use super::pool_page;
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -212,7 +213,7 @@ impl Server {
         let pipeline = Parts { access, rules, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
-        let pages = pages(&answers, &metrics, &status, &ledger).merge(overview::router(Sources {
+        let sources = Arc::new(Sources {
             answers: Arc::clone(&answers),
             status: status.clone(),
             policy: Arc::clone(&policy),
@@ -224,9 +225,13 @@ impl Server {
             pointers: settings.pointers,
             peers: settings.peers,
             since: OffsetDateTime::now_utc(),
+            port: ports.secure,
             name: super::process_name('/'),
             gathered: Latest::default(),
-        }));
+        });
+        let pages = pages(&answers, &metrics, &status, &ledger)
+            .merge(overview::router(Arc::clone(&sources)))
+            .merge(pool_page::router(sources));
         let [of_machines, of_administrators] =
             [metrics.connections.clone(), metrics.administrators.clone()];
         let auth = Arc::new(Authorizer::new(policy));

@@ -14,7 +14,7 @@
 //!   an Ignition spec version and a form to JSON.
 //! - [`snapshot`]: inputs, tokens and keys together: what is served, and to whom.
 //! - [`inspect`]: what a machine becomes by a config, what differs between two, and why one does not come up, as text.
-//!   [`overview`]: all that an administrator wants to see at a glance, as a page and as JSON.
+//! - [`overview`]: all that an administrator wants to see at a glance, as JSON. [`page`]: the same and more as HTML.
 #![forbid(unsafe_code)]
 // Tests make keys.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -26,6 +26,7 @@ pub mod ledger;
 pub mod merged_pool;
 pub mod objects;
 pub mod overview;
+pub mod page;
 pub mod pointer_config;
 pub mod refusal;
 pub mod registry_ca;

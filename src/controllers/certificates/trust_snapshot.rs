@@ -1,13 +1,19 @@
 //! What there is to see of the certificates, for administrators.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pki::{Certificate, CertificateState, Holder, Lockout};
 
 /// The chain that is served, and everybody who may have to trust it. Shared by the controller, and those
 /// who tell.
 #[derive(Debug, Clone, Default)]
-pub struct TrustSnapshot(Arc<Mutex<Trust>>);
+pub struct TrustSnapshot(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    trust: Trust,
+    changes: u64,
+}
 
 /// Public halves only.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +32,24 @@ impl TrustSnapshot {
         let faults =
             state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
         let trust = Trust { chain: state.chain(), holders, faults };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+        let mut seen = self.seen();
+        seen.changes += 1;
+        seen.trust = trust;
     }
 
     /// As it was seen last.
     #[must_use]
     pub fn trust(&self) -> Trust {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen().trust.clone()
+    }
+
+    /// A number that grows each time that the cluster is looked at.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.seen().changes
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

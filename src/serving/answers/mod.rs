@@ -97,6 +97,15 @@ pub struct PoolState {
     pub versions: Vec<SpecVersion>,
 }
 
+/// What a pool serves in the newest spec, for a person.
+#[derive(Debug)]
+pub struct ShownConfigs {
+    /// The machine config that is served, with what is rendered of it.
+    pub served: Option<(String, Bytes)>,
+    /// The one that was served before.
+    pub before: Option<(String, Bytes)>,
+}
+
 /// What is rendered of a pool: there is one answer for each.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
@@ -161,6 +170,21 @@ impl Answers {
         let mut pools: Vec<_> = pools.map(|pool| pool.state()).collect();
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         pools
+    }
+
+    /// Whether there is a pool of this name.
+    #[must_use]
+    pub fn has_pool(&self, pool: &str) -> bool {
+        self.table.load().as_ref().is_some_and(|table| table.pools.contains_key(pool))
+    }
+
+    /// What the machines of a pool get that read the newest spec, and what they got before; `None` if there is no such
+    /// pool. Blocks while it renders.
+    #[must_use]
+    pub fn shown(&self, pool: &str) -> Option<ShownConfigs> {
+        let table = self.table.load();
+        let pool = Arc::clone(table.as_ref()?.pools.get(pool)?);
+        Some(pool.shown())
     }
 
     /// Whether there is anything to answer from: inputs were read, now or by an earlier process.
@@ -394,6 +418,21 @@ impl Pool {
             Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
             None => reason,
         }
+    }
+
+    fn shown(&self) -> ShownConfigs {
+        let render = |inputs: &PoolInputs| {
+            let compressed = CompressedContents::default();
+            let body =
+                render::render(inputs, SpecVersion::NEWEST, Form::Plain, &compressed).ok()?;
+            Some((inputs.configuration.clone(), body))
+        };
+        let mut rendered =
+            self.inputs.iter().chain(self.good_before.iter().map(|it| &it.inputs)).map(render);
+        // Inputs that are not rendered have nothing to compare: machines get those before them.
+        let served = rendered.find_map(|it| it);
+        let before = rendered.find_map(|it| it);
+        ShownConfigs { served, before }
     }
 
     /// Which machines have asked for versions that the present inputs cannot be rendered in, and get an

@@ -67,6 +67,7 @@ const MODEL: Rules = Rules {
         &["inputs", "overview"],
         &["render", "snapshot"],
         &["inspect"],
+        &["page"],
     ],
     pure: &[],
 };

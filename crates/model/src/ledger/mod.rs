@@ -8,6 +8,7 @@ mod boot_status;
 mod entries;
 mod machine;
 mod node_index;
+mod visits;
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -17,10 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::OffsetDateTime;
 
 use self::entries::Entries;
+use self::visits::Visits;
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
+pub use self::visits::{Visit, VisitKind};
 
 /// Machines that are remembered. A cluster has some thousands.
 pub const MOST: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -32,6 +35,7 @@ pub struct Ledger(Arc<Mutex<Noted>>);
 #[derive(Debug)]
 struct Noted {
     machines: Entries,
+    visits: Visits,
     changes: u64,
 }
 
@@ -48,17 +52,27 @@ impl Ledger {
     /// An empty one with room for so many machines.
     #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
-        Self(Arc::new(Mutex::new(Noted { machines: Entries::new(most), changes: 0 })))
+        Self(Arc::new(Mutex::new(Noted {
+            machines: Entries::new(most),
+            visits: Visits::default(),
+            changes: 0,
+        })))
     }
 
     /// Notes a request for a config, and how it was answered.
     pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
-        self.entry(request.address, now, |machine| machine.asked(request, now));
+        self.entry(request.address, now, |machine| {
+            machine.asked(request, now);
+            machine.requests.as_ref().map(VisitKind::of)
+        });
     }
 
     /// Notes a handshake that came to nothing.
     pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
-        self.entry(address, now, |machine| machine.handshake_failed(failed, now));
+        self.entry(address, now, |machine| {
+            machine.handshake_failed(failed, now);
+            Some(VisitKind::Handshake(failed))
+        });
     }
 
     /// Takes in what another ledger has: an earlier one, or another server's.
@@ -81,6 +95,13 @@ impl Ledger {
         machines
     }
 
+    /// The last requests and handshakes of a machine, the latest first, as far as they came in here since this ledger is
+    /// there.
+    #[must_use]
+    pub fn visits(&self, address: IpAddr) -> Vec<Visit> {
+        self.noted().visits.of(address.to_canonical())
+    }
+
     /// A number that grows with each change.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -94,12 +115,22 @@ impl Ledger {
         self.noted().machines.forgotten
     }
 
-    fn entry(&self, address: IpAddr, now: OffsetDateTime, note: impl FnOnce(&mut Machine)) {
+    /// Changes a machine's entry, and notes the visit that `note` returns.
+    fn entry(
+        &self,
+        address: IpAddr,
+        now: OffsetDateTime,
+        note: impl FnOnce(&mut Machine) -> Option<VisitKind>,
+    ) {
         // An IPv4 address that came in by a socket for both is itself.
         let address = address.to_canonical();
         let mut noted = self.noted();
         noted.changes += 1;
-        noted.machines.note(address, now, note);
+        let mut visit = None;
+        noted.machines.note(address, now, |machine| visit = note(machine));
+        if let Some(kind) = visit {
+            noted.visits.note(address, kind, now);
+        }
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {

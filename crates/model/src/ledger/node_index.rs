@@ -49,27 +49,43 @@ impl Nodes {
 
 /// The nodes as they are seen now, or that they are not. Shared by those who watch and those who tell.
 #[derive(Debug, Clone, Default)]
-pub struct NodeIndex(Arc<Mutex<Option<Nodes>>>);
+pub struct NodeIndex(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    nodes: Option<Nodes>,
+    changes: u64,
+}
 
 impl NodeIndex {
     /// These are all nodes that there are.
     pub fn set(&self, nodes: Nodes) {
-        *self.seen() = Some(nodes);
+        let mut seen = self.seen();
+        seen.changes += 1;
+        seen.nodes = Some(nodes);
     }
 
     /// Notes a change, once all nodes were seen.
     pub fn change(&self, change: impl FnOnce(&mut Nodes)) {
-        if let Some(nodes) = self.seen().as_mut() {
+        let mut seen = self.seen();
+        seen.changes += 1;
+        if let Some(nodes) = &mut seen.nodes {
             change(nodes);
         }
     }
 
     /// What is seen, `None` where no cluster is, or nothing was seen yet.
     pub fn look<T>(&self, at: impl FnOnce(Option<&Nodes>) -> T) -> T {
-        at(self.seen().as_ref())
+        at(self.seen().nodes.as_ref())
     }
 
-    fn seen(&self) -> MutexGuard<'_, Option<Nodes>> {
+    /// A number that grows with each change.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.seen().changes
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -42,6 +42,13 @@ impl History {
         noted.changes.push_front(Change { at, what });
     }
 
+    /// A number that grows with each change.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.older + noted.changes.len() as u64
+    }
+
     /// All that is remembered, the latest first, and how many came before.
     #[must_use]
     pub fn changes(&self) -> (Vec<Change>, u64) {

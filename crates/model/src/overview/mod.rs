@@ -1,9 +1,9 @@
 //! All that an administrator wants to see at a glance: pools, machines, certificates, registries, and
-//! what has changed. One value, given out as a page and as JSON.
+//! what has changed. One value, shown on the page and as JSON.
 
 mod history;
 mod machine_row;
-mod page;
+mod trust_map;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
-pub use self::page::{STYLE, controller_page, page};
+pub use self::trust_map::{PointerGroup, TrustMap, TrustedCertificate};
 
 /// What there is to see at one moment.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -41,6 +41,9 @@ pub struct Overview {
     pub certificates: Vec<Certificate>,
     /// Who trusts it, and who does not, as far as this server knows their pointer configs.
     pub pointers: Vec<PointerStatus>,
+    /// Who vouches for whom.
+    #[serde(skip)]
+    pub trust: TrustMap,
     /// The image registries whose certificate authorities machines get.
     pub registries: Vec<String>,
     /// Registries of operating system images for which no CA is given: machines verify them by the CAs of their
@@ -81,6 +84,9 @@ pub struct ControllerOverview {
     pub certificates: Vec<Certificate>,
     /// Who trusts it, and who does not: the cluster's user data.
     pub pointers: Vec<PointerStatus>,
+    /// Who vouches for whom.
+    #[serde(skip)]
+    pub trust: TrustMap,
 }
 
 /// The server that tells.
@@ -161,7 +167,8 @@ pub fn sort(machines: &mut [MachineLine]) {
 
 impl Overview {
     /// How many machines have this rank.
-    fn count(&self, rank: Severity) -> usize {
+    #[must_use]
+    pub fn count(&self, rank: Severity) -> usize {
         self.machines.iter().filter(|line| line.standing.rank == rank).count()
     }
 }
