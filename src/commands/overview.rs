@@ -35,11 +35,11 @@ use crate::serving::publish::Served;
 use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
-/// Judges the pointer configs that are known, at a time. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Judged + Send + Sync>;
+/// Judges the pointer configs that are known, at a time; `None` if they cannot be read. It may block.
+pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<Judged> + Send + Sync>;
 
 /// Pointer configs, and what they trust.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Judged {
     /// Which of them boot machines.
     pub pointers: Vec<PointerStatus>,
@@ -283,7 +283,7 @@ impl Sources {
         let chain = (self.chain)();
         let without_pointers =
             || Judged { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
-        let judged = self.pointers.as_ref().map_or_else(without_pointers, judge);
+        let judged = self.pointers.as_ref().and_then(judge).unwrap_or_else(without_pointers);
         Overview {
             at: now,
             server: self.server(),

@@ -113,13 +113,13 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Which of the pointer configs boot a machine now. That they cannot be read is told elsewhere.
-fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Judged {
-    let Ok(seen) = state.observe(&[], &Asked::default()) else { return Judged::default() };
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<Judged> {
+    let seen = state.observe(&[], &Asked::default()).ok()?;
     let holders: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let faults: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
-    judged(&seen.chain(), &holders, &faults, now)
+    Some(judged(&seen.chain(), &holders, &faults, now))
 }
 
 /// Follows which pools are served, and says once what a person needs next.

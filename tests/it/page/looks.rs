@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 
 use super::{open, sample_cluster};
@@ -21,7 +22,7 @@ const WIDTHS: [u32; 4] = [320, 768, 1280, 2560];
 
 #[test]
 fn all_pages_look_good_in_light_and_dark_from_a_phone_to_a_large_screen() {
-    let server = busy_cluster();
+    let (server, _state) = busy_cluster();
     let mut browser = Browser::start();
     let overview =
         ["body", ".stuck", ".good", ".served", "thead th", "a", ".tile .note", ".legend .booting"];
@@ -66,7 +67,7 @@ const CONTRAST: &str = "selector => {
 }";
 
 /// The sample cluster with machines that booted within the last day.
-fn busy_cluster() -> Server {
+fn busy_cluster() -> (Server, TempDir) {
     let machines: Vec<Value> = (0..120).map(machine).collect();
     let state = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(state.path().join("ledger.json"), json!(machines).to_string()).expect("a write");
@@ -74,7 +75,9 @@ fn busy_cluster() -> Server {
     // A request of its own is listed on a machine's page.
     let client = server.plain().from([127, 0, 0, 3].into());
     assert_eq!(client.request("GET", "/config/gpu", &[super::IGNITION]).status, 503);
-    server
+    // The certificates and pointer configs are there, and the page has nothing to complain of but the machines.
+    wait_for("the pools", || (server.metrics().get("/readyz").status == 200).then_some(()));
+    (server, state)
 }
 
 /// Most machines got their config, more of them lately; each tenth did not.
@@ -103,7 +106,7 @@ fn machine(number: u32) -> Value {
 
 #[test]
 fn the_pictures_of_the_book_can_be_taken() {
-    let server = busy_cluster();
+    let (server, _state) = busy_cluster();
     let mut browser = Browser::start();
     browser.move_to("Europe/Berlin");
     for (name, path, height) in [

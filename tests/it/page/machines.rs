@@ -101,7 +101,7 @@ fn what_a_hostile_machine_sends_is_text_in_a_browser() {
     ask(
         &server,
         8,
-        "%22%3E%3Cscript%3Ewindow.owned=1%3C/script%3E",
+        "%22%3E%3Cscript%3Ewindow.owned=1",
         "Ignition/\" onfocus=window.owned=1 autofocus",
     );
     let mut browser = Browser::start();

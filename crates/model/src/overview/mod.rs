@@ -15,7 +15,7 @@ use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
-pub use self::trust_map::{PointerGroup, TrustMap, TrustedCertificate};
+pub use self::trust_map::{PointerGroup, PointerStatus, TrustMap, TrustedCertificate};
 
 /// What there is to see at one moment.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -146,16 +146,6 @@ pub struct Certificate {
     /// When it is to be renewed.
     #[serde(with = "time::serde::rfc3339")]
     pub renewal: OffsetDateTime,
-}
-
-/// A pointer config that a machine may have.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Pointer)]
-pub struct PointerStatus {
-    /// The file.
-    pub name: String,
-    /// Why a machine that has it could not boot now; `null` if it could.
-    pub problem: Option<String>,
 }
 
 /// Puts machines in order: those that are stuck first, and of these the latest first.

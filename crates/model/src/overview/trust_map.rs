@@ -3,9 +3,19 @@
 use std::collections::BTreeMap;
 
 use pki::{Certificate, Holder};
+use serde::Serialize;
 use time::OffsetDateTime;
+use utoipa::ToSchema;
 
-use super::PointerStatus;
+/// A pointer config that a machine may have.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[schema(as = Pointer)]
+pub struct PointerStatus {
+    /// The file.
+    pub name: String,
+    /// Why a machine that has it could not boot now; `null` if it could.
+    pub problem: Option<String>,
+}
 
 /// Certificates and pointer configs, and which of them trusts which.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

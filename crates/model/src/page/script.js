@@ -3,9 +3,9 @@
 // replaced as soon as the server reports a change: the page is requested again, and each part marked data-live that
 // differs is exchanged.
 (() => {
-  // Milliseconds between two requests for the page, before a refused stream is tried again, and until a stream counts as
-  // lost.
-  const PAUSE = 400, AGAIN = 5000, PATIENCE = 3000;
+  // Milliseconds between two requests for the page, more for one that takes longer to make; before a refused stream is
+  // tried again; and until a stream counts as lost.
+  const PAUSE = Number(document.body.dataset.pause) || 400, AGAIN = 5000, PATIENCE = 3000;
   const language = document.documentElement.lang;
   const format = options => new Intl.DateTimeFormat(language, options);
   const clock = format({ hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });

@@ -7,7 +7,7 @@ use crate::overview::{PointerGroup, TrustMap, TrustedCertificate};
 /// Boxes in a column; the table has all.
 const MAX_BOXES: usize = 30;
 /// Characters in a box.
-const MAX_CHARACTERS: usize = 32;
+const TITLE: usize = 32;
 /// The left ends of the columns, the width of a box, its height, and the distance from one to the next.
 const COLUMNS: [usize; 3] = [0, 320, 640];
 const BOX_WIDTH: usize = 250;
@@ -84,7 +84,7 @@ fn certificate_box(certificate: &TrustedCertificate, x: usize, y: usize) -> Tile
     Tile {
         x,
         y,
-        title: cut(&certificate.subject, MAX_CHARACTERS).into_owned(),
+        title: cut(&certificate.subject, TITLE).into_owned(),
         note: format!("{kind}, until {}", certificate.not_after.date()),
         class: if certificate.is_leaf { "leaf" } else { "ca" },
     }
@@ -105,8 +105,8 @@ fn group_box(group: &PointerGroup, y: usize) -> Tile {
 fn title(group: &PointerGroup) -> String {
     let first = group.names.first().map_or("", String::as_str);
     match group.names.len() {
-        0 | 1 => cut(first, MAX_CHARACTERS).into_owned(),
-        all => format!("{} and {} more", cut(first, MAX_CHARACTERS - 12), all - 1),
+        0 | 1 => cut(first, TITLE).into_owned(),
+        all => format!("{} and {} more", cut(first, TITLE - 12), all - 1),
     }
 }
 
