@@ -25,7 +25,7 @@ const MAX_STREAMS: usize = 32;
 const LOOK: Duration = Duration::from_millis(200);
 /// A stream ends after so long, and the browser opens the next one. A client that never reads cannot be distinguished
 /// from one that does, as the kernels hold all events of this time for it.
-const LIFETIME: Duration = Duration::from_mins(5);
+const LIFETIME: Duration = Duration::from_secs(300);
 /// After so long without a stream, a browser opens the next one.
 const RETRY: Duration = Duration::from_secs(1);
 

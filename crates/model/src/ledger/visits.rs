@@ -50,7 +50,7 @@ pub enum VisitKind {
 /// The visits of all machines, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Visits {
-    visits: VecDeque<Visit>,
+    all: VecDeque<Visit>,
     bytes: usize,
     /// The number of the first one, counted from the beginning.
     first: u64,
@@ -63,7 +63,7 @@ impl Visits {
     pub(super) fn note(&mut self, address: IpAddr, kind: VisitKind, now: OffsetDateTime) {
         let last = self.last.get(&address).and_then(|number| {
             let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
-            self.visits.get_mut(place)
+            self.all.get_mut(place)
         });
         if let Some(last) = last.filter(|last| last.kind == kind) {
             last.times += 1;
@@ -72,10 +72,10 @@ impl Visits {
         }
         let visit = Visit { address, kind, times: 1, first: now, last: now };
         self.bytes += visit.bytes();
-        self.last.insert(address, self.first + self.visits.len() as u64);
-        self.visits.push_back(visit);
+        self.last.insert(address, self.first + self.all.len() as u64);
+        self.all.push_back(visit);
         while self.bytes > MAX_BYTES
-            && let Some(oldest) = self.visits.pop_front()
+            && let Some(oldest) = self.all.pop_front()
         {
             self.bytes -= oldest.bytes();
             if self.last.get(&oldest.address) == Some(&self.first) {
@@ -87,7 +87,7 @@ impl Visits {
 
     /// Those of a machine, the latest first.
     pub(super) fn of(&self, address: IpAddr) -> Vec<Visit> {
-        self.visits.iter().rev().filter(|visit| visit.address == address).cloned().collect()
+        self.all.iter().rev().filter(|visit| visit.address == address).cloned().collect()
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
             visits.note(address(number), refused(&"x".repeat(200)), NOON);
         }
         assert!(visits.bytes <= MAX_BYTES && visits.bytes > MAX_BYTES / 2, "{}", visits.bytes);
-        assert_eq!(visits.visits.len(), visits.last.len());
+        assert_eq!(visits.all.len(), visits.last.len());
         assert!(visits.of(address(0)).is_empty());
         visits.note(address(49_999), refused(&"x".repeat(200)), NOON);
         assert_eq!(visits.of(address(49_999))[0].times, 2);

@@ -63,9 +63,9 @@ impl TrustMap {
                 all.len() - 1
             })
         };
-        chain.iter().for_each(|certificate| {
+        for certificate in chain {
             place(certificate);
-        });
+        }
         let mut groups: BTreeMap<(Vec<usize>, Option<String>), Vec<String>> = BTreeMap::new();
         for pointer in pointers {
             let of_it = holders.iter().filter(|holder| holder.name == pointer.name);

@@ -125,9 +125,8 @@ impl OverviewPage<'_> {
         !pool.is_empty() && self.overview.pools.iter().all(|it| it.name != *pool)
     }
 
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "templates pass it so")]
-    fn is_sorted_by(&self, column: &Option<Column>) -> bool {
-        *column == Some(self.query.sort)
+    fn is_sorted_by(&self, column: Option<&Column>) -> bool {
+        column == Some(&self.query.sort)
     }
 
     /// In which direction the table is sorted, for screen readers. Numbers and dates begin with the largest.
@@ -183,16 +182,17 @@ fn all_boot(certificates: &[Certificate], pointers: &[PointerStatus], now: Offse
 /// The names of those that vouch for a certificate.
 fn issuers(map: &TrustMap, certificate: &TrustedCertificate) -> String {
     let names = certificate.issuers.iter().map(|place| &map.certificates[*place].subject[..]);
-    or_none(names.collect())
+    or_none(&names.collect::<Vec<_>>())
 }
 
 /// The names of the pointer configs that trust the certificate at a place.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "templates pass it so")]
 fn trusted_by(map: &TrustMap, place: &usize) -> String {
     let groups = map.groups.iter().filter(|group| group.trusted.contains(place));
-    or_none(groups.flat_map(|group| &group.names).map(String::as_str).collect())
+    or_none(&groups.flat_map(|group| &group.names).map(String::as_str).collect::<Vec<_>>())
 }
 
-fn or_none(names: Vec<&str>) -> String {
+fn or_none(names: &[&str]) -> String {
     if names.is_empty() { "–".to_owned() } else { names.join(", ") }
 }
 
