@@ -36,6 +36,8 @@ pub(crate) struct Cluster {
     pub(crate) pair: Pair,
     /// The kubeconfig of the servers' own service account.
     pub(crate) kubeconfig: PathBuf,
+    /// An administrator's kubeconfig.
+    pub(crate) admin: PathBuf,
     // They end in this order.
     _api_server: Server,
     _etcd: Server,
@@ -62,7 +64,7 @@ impl Cluster {
         let token = kubectl(&["create", "token", ACCOUNT, "--namespace", NAMESPACE])?;
         let kubeconfig =
             write_kubeconfig(scratch, ACCOUNT, token.trim(), api_server.address, &pair)?;
-        Ok(Self { client, pair, kubeconfig, _api_server: api_server, _etcd: etcd })
+        Ok(Self { client, pair, kubeconfig, admin, _api_server: api_server, _etcd: etcd })
     }
 
     /// Makes an object in the collection at `path`.

@@ -5,6 +5,7 @@
 //! cargo bench --bench scale                       # the table
 //! cargo bench --bench scale -- --check            # and fail where a target is missed
 //! cargo bench --bench scale -- --pools 50 --machine-configs 500 --machines 500 --seconds 5
+//! cargo bench --bench scale -- --reference PROGRAM   # OpenShift's server instead
 //! ```
 //!
 //! The API is a kube-apiserver on an etcd, which `tests/kubernetes/install` names or makes; the servers
@@ -17,6 +18,7 @@
 //! | `cluster` | etcd and the API server |
 //! | `objects` | what is made in them |
 //! | `replica` | one of the two servers |
+//! | `reference` | the same, of the machine config operator |
 //! | `change` | a pool gets another config, or all pools something new |
 //! | `fleet` | the machines, and the process that they are |
 //! | `report` | the table, the targets |
@@ -40,6 +42,7 @@ mod cluster;
 mod fleet;
 mod objects;
 mod options;
+mod reference;
 mod replica;
 mod report;
 
@@ -74,7 +77,10 @@ fn measure(options: &Options) -> Result<()> {
     let cluster = Cluster::start(&runtime, scratch.path())?;
     fill(&runtime, options, &cluster)?;
 
-    let start = |name| Replica::start(&runtime, &options.server, &cluster, scratch.path(), name);
+    let start = |name| match &options.reference {
+        Some(binary) => Replica::of_reference(&runtime, binary, &cluster, scratch.path(), name),
+        None => Replica::start(&runtime, &options.server, &cluster, scratch.path(), name),
+    };
     let replicas = [start("first")?, start("second")?];
     let mut columns = replicas.each_ref().map(|replica| Column::new(replica.started));
     at_rest(options.rest(), &replicas, &mut columns)?;

@@ -47,6 +47,10 @@ pub(crate) struct Options {
     #[arg(long, default_value = env!("CARGO_BIN_EXE_machine-config-server"))]
     pub(crate) server: PathBuf,
 
+    /// The server of OpenShift's machine config operator, in place of both servers.
+    #[arg(long, conflicts_with_all = ["server", "check"])]
+    pub(crate) reference: Option<PathBuf>,
+
     /// What cargo passes to every benchmark; it changes nothing.
     #[arg(long, hide = true)]
     bench: bool,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 
 use crate::cluster::Cluster;
 use crate::machine::{Machine, OTHER};
-use crate::objects;
 use crate::servers::{Server, free_address};
+use crate::{objects, reference};
 
 /// How long it may take to be ready.
 const START: Duration = Duration::from_secs(180);
@@ -58,6 +58,27 @@ impl Replica {
         Ok(Self { server, machine, started })
     }
 
+    /// The same of the machine config operator's server, which is ready when it answers.
+    pub(crate) fn of_reference(
+        runtime: &Runtime,
+        binary: &Path,
+        cluster: &Cluster,
+        scratch: &Path,
+        name: &str,
+    ) -> Result<Self> {
+        let address = free_address()?;
+        let folder = scratch.join(name);
+        let token = write_token(cluster, &folder)?;
+        let mut command = reference::command(binary, cluster, &token, address)?;
+        let log = folder.join("log");
+        let begun = Instant::now();
+        let server = Server::start(address, &mut command, &log)?;
+        let machine = Machine::new(address, &cluster.pair.certificate, OTHER, false)?;
+        let first_answer = until_answered(runtime, begun, &machine)
+            .with_context(|| fs::read_to_string(log).unwrap_or_default())?;
+        Ok(Self { server, machine, started: Started { first_answer, ready: first_answer } })
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.server.pid()
     }
@@ -73,10 +94,7 @@ fn command(
     folder: &Path,
     [address, administrators]: [SocketAddr; 2],
 ) -> Result<Command> {
-    let token = folder.join("token");
-    fs::create_dir_all(&token)?;
-    fs::write(token.join("token"), "abcdef.0123456789abcdef")?;
-    fs::copy(&cluster.pair.certificate, token.join("ca.crt"))?;
+    let token = write_token(cluster, folder)?;
     let mut command = Command::new(binary);
     command
         .env_remove("RUST_LOG")
@@ -98,19 +116,33 @@ fn command(
     Ok(command)
 }
 
+/// The folder that kubelet's bootstrap token is mounted at.
+fn write_token(cluster: &Cluster, folder: &Path) -> Result<PathBuf> {
+    let token = folder.join("token");
+    fs::create_dir_all(&token)?;
+    fs::write(token.join("token"), "abcdef.0123456789abcdef")?;
+    fs::copy(&cluster.pair.certificate, token.join("ca.crt"))?;
+    Ok(token)
+}
+
 fn until_ready(
     runtime: &Runtime,
     begun: Instant,
     machine: &Machine,
     administrators: SocketAddr,
 ) -> Result<Started> {
+    let first_answer = until_answered(runtime, begun, machine)?;
+    until(begun, || is_ready(administrators).unwrap_or(false)).context("it is not ready")?;
+    Ok(Started { first_answer, ready: begun.elapsed() })
+}
+
+/// How long it took until a machine got its config.
+fn until_answered(runtime: &Runtime, begun: Instant, machine: &Machine) -> Result<Duration> {
     let machine = machine.of_pool(&objects::pool(0));
     let mut buffer = Vec::new();
     until(begun, || runtime.block_on(machine.boot(&mut buffer)).is_ok())
         .context("no machine boots")?;
-    let first_answer = begun.elapsed();
-    until(begun, || is_ready(administrators).unwrap_or(false)).context("it is not ready")?;
-    Ok(Started { first_answer, ready: begun.elapsed() })
+    Ok(begun.elapsed())
 }
 
 fn until(begun: Instant, mut is_so: impl FnMut() -> bool) -> Result<()> {

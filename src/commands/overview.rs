@@ -1,4 +1,4 @@
-//! Puts the overview together from those who know.
+//! Builds the overview from the state of the server.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -35,19 +35,19 @@ use crate::serving::publish::Served;
 use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
-/// Judges the pointer configs that are known, at a time; `None` if they cannot be read. It may block.
+/// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
 pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<Judged> + Send + Sync>;
 
 /// Pointer configs, and what they trust.
 #[derive(Debug)]
 pub struct Judged {
-    /// Which of them boot machines.
+    /// Verdicts.
     pub pointers: Vec<PointerStatus>,
-    /// Which CAs they trust, and what those vouch for.
+    /// Trust between them, CAs and the serving certificate.
     pub trust: TrustMap,
 }
 
-/// Those who know.
+/// State that the overview is built from.
 pub(super) struct Sources {
     pub(super) answers: Arc<Answers>,
     pub(super) status: Status,
@@ -58,26 +58,25 @@ pub(super) struct Sources {
     pub(super) history: History,
     pub(super) chain: ShownChain,
     pub(super) pointers: Option<JudgePointers>,
-    /// The other servers, `HOST:PORT`.
+    /// Name of the other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,
     pub(super) since: OffsetDateTime,
-    /// The port with TLS that machines use.
+    /// Port with TLS for machines.
     pub(super) port: u16,
-    /// What tells this server from the others.
+    /// Unique name of this server.
     pub(super) name: String,
-    /// The machines of all servers, gathered once for all who ask at about the same time.
+    /// Machines of all servers, gathered once for concurrent requests.
     pub(super) gathered: Latest<Gathered>,
 }
 
-/// The machines of all servers.
 pub(super) struct Gathered {
-    /// In their order.
+    /// Machines, stuck ones first.
     pub(super) lines: Arc<Vec<MachineLine>>,
-    /// Which servers did not tell of theirs.
+    /// Servers that did not answer.
     silent: Vec<String>,
 }
 
-/// What is said of the API beside its types.
+/// Description of the API.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -89,12 +88,12 @@ pub(super) struct Gathered {
 )]
 struct Description;
 
-/// While other servers have a part of the machines, what they saw is asked for again after so many seconds.
+/// Seconds between two events while other servers have a part of the machines.
 const PEERS_PERIOD: i64 = 5;
-/// How long ago things happened is written again after so many seconds.
+/// Seconds between two events if nothing changes: the page shows how long ago things happened.
 pub(super) const PERIOD: i64 = 30;
 
-/// The page at `/`, and all that is on it as JSON.
+/// Routes of the page at `/`, and of its contents as JSON.
 pub(super) fn router(sources: Arc<Sources>) -> Router {
     let of_events = Arc::clone(&sources);
     Router::new()
@@ -110,8 +109,7 @@ pub(super) fn router(sources: Arc<Sources>) -> Router {
         .merge(events::router(move || of_events.stamp()))
 }
 
-/// A page may load its style sheet and its script, and ask its server for itself, and nothing else; and no other page may
-/// show it in itself.
+/// Headers of pages: a page loads its style sheet and script, and requests itself; no other page can embed it.
 const HTML_HEADERS: [(HeaderName, &str); 1] = [(
     CONTENT_SECURITY_POLICY,
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
@@ -144,7 +142,7 @@ async fn html_of_machine(
     }))
 }
 
-/// A page as an answer.
+/// The answer with a page.
 pub(super) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Response {
     match page {
         Ok(page) => (HTML_HEADERS, Html(page)).into_response(),
@@ -152,7 +150,7 @@ pub(super) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Re
     }
 }
 
-/// The style sheet and the script of all pages.
+/// Routes of the style sheet and the script of all pages.
 pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
     let asset =
         |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
@@ -161,7 +159,7 @@ pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
         .route("/script.js", asset("text/javascript; charset=utf-8", SCRIPT))
 }
 
-/// Which of the pointer configs boot a machine now.
+/// Pointer configs with the verdict if a machine boots from them at present.
 pub(super) fn judged(
     chain: &[pki::Certificate],
     holders: &[Holder],
@@ -224,7 +222,7 @@ async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
     Json(Part { server: sources.name.clone(), machines: sources.ledger.machines() })
 }
 
-/// What changes with what is on the page.
+/// Value that changes with the contents of the page.
 #[derive(PartialEq)]
 pub(super) struct Stamp {
     counts: [u64; 3],
@@ -247,7 +245,7 @@ impl Sources {
         Server { version: super::version(), since: self.since }
     }
 
-    /// The machines, and the place among them of the one at an address.
+    /// Finds the machine at an address: all machines, and its place among them.
     async fn find(&self, address: &str) -> Result<(Arc<Gathered>, usize), Response> {
         let Ok(address) = address.parse::<IpAddr>() else {
             return Err((StatusCode::BAD_REQUEST, "this is no IP address\n").into_response());
@@ -347,7 +345,6 @@ impl Sources {
     }
 }
 
-/// A certificate as it is shown.
 pub(super) fn certificate(certificate: &pki::Certificate) -> Certificate {
     Certificate {
         subject: certificate.common_name.clone(),

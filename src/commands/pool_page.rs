@@ -1,4 +1,4 @@
-//! A pool's page: what its machines become by its config, and what changed with it.
+//! Serves the page of a pool: the machine that its config makes, and the difference to the config before.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use time::OffsetDateTime;
 
 use super::overview::{Sources, html_response};
 
-/// How long texts are compared; what is found until then is enough.
+/// Time for comparing texts; the differences found until then are enough.
 const COMPARED_FOR: Duration = Duration::from_millis(500);
 
 /// The page of each pool, at `/pools/POOL`.
@@ -54,7 +54,7 @@ async fn html(State(sources): State<Arc<Sources>>, Path(name): Path<String>) -> 
     })
 }
 
-/// What machines become by a rendered config.
+/// Reads the machine that a rendered config makes.
 fn read(body: &Bytes) -> Option<Machine> {
     let config = Config::parse(str::from_utf8(body).ok()?).ok()?;
     Some(machine(&config, None))

@@ -1,6 +1,6 @@
-//! What keeps an open page up to date: a stream of server-sent events, one for each change.
+//! Streams server-sent events, one for each change, so that open pages are up to date.
 //!
-//! An event says that something has changed and nothing else: the page then asks for itself again, as a person would.
+//! An event says that something has changed and nothing else: the page then requests itself again, as a person would.
 //! So a stream holds a few bytes whatever there is to see, and the page is made in one place.
 
 use std::convert::Infallible;
@@ -17,9 +17,9 @@ use tokio::time::Instant;
 
 use super::answer;
 
-/// Where the stream is.
+/// Path of the stream.
 pub(super) const PATH: &str = "/events";
-/// Streams at a time, half of the connections that one source may have. A page without one asks every few seconds.
+/// Streams at a time, half of the connections that one source may have. A page without one requests itself every few seconds.
 const MAX_STREAMS: usize = 32;
 /// Between two looks for a change.
 const LOOK: Duration = Duration::from_millis(200);
@@ -49,7 +49,7 @@ fn response(changes: impl Stream<Item = ()> + Send + 'static) -> Response {
     Sse::new(events.map(Ok::<_, Infallible>)).into_response()
 }
 
-/// An item at once, as the page may be older than the stream, and one after each change until the stream's time is over.
+/// Yields an item at once, as the page may be older than the stream, and one after each change until the stream ends.
 fn changes<S: PartialEq>(
     stamp: impl Fn() -> S + Clone,
     place: OwnedSemaphorePermit,

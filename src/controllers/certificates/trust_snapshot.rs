@@ -1,11 +1,10 @@
-//! What there is to see of the certificates, for administrators.
+//! Public state of the certificates, for the administrators' page.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pki::{Certificate, CertificateState, Holder, Lockout};
 
-/// The chain that is served, and everybody who may have to trust it. Shared by the controller, and those
-/// who tell.
+/// The served chain with all holders of trust, shared by the controller and its readers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustSnapshot(Arc<Mutex<Seen>>);
 
@@ -15,14 +14,14 @@ struct Seen {
     changes: u64,
 }
 
-/// Public halves only.
+/// Served chain, holders and faults, without private keys.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
-    /// What is served, leaf first.
+    /// Served chain, leaf first.
     pub chain: Vec<Certificate>,
-    /// The pointer configs to which certificates matter.
+    /// Pointer configs that verify certificates.
     pub holders: Vec<Holder>,
-    /// What is wrong with pointer configs in themselves.
+    /// Faults of pointer configs.
     pub faults: Vec<Lockout>,
 }
 
@@ -37,13 +36,13 @@ impl TrustSnapshot {
         seen.trust = trust;
     }
 
-    /// As it was seen last.
+    /// A copy of the last state.
     #[must_use]
     pub fn trust(&self) -> Trust {
         self.seen().trust.clone()
     }
 
-    /// A number that grows each time that the cluster is looked at.
+    /// A counter of reads of the cluster.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.seen().changes

@@ -1,10 +1,9 @@
-//! What each pool answers, ready to send: bytes behind an atomically swapped pointer.
+//! Answers of all pools, ready to send behind an atomically swapped pointer.
 //!
-//! A config is rendered when it is asked for first, in the version and the form that were asked
-//! for, once for all who ask at the same time, and kept. When the inputs change, what has been asked
-//! for before is rendered again ahead of the swap, so that no request waits for it. What cannot be rendered in
-//! a version is answered from the last inputs that could be, whether or not somebody asked for it then. A pool's answers share the
-//! memory of what they have in common.
+//! A config is rendered at its first request in a version and form, once for all concurrent requests, and cached. When
+//! the inputs change, all cached variants are rendered again before the swap, so that no request waits. If a version
+//! cannot be rendered, the answer comes from the last inputs that could be, even if they were not requested then. A
+//! pool's answers share common parts in memory.
 
 mod answer;
 mod segments;
@@ -31,7 +30,7 @@ use self::segments::SharedPieces;
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 
-/// All pools' answers, now.
+/// Present answers of all pools.
 #[derive(Debug)]
 pub struct Answers {
     table: ArcSwapOption<Table>,
@@ -43,7 +42,7 @@ pub struct Answers {
 struct Table {
     mode: ServingMode,
     pools: HashMap<Arc<str>, Arc<Pool>>,
-    /// The pools that nobody gets a config of without a proof that he may have it.
+    /// Pools that only clients with a proof get.
     enforced: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
@@ -55,58 +54,57 @@ type Outcome = Result<Arc<Answer>, Refusal>;
 struct Pool {
     name: Arc<str>,
     inputs: Result<PoolInputs, Unselected>,
-    /// Inputs before these that rendered, the newest first: each in older versions than those ahead of it.
+    /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
     good_before: Vec<Good>,
-    /// Whether the pool could not be rendered before this change.
+    /// True if the previous inputs could not be rendered.
     was_failing: bool,
-    /// By [`Variant::index`].
+    /// Results by [`Variant::index`].
     outcomes: [OnceCell<Outcome>; Variant::COUNT],
-    /// What the bodies are pieces of.
+    /// Pieces that the bodies share.
     pieces: SharedPieces,
-    /// Whether the pool's present inputs render in the newest version, once that is known.
+    /// Result of rendering the present inputs in the newest version, once it is known.
     check: OnceLock<Result<Checked, String>>,
 }
 
-/// What is known of inputs that render.
+/// Facts about inputs that render.
 #[derive(Debug)]
 struct Checked {
-    /// What is secret in what they come to.
+    /// Secrets in the rendered config.
     secrets: Vec<Secret>,
-    /// The oldest version that they render in. They do in all that are newer.
+    /// Oldest version in which they render. They also render in all newer ones.
     oldest: SpecVersion,
 }
 
-/// Inputs that rendered.
 #[derive(Debug, Clone)]
 struct Good {
     inputs: PoolInputs,
-    /// The oldest version that they render in.
+    /// Oldest version in which they render.
     oldest: SpecVersion,
 }
 
-/// What a pool's machines get.
+/// State of a pool's answers.
 #[derive(Debug)]
 pub struct PoolState {
-    /// The pool.
+    /// Name of the pool.
     pub name: Arc<str>,
-    /// The machine config that is served: an older one while the present one cannot be rendered.
+    /// Served MachineConfig: an older one if the present one cannot be rendered.
     pub configuration: Option<String>,
-    /// Why its machines get nothing or something older.
+    /// Reason why its machines get nothing or an older config.
     pub problem: Option<String>,
-    /// The specs that are ready to send.
+    /// Specs that are ready to send.
     pub versions: Vec<SpecVersion>,
 }
 
-/// What a pool serves in the newest spec, for a person.
+/// Configs of a pool in the newest spec, for people.
 #[derive(Debug)]
 pub struct ShownConfigs {
-    /// The machine config that is served, with what is rendered of it.
+    /// Served machine config, rendered.
     pub served: Option<(String, Bytes)>,
-    /// The one that was served before.
+    /// Machine config served before, rendered.
     pub before: Option<(String, Bytes)>,
 }
 
-/// What is rendered of a pool: there is one answer for each.
+/// Version and form of an answer.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     version: SpecVersion,
@@ -127,13 +125,13 @@ impl Variant {
 }
 
 impl Answers {
-    /// No answers yet. Only where `is_compact` is there any other form than the plain one.
+    /// Creates an empty set. Without `is_compact`, only the plain form is used.
     #[must_use]
     pub fn new(is_compact: bool, metrics: Arc<Metrics>) -> Self {
         Self { table: ArcSwapOption::empty(), is_compact, metrics }
     }
 
-    /// The answer for a machine of `pool` that speaks `version`, in the form that it can have.
+    /// The answer for a machine of `pool` that reads `version`, in the best possible form.
     pub async fn answer(
         &self,
         pool: &str,
@@ -154,7 +152,7 @@ impl Answers {
         pool.first_answer(variant, &self.metrics).await
     }
 
-    /// Whether there is a pool of this name, for labels.
+    /// Label of a pool in metrics, which is common to all unknown names.
     #[must_use]
     pub fn label(&self, pool: &str) -> PoolLabel {
         let table = self.table.load();
@@ -162,7 +160,7 @@ impl Answers {
         known.map_or(PoolLabel::Unknown, |(name, _)| PoolLabel::Known(Arc::clone(name)))
     }
 
-    /// The pools by name, and what their machines get.
+    /// States of all pools, sorted by name.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolState> {
         let table = self.table.load();
@@ -172,13 +170,13 @@ impl Answers {
         pools
     }
 
-    /// Whether there is a pool of this name.
+    /// Returns `true` if there is a pool of this name.
     #[must_use]
     pub fn has_pool(&self, pool: &str) -> bool {
         self.table.load().as_ref().is_some_and(|table| table.pools.contains_key(pool))
     }
 
-    /// What the machines of a pool get that read the newest spec, and what they got before; `None` if there is no such
+    /// Renders the present and the former config of a pool in the newest spec; `None` if there is no such
     /// pool. Blocks while it renders.
     #[must_use]
     pub fn shown(&self, pool: &str) -> Option<ShownConfigs> {
@@ -187,19 +185,19 @@ impl Answers {
         Some(pool.shown())
     }
 
-    /// Whether there is anything to answer from: inputs were read, now or by an earlier process.
+    /// Returns `true` if inputs were read, by this or an earlier process.
     #[must_use]
     pub fn have_inputs(&self) -> bool {
         self.table.load().is_some()
     }
 
-    /// What keeps the server from being ready, one line each; nothing if all is well.
+    /// Reasons why the server is not ready, one line each; empty if it is ready.
     #[must_use]
     pub fn unready(&self) -> Vec<String> {
         self.unready_lines(Problem::to_string, |_, reason| reason.to_owned())
     }
 
-    /// The same for whoever may ask: which pools and objects, and nothing that is in one.
+    /// Reasons for unauthenticated clients: names of pools and objects, no contents.
     #[must_use]
     pub fn unready_to_strangers(&self) -> Vec<String> {
         self.unready_lines(Problem::to_strangers, |pool, _| match &pool.inputs {
@@ -223,7 +221,7 @@ impl Answers {
             let reason = match pool.check.get() {
                 Some(Ok(_)) => return None,
                 Some(Err(reason)) => pool.with_served(failed(pool, reason)),
-                // What was rendered ahead of the swap is good; readiness must not blink.
+                // An answer that was rendered before the swap is good, so that readiness does not flap.
                 None if pool.is_serving() => return None,
                 None => "is being rendered".to_owned(),
             };
@@ -234,7 +232,7 @@ impl Answers {
         lines
     }
 
-    /// How many pools are known not to render.
+    /// Number of pools that are known not to render.
     #[must_use]
     pub fn failing(&self) -> usize {
         let table = self.table.load();
@@ -242,8 +240,8 @@ impl Answers {
         pools.filter(|pool| pool.failure().is_some()).count()
     }
 
-    /// What is secret in the configs of pools that are not enforced, one line a pool. It is known
-    /// once a pool has been checked, and costs nothing before or after.
+    /// Secrets in the configs of pools that are not enforced, one line for each pool. They are known after the pool's
+    /// check, and cost nothing otherwise.
     #[must_use]
     pub fn exposed(&self) -> Vec<String> {
         let table = self.table.load();
@@ -259,17 +257,16 @@ impl Answers {
         lines
     }
 
-    /// What has no effect in what is served, one line each.
+    /// Parts of the served objects that have no effect, one line each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let table = self.table.load();
         table.iter().flat_map(|table| &table.warnings).map(Problem::to_string).collect()
     }
 
-    /// Makes `inputs` what is served from now on.
+    /// Serves `inputs` from this call on.
     ///
-    /// Blocks while it renders what was asked for before; call it where that is allowed. Tells
-    /// whether anything changed.
+    /// Blocks while it renders the cached variants. Returns true if anything changed.
     pub fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
@@ -295,10 +292,10 @@ impl Answers {
         true
     }
 
-    /// Finds out which pools render and what is secret in them, for the readiness report. Blocks while it renders, one after
-    /// the other: machines that ask meanwhile go first.
+    /// Renders all pools for the readiness report, and searches them for secrets. Blocks while it renders them one by
+    /// one, so that requests go first.
     pub fn check(&self) {
-        // The table may be another one after each pool.
+        // The table can change after each pool.
         while let Some(pool) = self.unchecked() {
             pool.check(&self.metrics);
         }
@@ -334,7 +331,7 @@ impl Table {
 }
 
 impl Pool {
-    /// The pool with what it serves from now on.
+    /// Creates the pool's next state.
     fn next(
         name: &str,
         inputs: Result<PoolInputs, Unselected>,
@@ -361,13 +358,13 @@ impl Pool {
         let pool = Self { name, inputs, good_before, was_failing, outcomes, pieces, check };
         for variant in Variant::all().filter(|it| old.is_some_and(|old| old.good(*it).is_some())) {
             let outcome = pool.outcome(variant, compressed, metrics);
-            // The cell is empty: this pool is not shared yet, and each variant comes once.
+            // The cell is empty: this pool is not shared yet, and each variant is set once.
             let _ = pool.outcomes[variant.index()].set(outcome);
         }
         Arc::new(pool)
     }
 
-    /// What is good of all that this pool has had, for a change after it.
+    /// Good inputs of this pool for its next state.
     fn good_inputs(&self) -> Vec<Good> {
         let mut all = Vec::new();
         if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
@@ -403,7 +400,7 @@ impl Pool {
         }
     }
 
-    /// Why the present inputs cannot be rendered, as far as that is known.
+    /// Reason why the present inputs cannot be rendered, if known.
     fn failure(&self) -> Option<String> {
         match (&self.inputs, self.check.get()) {
             (Err(reason), _) => Some(reason.to_string()),
@@ -412,7 +409,7 @@ impl Pool {
         }
     }
 
-    /// `reason`, and which config machines get meanwhile.
+    /// Adds the config that machines get meanwhile to `reason`.
     fn with_served(&self, reason: String) -> String {
         match self.good_before.first() {
             Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
@@ -435,8 +432,7 @@ impl Pool {
         ShownConfigs { served, before }
     }
 
-    /// Which machines have asked for versions that the present inputs cannot be rendered in, and get an
-    /// older config.
+    /// Versions in which the present inputs cannot be rendered, while machines get an older config in them.
     fn older_versions(&self) -> Option<String> {
         let older = SpecVersion::ALL.into_iter().filter_map(|version| {
             let mut answers = Form::ALL.iter().filter_map(|form| {
@@ -451,7 +447,7 @@ impl Pool {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
-    /// Whether the present inputs render; it is found out where that is not known yet.
+    /// Returns `true` if the present inputs render; renders them if that is unknown.
     fn is_good(&self, metrics: &Metrics) -> bool {
         if self.inputs.is_ok() && self.check.get().is_none() {
             self.check(metrics);
@@ -459,7 +455,7 @@ impl Pool {
         self.failure().is_none()
     }
 
-    /// An answer from before, which names what cannot be rendered.
+    /// An earlier answer, marked with the configuration that cannot be rendered.
     fn pending(&self, last_good: &Answer) -> Arc<Answer> {
         let present = match &self.inputs {
             Ok(inputs) => &inputs.configuration,
@@ -470,17 +466,17 @@ impl Pool {
         Arc::new(Answer { pending: Some(pending), ..last_good.clone() })
     }
 
-    /// What is ready to send.
+    /// The answer that is ready to send.
     fn good(&self, variant: Variant) -> Option<&Arc<Answer>> {
         self.outcomes[variant.index()].get()?.as_ref().ok()
     }
 
-    /// Whether some version is ready to send.
+    /// Returns `true` if a version is ready to send.
     fn is_serving(&self) -> bool {
         Variant::all().any(|variant| self.good(variant).is_some())
     }
 
-    /// Renders what nobody has asked for before.
+    /// Renders a variant at its first request.
     async fn first_answer(self: Arc<Self>, variant: Variant, metrics: &Arc<Metrics>) -> Outcome {
         let pool = Arc::clone(&self);
         let metrics = Arc::clone(metrics);
@@ -488,13 +484,13 @@ impl Pool {
             let work = tokio::task::spawn_blocking(move || {
                 pool.outcome(variant, &CompressedContents::default(), &metrics)
             });
-            // The task is not cancelled, and a panic has ended the process.
+            // The task is not cancelled, and a panic ends the process.
             work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
         };
         self.outcomes[variant.index()].get_or_init(render).await.clone()
     }
 
-    /// Rendered from the present inputs, or else from the newest before them that render in this version.
+    /// Renders the present inputs, or else the newest earlier ones that render in this version.
     fn outcome(
         &self,
         variant: Variant,
@@ -534,7 +530,7 @@ impl Pool {
             }
             Ok(_) => {}
         }
-        // Another thread may have checked meanwhile, and found the same.
+        // Another thread can have set the same result.
         let _ = self.check.set(result);
     }
 

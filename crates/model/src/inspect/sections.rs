@@ -1,4 +1,4 @@
-//! What a machine becomes, in the parts that a person reads, on a terminal and on the page alike.
+//! Lists facts and parts of a machine, for a terminal and for the page alike.
 
 use ignition::secrets::redacted;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::machine::{FileEntry, Machine, Named, UnitEntry, UserEntry};
 
-/// What facts are called, in their order.
+/// Headings of facts, in their order.
 const FACTS: [(&str, &str); 9] = [
     ("machineConfig", "Machine config"),
     ("ignition", "Ignition spec"),
@@ -19,18 +19,18 @@ const FACTS: [(&str, &str); 9] = [
     ("alsoFetches", "Also fetches"),
 ];
 
-/// A list of things of one kind, without what is secret. Its texts are not escaped.
+/// A list of things of one kind, without secrets. Its texts are not escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// What the things are.
+    /// Heading.
     pub heading: &'static str,
-    /// What the cells are called.
+    /// Names of the cells.
     pub columns: &'static [&'static str],
     /// A row each; there is at least one.
     pub rows: Vec<Vec<String>>,
 }
 
-/// What is said once of a machine: names and values, without what is secret.
+/// Lists the facts of a machine, names and values, without secrets.
 #[must_use]
 pub fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     let facts = FACTS.iter().filter_map(|(key, name)| {
@@ -47,7 +47,7 @@ pub fn facts(machine: &Machine) -> Vec<(&'static str, String)> {
     facts.collect()
 }
 
-/// All lists of a machine that have something in them. `now` tells which certificates' time is over.
+/// Lists the parts of a machine that are not empty. `now` decides which certificates are shown as expired.
 #[must_use]
 pub fn sections(machine: &Machine, now: OffsetDateTime) -> Vec<Section> {
     let Machine { files, nodes, units, users, groups, disks, .. } = machine;

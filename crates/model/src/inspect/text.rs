@@ -1,4 +1,4 @@
-//! A machine, and the way to it, as a person reads them.
+//! Formats a machine, and the trace of its boot, for people.
 
 use ignition::secrets::redacted;
 use time::OffsetDateTime;
@@ -9,7 +9,7 @@ use super::trace::{Outcome, Step, Trace};
 use crate::escape::{REASON, cut, escaped};
 use crate::table::{Color, TerminalStyle, table};
 
-/// What a machine becomes. `now` tells which certificates' time is over.
+/// Formats a machine. `now` decides which certificates are shown as expired.
 #[must_use]
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
     let mut page = Page { look, lines: Vec::new() };
@@ -20,10 +20,10 @@ pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTi
     page.lines
 }
 
-/// What is said and has no effect; nothing where there is none of that.
+/// Formats parts without effect; no lines if there are none.
 #[must_use]
 pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
-    // There is something above it: the machine, or why there is none.
+    // An empty line separates it from the text above.
     let mut page = Page { look, lines: vec![String::new()] };
     let rows: Vec<_> = warnings.iter().map(|it| vec![redacted(it).into_owned()]).collect();
     page.table("Without effect", &["WHERE AND WHY"], &rows);
@@ -54,7 +54,7 @@ impl Page {
         self.lines.push(self.look.paint(Color::Heading, text));
     }
 
-    /// Nothing where there are no rows.
+    /// Adds a table, unless it has no rows.
     fn table(&mut self, heading: &str, names: &[&str], rows: &[Vec<String>]) {
         if rows.is_empty() {
             return;
@@ -64,7 +64,7 @@ impl Page {
     }
 }
 
-/// How a machine gets to its config, and why it does not come up, if it does not.
+/// Formats the steps to a machine's config, and the cause of a failed boot.
 #[must_use]
 pub fn way_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
@@ -116,7 +116,7 @@ fn step_as_text(step: &Step, look: TerminalStyle) -> Vec<String> {
     lines
 }
 
-/// A text in lines that fit beside an indentation, broken at spaces where there are some.
+/// Wraps a text at spaces, next to an indentation.
 fn wrapped(text: &str, look: TerminalStyle, indentation: usize) -> Vec<String> {
     let Some(width) = look.width else { return vec![text.to_owned()] };
     let most = usize::from(width).saturating_sub(indentation).max(20);
@@ -136,7 +136,7 @@ fn wrapped(text: &str, look: TerminalStyle, indentation: usize) -> Vec<String> {
         line.push_str(word);
         length += size;
     }
-    // What has no space to be broken at.
+    // Break long words.
     let parts = lines.into_iter().flat_map(|line| {
         let chars: Vec<char> = line.chars().collect();
         chars.chunks(most).map(|part| part.iter().collect::<String>()).collect::<Vec<_>>()

@@ -1,7 +1,7 @@
-//! The last requests and handshakes, each with its time: what a machine did, step by step.
+//! Keeps the last requests and handshakes of all machines.
 //!
-//! They are bounded in bytes, not in number, and the oldest of all machines are forgotten first. What a machine does again
-//! and again is one of them, with the number of times.
+//! They are bounded in bytes, not in number, and the oldest of all machines are forgotten first. A request that is repeated
+//! is one of them, with the number of times.
 
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
@@ -11,36 +11,36 @@ use time::OffsetDateTime;
 
 use super::machine::{Failed, Outcome, Requests};
 
-/// What all visits take together, in bytes: some 5,000 of machines that got a config.
+/// Maximum size of all visits, in bytes: some 5,000 of machines that got a config.
 const MAX_BYTES: usize = 2 << 20;
 
-/// What came from a machine, once or several times in a row.
+/// A request or handshake, once or several times in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
-    /// Where it came from.
+    /// Address of the machine.
     pub address: IpAddr,
-    /// What it was.
+    /// Kind, with the answer.
     pub kind: VisitKind,
-    /// How often.
+    /// Number of times.
     pub times: u64,
-    /// When it came first,
+    /// Time of the first one.
     pub first: OffsetDateTime,
-    /// and when last.
+    /// Time of the last one.
     pub last: OffsetDateTime,
 }
 
-/// What came from a machine.
+/// Kind of a visit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VisitKind {
     /// A request for a config.
     Request {
-        /// For which pool.
+        /// Pool.
         pool: String,
-        /// What the client called itself.
+        /// User agent of the client.
         user_agent: String,
         /// The spec that it can read, where it asked for one that there is.
         spec: Option<SpecVersion>,
-        /// What it got.
+        /// Answer.
         outcome: Outcome,
     },
     /// A TLS handshake that failed.
@@ -52,14 +52,14 @@ pub enum VisitKind {
 pub(super) struct Visits {
     all: VecDeque<Visit>,
     bytes: usize,
-    /// The number of the first one, counted from the beginning.
+    /// Number of the first one, counted from the beginning.
     first: u64,
-    /// The number of each machine's last one.
+    /// Number of each machine's last one.
     last: HashMap<IpAddr, u64>,
 }
 
 impl Visits {
-    /// Notes what came from a machine.
+    /// Records a visit.
     pub(super) fn note(&mut self, address: IpAddr, kind: VisitKind, now: OffsetDateTime) {
         let last = self.last.get(&address).and_then(|number| {
             let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
@@ -85,7 +85,7 @@ impl Visits {
         }
     }
 
-    /// Those of a machine, the latest first.
+    /// Lists the visits of a machine, the latest first.
     pub(super) fn of(&self, address: IpAddr) -> Vec<Visit> {
         self.all.iter().rev().filter(|visit| visit.address == address).cloned().collect()
     }
@@ -108,7 +108,7 @@ impl Visit {
 }
 
 impl VisitKind {
-    /// The request that a machine's entry has last.
+    /// Kind of the last request in a machine's entry.
     pub(super) fn of(requests: &Requests) -> Self {
         Self::Request {
             pool: requests.pool.clone(),

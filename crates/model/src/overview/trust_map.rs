@@ -1,4 +1,4 @@
-//! Who vouches for whom: the certificates that are served or trusted, and the pointer configs that trust them.
+//! Maps the trust between served certificates, CAs and pointer configs.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Pointer)]
 pub struct PointerStatus {
-    /// The file.
+    /// Name of the file or object.
     pub name: String,
-    /// Why a machine that has it could not boot now; `null` if it could.
+    /// Reason why a machine with it could not boot at present; `null` if it could.
     pub problem: Option<String>,
 }
 
-/// Certificates and pointer configs, and which of them trusts which.
+/// Certificates and pointer configs, and the trust between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustMap {
     /// The serving certificate first, if there is one; then each CA once, those that vouch for others after them.
@@ -26,16 +26,16 @@ pub struct TrustMap {
     pub groups: Vec<PointerGroup>,
 }
 
-/// A certificate, and who vouches for it.
+/// A certificate, and its issuers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedCertificate {
     /// Its subject's common name.
     pub subject: String,
-    /// Whether it is the serving certificate itself.
+    /// True for the serving certificate itself.
     pub is_leaf: bool,
-    /// Whether it is sent to machines.
+    /// True if it is sent to machines.
     pub is_sent: bool,
-    /// Until when it is valid.
+    /// End of its validity.
     pub not_after: OffsetDateTime,
     /// The CAs that signed it, by their places; a CA that signed itself is not among them.
     pub issuers: Vec<usize>,
@@ -44,7 +44,7 @@ pub struct TrustedCertificate {
 /// Pointer configs that trust the same CAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerGroup {
-    /// What administrators call them.
+    /// Names of the files or objects.
     pub names: Vec<String>,
     /// The CAs that they trust, by their places.
     pub trusted: Vec<usize>,
@@ -53,7 +53,7 @@ pub struct PointerGroup {
 }
 
 impl TrustMap {
-    /// Of a served chain, leaf first, and the pointer configs that fetch by it, judged as `pointers` says.
+    /// Creates the map of a served chain, leaf first, and of pointer configs with their verdicts.
     #[must_use]
     pub fn new(chain: &[Certificate], holders: &[Holder], pointers: &[PointerStatus]) -> Self {
         let mut all: Vec<&Certificate> = Vec::new();

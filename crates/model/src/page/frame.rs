@@ -1,4 +1,4 @@
-//! What several pages have.
+//! Contains parts that several pages share.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use time::OffsetDateTime;
@@ -6,24 +6,24 @@ use time::OffsetDateTime;
 use super::machine_query::MachineQuery;
 use crate::overview::{Pool, Server};
 
-/// What all pages have.
+/// Common data of all pages.
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
-    /// Where the page is.
+    /// Path of the page.
     pub(super) path: &'a str,
     pub(super) at: OffsetDateTime,
     pub(super) server: &'a Server,
 }
 
-/// What is escaped of a name in a path.
+/// Characters that are escaped in a path.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
-/// Where a pool's page is.
+/// Path of a pool's page.
 pub(super) fn pool_path(pool: &str) -> String {
     format!("/pools/{}", utf8_percent_encode(pool, ESCAPED))
 }
 
-/// Where the machines of a pool are shown.
+/// Path of the machines of a pool.
 pub(super) fn machines_path(pool: &Pool) -> String {
     let query = MachineQuery { pool: pool.name.clone(), page: 1, ..MachineQuery::default() };
     format!("{}#machines", query.path())
@@ -33,7 +33,7 @@ pub(super) fn specs(pool: &Pool) -> String {
     if pool.specs.is_empty() { "none yet".to_owned() } else { pool.specs.join(", ") }
 }
 
-/// A heading as the name of a place on the page.
+/// Identifier of a heading.
 pub(super) fn slug(heading: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     format!("section-{}", heading.chars().map(word).collect::<String>())

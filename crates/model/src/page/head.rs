@@ -10,7 +10,7 @@ use crate::overview::{Certificate, Overview, PointerStatus};
 pub(super) struct Figure {
     pub(super) label: &'static str,
     pub(super) number: String,
-    /// How it is coloured, empty for as any text.
+    /// Class of its colour, empty for none.
     pub(super) class: &'static str,
     /// The page that shows more of it.
     pub(super) path: &'static str,
@@ -66,7 +66,7 @@ pub(super) fn renewal(certificates: &[Certificate], now: OffsetDateTime) -> Figu
     }
 }
 
-/// What to do next: the most urgent of all that there is.
+/// Finds the most urgent thing to do.
 pub(super) fn advice(overview: &Overview) -> Advice {
     let Overview { not_ready, certificates, pointers, degraded, silent_servers, .. } = overview;
     if let Some(advice) = of_certificates(not_ready, certificates, pointers, overview.at) {
@@ -115,7 +115,7 @@ pub(super) fn advice(overview: &Overview) -> Advice {
     }
 }
 
-/// What keeps all machines from booting, which comes before any single machine.
+/// Finds a fault that keeps all machines from booting, which is more urgent than any single machine.
 pub(super) fn of_certificates(
     not_ready: &[String],
     certificates: &[Certificate],
@@ -148,7 +148,7 @@ pub(super) fn of_certificates(
     })
 }
 
-/// What to do where no machine needs anything.
+/// Advice if no machine needs anything.
 pub(super) fn calm(degraded: &[String]) -> Advice {
     match degraded {
         [] => Advice::new("There is nothing to do.", "", ""),

@@ -9,20 +9,20 @@ use crate::ledger::{Failed, Outcome, Severity, Visit, VisitKind};
 use crate::overview::{MachineLine, Server};
 use ignition::SpecVersion;
 
-/// What there is to see of one machine.
+/// Contents of the page of one machine.
 #[derive(Debug)]
 pub struct MachineView<'a> {
-    /// When it was put together.
+    /// Time of this state.
     pub at: OffsetDateTime,
-    /// The server that shows it.
+    /// Server that reports the state.
     pub server: &'a Server,
-    /// What is known of the machine.
+    /// Entry of the machine.
     pub line: &'a MachineLine,
     /// Its requests and handshakes at this server, the latest first.
     pub visits: &'a [Visit],
-    /// Whether there is a pool of the name that it asked for.
+    /// True if the requested pool exists.
     pub is_pool_known: bool,
-    /// Whether other servers are asked for their part.
+    /// True if other servers have a part of the boot ledger.
     pub has_peers: bool,
     /// The port with TLS that machines use.
     pub port: u16,
@@ -48,7 +48,7 @@ struct MachinePage<'a> {
     step: NextStep,
 }
 
-/// What an administrator does next, and the command for it.
+/// Next step of an administrator, with its command.
 struct NextStep {
     sentence: &'static str,
     command: String,
@@ -72,7 +72,7 @@ impl MachinePage<'_> {
     }
 }
 
-/// What came from a machine, in words.
+/// Describes a request or handshake.
 fn asked(visit: &Visit) -> String {
     match &visit.kind {
         VisitKind::Request { pool, spec: Some(spec), .. } => {
@@ -83,7 +83,7 @@ fn asked(visit: &Visit) -> String {
     }
 }
 
-/// What it got, in words.
+/// Describes the answer.
 fn got(visit: &Visit) -> String {
     match &visit.kind {
         VisitKind::Request { outcome: Outcome::Served { config, .. }, .. } => config.clone(),
@@ -105,7 +105,7 @@ fn client(visit: &Visit) -> &str {
     }
 }
 
-/// What looks further into how it is with this machine. FILE.ign and HOST are the administrator's to fill in.
+/// Chooses the command that examines this machine. Administrators replace FILE.ign and HOST.
 fn next_step(line: &MachineLine, port: u16) -> NextStep {
     const BY_POINTER: &str = "machine-config-server inspect --pointer FILE.ign";
     let machine = &line.machine;
@@ -156,7 +156,7 @@ fn next_step(line: &MachineLine, port: u16) -> NextStep {
     NextStep { sentence, command }
 }
 
-/// A name that a shell takes as it is, or else a placeholder: it is what a client sent, and is to be pasted.
+/// Returns a name that is safe in a shell, or else a placeholder: the name comes from a client, and the command is pasted.
 fn shell_word(pool: &str) -> &str {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     let is_word = !pool.is_empty() && !pool.starts_with('-') && pool.chars().all(is_plain);

@@ -1,4 +1,4 @@
-//! Which machines are shown, in which order and how many: the query of the page's address, so that it works without a
+//! Filters, sorts and pages machines by the query of the page's address, so that it works without a
 //! script and can be sent to a colleague.
 
 use std::cmp::{Ordering, Reverse};
@@ -12,21 +12,21 @@ use crate::overview::MachineLine;
 /// Machines on one page.
 const MAX_ROWS: usize = 100;
 
-/// What a column is sorted by, in the order of the columns.
+/// Column by which machines are sorted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Column {
-    /// How urgent it is to look after the machine, the latest first.
+    /// Urgency, the latest machine first.
     #[default]
     State,
-    /// The machine's address.
+    /// Address of the machine.
     Address,
-    /// The pool that it asked for.
+    /// Requested pool.
     Pool,
-    /// How often it asked.
+    /// Number of requests.
     Times,
-    /// When it asked first.
+    /// Time of the first request.
     First,
-    /// When it asked last.
+    /// Time of the last request.
     Last,
 }
 
@@ -34,7 +34,7 @@ impl Column {
     pub(super) const ALL: [Self; 6] =
         [Self::Address, Self::State, Self::Pool, Self::Times, Self::First, Self::Last];
 
-    /// How the query names it.
+    /// Name in the query.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -47,30 +47,30 @@ impl Column {
     }
 }
 
-/// Which machines are asked for.
+/// Filter, order and page of machines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineQuery {
-    /// Only those that asked for this pool; empty for all.
+    /// Requested pool; empty for all.
     pub pool: String,
-    /// Only those of this state.
+    /// State.
     pub state: Option<Severity>,
-    /// Only those with this text in their row, in any case; empty for all.
+    /// Text in the row, in any case; empty for all.
     pub text: String,
-    /// What they are sorted by,
+    /// Column that they are sorted by.
     pub sort: Column,
-    /// and whether the other way round.
+    /// True for the reverse order.
     pub is_reversed: bool,
-    /// The page, counted from one.
+    /// Page, counted from one.
     pub page: usize,
 }
 
 /// The machines that were asked for.
 pub(super) struct Selection<'a> {
-    /// Those of the page.
+    /// Machines of the page.
     pub(super) rows: Vec<&'a MachineLine>,
-    /// All that match.
+    /// Number of all that match.
     pub(super) total: usize,
-    /// The page, which is the last one if there are not so many.
+    /// Page, which is the last one if there are not so many.
     pub(super) page: usize,
     pub(super) pages: usize,
 }
@@ -132,7 +132,7 @@ impl MachineQuery {
         !self.pool.is_empty() || self.state.is_some() || !self.text.is_empty()
     }
 
-    /// Those of `machines`, which come sorted by state.
+    /// Selects from `machines`, which are sorted by state.
     pub(super) fn select<'a>(&self, machines: &'a [MachineLine]) -> Selection<'a> {
         let text = self.text.to_lowercase();
         let mut rows: Vec<_> = machines.iter().filter(|line| self.matches(line, &text)).collect();
@@ -164,7 +164,7 @@ impl MachineQuery {
     }
 }
 
-/// How two machines are sorted by a column; what is larger or later comes first.
+/// Compares two machines by a column; larger and later values come first.
 fn compare(column: Column, one: &MachineLine, other: &MachineLine) -> Ordering {
     match column {
         Column::State => one.standing.rank.cmp(&other.standing.rank),

@@ -1,4 +1,4 @@
-//! What administrators see in a browser: HTML that is complete without a script, which keeps it up to date.
+//! Formats pages for administrators: HTML that is complete without a script, which keeps it up to date.
 //!
 //! Each page is a function of a value, from a template that is compiled in. A page loads its style sheet and its script
 //! from the same server and nothing else, so that it works behind `kubectl port-forward`.

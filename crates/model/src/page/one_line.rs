@@ -1,4 +1,4 @@
-//! How text gets into HTML: words of others are one line, and never markup.
+//! Escapes text for HTML: words of others are one line, and never markup.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use askama::filters::{Escaper, Html};
 
 use crate::escape::escaped;
 
-/// Writes what ends a line, moves a cursor or turns the order of reading around as its escape, and the rest as HTML text.
+/// Escaper that writes the ends of lines, and characters that change the direction of reading, as escapes, and the rest as text of HTML.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OneLine;
 

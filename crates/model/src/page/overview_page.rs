@@ -74,7 +74,7 @@ struct ControllerPage<'a> {
     overview: &'a ControllerOverview,
 }
 
-/// A certificate's validity as a line: where renewal and now are on it.
+/// Validity of a certificate as a line, with the positions of renewal and now.
 pub(super) struct TimeLine {
     pub(super) renewal: i64,
     pub(super) now: i64,
@@ -110,7 +110,7 @@ impl OverviewPage<'_> {
         timelines(&self.overview.machines, self.overview.at)
     }
 
-    /// How many machines there are of each rank, none left out.
+    /// Number of machines of each rank, including those that are not on the page.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         counts(|rank| self.overview.count(rank))
     }
@@ -119,7 +119,7 @@ impl OverviewPage<'_> {
         self.query.select(&self.overview.machines)
     }
 
-    /// Whether machines are asked for of a pool that is not there.
+    /// Returns true if the query has a pool that does not exist.
     fn is_pool_unlisted(&self) -> bool {
         let pool = &self.query.pool;
         !pool.is_empty() && self.overview.pools.iter().all(|it| it.name != *pool)
@@ -129,14 +129,14 @@ impl OverviewPage<'_> {
         column == Some(&self.query.sort)
     }
 
-    /// In which direction the table is sorted, for screen readers. Numbers and dates begin with the largest.
+    /// Direction of the order, for screen readers. Numbers and dates begin with the largest.
     fn direction(&self) -> &'static str {
         let is_descending = matches!(self.query.sort, Column::Times | Column::First | Column::Last);
         if is_descending == self.query.is_reversed { "ascending" } else { "descending" }
     }
 }
 
-/// How many there are of each rank, but for those of which there are none.
+/// Numbers of each rank that are not zero.
 #[must_use]
 pub fn counts(count: impl Fn(Severity) -> usize) -> Vec<(&'static str, usize)> {
     let counts = Severity::ALL.map(|rank| (rank.label(), count(rank)));
@@ -162,7 +162,7 @@ impl ControllerPage<'_> {
     }
 }
 
-/// The state in a few words: whether it `is_calm` says if there is anything else that an administrator should know.
+/// State in a few words. `is_calm` is false if an administrator should know anything else.
 fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
     if !not_ready.is_empty() {
         "Not ready"
@@ -173,19 +173,19 @@ fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
     }
 }
 
-/// Whether all certificates are valid at `now`, and machines boot from all pointer configs.
+/// Returns true if all certificates are valid at `now`, and machines boot from all pointer configs.
 fn all_boot(certificates: &[Certificate], pointers: &[PointerStatus], now: OffsetDateTime) -> bool {
     let is_valid = |it: &Certificate| (it.not_before..=it.not_after).contains(&now);
     certificates.iter().all(is_valid) && pointers.iter().all(|it| it.problem.is_none())
 }
 
-/// The names of those that vouch for a certificate.
+/// Names of the issuers of a certificate.
 fn issuers(map: &TrustMap, certificate: &TrustedCertificate) -> String {
     let names = certificate.issuers.iter().map(|place| &map.certificates[*place].subject[..]);
     or_none(&names.collect::<Vec<_>>())
 }
 
-/// The names of the pointer configs that trust the certificate at a place.
+/// Names of the pointer configs that trust the certificate at a place.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "templates pass it so")]
 fn trusted_by(map: &TrustMap, place: &usize) -> String {
     let groups = map.groups.iter().filter(|group| group.trusted.contains(place));

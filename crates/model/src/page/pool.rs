@@ -1,4 +1,4 @@
-//! A pool's page: its machines in numbers, what its config makes of a machine, and what changed with it.
+//! Formats the page of a pool: numbers of machines, the machine that its config makes, and the difference to the config before.
 
 use askama::Template;
 use time::OffsetDateTime;
@@ -12,18 +12,18 @@ use crate::overview::{Pool, Server};
 /// Lines of a difference that are shown of one thing.
 const MAX_LINES: usize = 300;
 
-/// What there is to see of one pool.
+/// Contents of the page of one pool.
 #[derive(Debug)]
 pub struct PoolView<'a> {
-    /// When it was put together.
+    /// Time of this state.
     pub at: OffsetDateTime,
-    /// The server that shows it.
+    /// Server that reports the state.
     pub server: &'a Server,
-    /// What is known of the pool.
+    /// State of the pool.
     pub pool: &'a Pool,
-    /// Its machines by state.
+    /// Numbers of its machines by state.
     pub machines: &'a [(&'static str, usize)],
-    /// What its config makes of a machine; `None` while it serves nothing.
+    /// Machine that its config makes; `None` while it serves nothing.
     pub machine: Option<&'a Machine>,
     /// The machine config before this one, and what differs; `None` where none is known.
     pub before: Option<(&'a str, &'a [Change])>,
@@ -51,7 +51,7 @@ struct PoolPage<'a> {
     sections: Vec<Section>,
 }
 
-/// A date, if a cell of a list is one, and whether it is over.
+/// Reads a cell that is a date, with true if it is over.
 fn date(cell: &str) -> Option<(OffsetDateTime, bool)> {
     let (date, is_over) = match cell.strip_suffix(" EXPIRED") {
         Some(date) => (date, true),
@@ -68,7 +68,7 @@ fn sign(change: &Change) -> &'static str {
     }
 }
 
-/// The lines of a difference with how they are coloured, as many as are shown, and how many there are more.
+/// Lines of a difference with their classes, as many as are shown, and the number of further ones.
 fn diff_lines(change: &Change) -> (Vec<(&'static str, &str)>, usize) {
     let lines = || change.diff.iter().flat_map(|diff| diff.split_terminator('\n'));
     let shown = lines().take(MAX_LINES).map(|line| {

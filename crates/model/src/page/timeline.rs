@@ -1,4 +1,4 @@
-//! When machines began to boot, and what came of it: bars for the last hour and the last day.
+//! Counts boots by their begin and state: bars for the last hour and the last day.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::overview::MachineLine;
 /// The size of the drawing, in its units.
 pub(super) const WIDTH: i64 = 720;
 pub(super) const HEIGHT: i64 = 100;
-/// What is counted, from the bottom of a bar to its top.
+/// Counted states, from the bottom of a bar to its top.
 const OUTCOMES: [Severity; 4] =
     [Severity::Stuck, Severity::Booting, Severity::Served, Severity::Joined];
 
 /// The boots of a time up to now.
 pub(super) struct Timeline {
-    /// How the page's parts are named.
+    /// Prefix of identifiers.
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// What the left end is called.
+    /// Label of the left end.
     pub(super) begin: &'static str,
     pub(super) bars: Vec<Bar>,
     /// The boots of the highest bar.
@@ -96,12 +96,12 @@ fn timeline(
     Timeline { id, title, begin, bars, most, totals }
 }
 
-/// When the machine's present boot began, as far as it was seen.
+/// Begin of the machine's last boot, as far as it was seen.
 fn began(line: &MachineLine) -> OffsetDateTime {
     line.machine.requests.as_ref().map_or(line.machine.last, |requests| requests.since)
 }
 
-/// The parts of a bar on top of each other. What is there can be seen, however little of the whole it is.
+/// Stacks the parts of a bar. A small part is still visible.
 fn stacked(counts: &[usize; OUTCOMES.len()], most: usize) -> Vec<BarPart> {
     let most = i64::try_from(most).unwrap_or(i64::MAX).max(1);
     let mut top = HEIGHT;

@@ -1,4 +1,4 @@
-//! The picture of trust: pointer configs on the left, the CAs that they trust in the middle, and what those vouch for on
+//! Draws the picture of trust: pointer configs on the left, the CAs that they trust in the middle, and the certificate on
 //! the right.
 
 use crate::escape::cut;
@@ -20,7 +20,7 @@ pub(super) struct Picture {
     pub(super) height: usize,
     pub(super) tiles: Vec<Tile>,
     pub(super) arrows: Vec<Arrow>,
-    /// What it has no room for.
+    /// Number of boxes without room.
     pub(super) left_out: usize,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Tile {
     pub(super) class: &'static str,
 }
 
-/// From one that trusts or vouches to what it trusts or vouches for.
+/// An arrow from a box to the box that it trusts or vouches for.
 pub(super) struct Arrow {
-    /// As a path of SVG.
+    /// Path of SVG.
     pub(super) path: String,
     pub(super) class: &'static str,
 }
 
-/// The picture of who trusts whom.
+/// Draws the picture of trust.
 pub(super) fn picture(map: &TrustMap) -> Picture {
     let leaf = map.certificates.iter().position(|certificate| certificate.is_leaf);
     let cas = (0..map.certificates.len()).filter(|place| Some(*place) != leaf);
@@ -101,7 +101,7 @@ fn group_box(group: &PointerGroup, y: usize) -> Tile {
     }
 }
 
-/// What a group is called where there is little room.
+/// Short title of a group.
 fn title(group: &PointerGroup) -> String {
     let first = group.names.first().map_or("", String::as_str);
     match group.names.len() {
@@ -110,7 +110,7 @@ fn title(group: &PointerGroup) -> String {
     }
 }
 
-/// From a box to one of the next column.
+/// Path from a box to one of the next column.
 fn across(column: usize, from: usize, to: usize) -> String {
     let (start, end) = (COLUMNS[column] + BOX_WIDTH, COLUMNS[column + 1]);
     let (from, to, half) =
@@ -118,7 +118,7 @@ fn across(column: usize, from: usize, to: usize) -> String {
     format!("M{start} {from}C{half} {from} {half} {to} {} {to}", end - 2)
 }
 
-/// From a box to another one of the middle column.
+/// Path from a box to another one of the middle column.
 fn around(from: usize, to: usize) -> String {
     let x = COLUMNS[1] + BOX_WIDTH;
     let (from, to, bend) = (from + BOX_HEIGHT / 3, to + 2 * BOX_HEIGHT / 3, x + 40);

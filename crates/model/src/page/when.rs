@@ -1,10 +1,10 @@
-//! Moments as people read them: in UTC, until the script shows them in the browser's time zone.
+//! Formats times for people: in UTC, until the script shows them in the browser's time zone.
 
 use askama::filters::Safe;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// A moment seen at `now`, with the exact time for the pointer that rests on it: the time of a moment of the same day,
+/// Formats a time seen at `now`, with the exact time for the pointer that rests on it: hours of the same day,
 /// the date of one of another year, else both.
 pub(super) fn when(time: &OffsetDateTime, now: &OffsetDateTime) -> Safe<String> {
     let clock = || format!("{:02}:{:02}", time.hour(), time.minute());
@@ -18,7 +18,7 @@ pub(super) fn when(time: &OffsetDateTime, now: &OffsetDateTime) -> Safe<String> 
     element(time, "moment", &words)
 }
 
-/// The day of a moment, with the exact time for the pointer that rests on it.
+/// Formats the day of a time, with the exact time for the pointer that rests on it.
 pub(super) fn day(time: &OffsetDateTime) -> Safe<String> {
     element(time, "day", &format!("{} {}", day_and_month(time), time.year()))
 }
@@ -28,7 +28,7 @@ fn day_and_month(time: &OffsetDateTime) -> String {
     format!("{} {}", time.day(), month.get(..3).unwrap_or(&month))
 }
 
-/// Made of numbers and names of months, so that nothing in it needs to be escaped.
+/// Builds the element of numbers and names of months, so that nothing in it needs to be escaped.
 fn element(time: &OffsetDateTime, kind: &str, words: &str) -> Safe<String> {
     let time = time.to_offset(time::UtcOffset::UTC);
     let exact =
