@@ -3,16 +3,14 @@
 //! Nothing is read that is not asked for: a number of any size, any depth, and a field of any
 //! meaning go by unseen.
 
-use std::fmt;
 use std::ops::Range;
 
 use ignition::names_field;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The members of an object, in their order, `None` if the text is no object.
 pub(super) fn members(text: &str) -> Option<Vec<(String, &str)>> {
-    serde_json::Deserializer::from_str(text).deserialize_map(Members).ok()
+    ignition::members(text).ok()
 }
 
 /// The elements of an array, in their order, `None` if the text is no array.
@@ -56,24 +54,6 @@ pub(super) fn spliced(text: &str, changes: &[(Range<usize>, String)]) -> String 
         end = place.end;
     }
     new + &text[end..]
-}
-
-struct Members;
-
-impl<'de> Visitor<'de> for Members {
-    type Value = Vec<(String, &'de str)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-            members.push((name, value.get()));
-        }
-        Ok(members)
-    }
 }
 
 #[cfg(test)]
