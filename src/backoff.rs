@@ -1,11 +1,11 @@
-//! The waits between tries of what failed: each twice as long as the one before, and longer by a
-//! random part, so that those that failed together do not all come back at once.
+//! Waits between retries: each is twice as long as the one before, plus a random part, so that concurrent failures do
+//! not retry at the same time.
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
-/// Waits without end.
+/// An endless sequence of waits.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     limits: ExponentialBuilder,
@@ -14,7 +14,7 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Waits from `first` up to `longest`, each with up to as much again added at random.
+    /// Waits from `first` up to `longest`, each with up to the same time added at random.
     pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         let limits = ExponentialBuilder::new()
             .with_min_delay(first)
@@ -24,13 +24,12 @@ impl Backoff {
         Self { limits, longest, waits: limits.build() }
     }
 
-    /// The next wait.
     pub(crate) fn next(&mut self) -> Duration {
-        // Without a number of tries the waits do not end.
+        // Without a maximum number of retries the sequence is endless.
         self.waits.next().unwrap_or(self.longest)
     }
 
-    /// What failed has succeeded: the next wait is a first one.
+    /// Starts again with the first wait, after a success.
     pub(crate) fn reset(&mut self) {
         self.waits = self.limits.build();
     }

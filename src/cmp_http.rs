@@ -1,4 +1,4 @@
-//! Messages of CMPv2 over HTTP (RFC 6712, RFC 9811): a connection each, since answers may be hours apart.
+//! Sends CMPv2 messages over HTTP (RFC 6712, RFC 9811), with a connection for each, because answers can be hours apart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,73 +23,72 @@ use tokio_rustls::TlsConnector;
 use crate::backoff::Backoff;
 use crate::http_client::{HttpConnection, read};
 
-/// What messages are called.
+/// Media type of messages.
 const TYPE: HeaderValue = HeaderValue::from_static("application/pkixcmp");
-/// The largest answer that is taken: a dozen certificates of the largest keys, and room.
+/// Maximum size of an answer in bytes: a dozen certificates with the largest keys, and room.
 const MAX_BYTES: usize = 256 << 10;
-/// From the name server's answer to the last byte.
+/// Maximum time from name resolution to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Exchanges with a server at a time: more requests than these wait for their turn.
+/// Maximum number of concurrent exchanges with a server; further requests wait.
 const AT_ONCE: usize = 8;
 
-/// The waits after failures, each up to twice as long by chance: a server that is back after a month is asked within
-/// ten minutes.
+/// Waits after failures, each randomly up to twice as long: a server that is back after a month is used within ten
+/// minutes.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// The waits between tries to reach a server.
+/// Creates the waits between attempts to reach a server.
 #[must_use]
 pub(crate) fn tries() -> Backoff {
     Backoff::new(FIRST_WAIT, LONGEST_WAIT)
 }
 
-/// Why messages cannot be sent to a server.
+/// Reasons why a server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
-    /// What is no URL.
+    /// The text is no URL.
     #[error("{0:?} is no URL: expected http:// or https://, a host, and a path if there is one")]
     Url(String),
-    /// Without TLS.
+    /// The URL has no TLS.
     #[error("{0} is plain HTTP, which only --allow-http (allowHTTP) allows")]
     Plain(Uri),
-    /// HTTPS, by nobody.
+    /// The URL is HTTPS, without CAs to verify it.
     #[error("{0} is HTTPS, and no --cacert (cacertRef) says whose certificate is right")]
     NoCa(Uri),
-    /// A file's certificate that is none to go by.
+    /// A CA certificate is unusable.
     #[error("a certificate to verify HTTPS by cannot be used: {0}")]
     Ca(rustls::Error),
 }
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 enum HttpError {
-    /// A connection that fails.
+    /// The connection failed.
     #[error("{url}: {error:#}")]
     Failed {
-        /// Where to.
+        /// URL of the server.
         url: Uri,
-        /// How.
+        /// Error of the connection.
         error: anyhow::Error,
     },
-    /// It takes too long.
+    /// The server did not answer in time.
     #[error("{0}: no answer within {time} s", time = TIMEOUT.as_secs())]
     Silent(Uri),
-    /// HTTP that carries no answer.
+    /// The HTTP status is no success.
     #[error("{url} answers {status}{}", reported(.location.as_deref()))]
     Status {
-        /// Where.
+        /// URL of the server.
         url: Uri,
-        /// What.
+        /// HTTP status.
         status: StatusCode,
-        /// Where it leads.
+        /// Value of `Location`.
         location: Option<String>,
     },
-    /// An answer that is something else.
+    /// The answer has another media type.
     #[error("{url} answers with {found:?}, which is no CMP message")]
     Type {
-        /// Where.
+        /// URL of the server.
         url: Uri,
-        /// What it calls it.
+        /// Media type of the answer.
         found: String,
     },
 }
@@ -109,7 +108,6 @@ fn reported(location: Option<&str>) -> String {
     location.map(|location| format!(" to {location:?}, which is not followed")).unwrap_or_default()
 }
 
-/// Where messages go to.
 #[derive(Clone)]
 pub(crate) struct Server {
     url: Uri,
@@ -120,8 +118,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server at `url`, whose HTTPS has to be vouched for by one of `authorities`. `ca_name` is the last part
-    /// of the path, where servers keep several CAs apart.
+    /// Creates a server for `url`, whose HTTPS certificate must lead to one of `authorities`. `ca_name` is the last
+    /// segment of the path, by which servers distinguish several CAs.
     pub(crate) fn new(
         url: &str,
         ca_name: Option<&str>,
@@ -152,7 +150,7 @@ impl Server {
         Ok(Self { url, host, port, tls, turns: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
-    /// A client that asks this server, by this machine's clock and randomness.
+    /// A client of this server with this machine's clock and randomness.
     pub(crate) fn client(&self) -> Client<'_, Self> {
         Client { transport: self, random, clock: OffsetDateTime::now_utc }
     }
@@ -172,7 +170,7 @@ impl Server {
         };
         let found = text(header::CONTENT_TYPE).unwrap_or_default();
         let is_message = found.split(';').next().is_some_and(|it| TYPE == it.trim());
-        // A refusal may come as a message all the same (RFC 9811 section 3.3).
+        // A refusal can be a message all the same (RFC 9811 section 3.3).
         if status != StatusCode::OK && (!is_message || status.is_redirection()) {
             let location = text(header::LOCATION);
             return Err(HttpError::Status { url: self.url.clone(), status, location });
@@ -205,7 +203,7 @@ impl Server {
 
 impl Transport for Server {
     async fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, TransportError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.turns.acquire().await.ok();
         let answer = timeout(TIMEOUT, self.try_exchange(message)).await;
         let answer = answer.unwrap_or_else(|_| Err(HttpError::Silent(self.url.clone())));
@@ -231,7 +229,7 @@ fn random() -> Option<[u8; 16]> {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// TLS as the rest of this program speaks it, by these authorities alone.
+/// TLS with the program's usual settings, and only these CAs.
 fn tls_by(cas: &[Certificate]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let mut roots = RootCertStore::empty();
     for ca in cas {

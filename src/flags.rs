@@ -1,7 +1,7 @@
-//! What flags of several commands have in common: how values are read, and groups that settings of more than one room have.
+//! Parsers of flag values, and groups of flags that several commands share.
 //!
-//! Settings are made by the command line itself: each struct of settings derives `clap::Args` where it is used,
-//! so that a new flag is a field there. Files are read, and names resolved, by what takes the settings.
+//! Each struct of settings derives `clap::Args` where it is used, so a new flag is a field there. Files are read and
+//! names resolved by the code that uses the settings.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use ignition::SpecVersion;
 use model::access::rotation::RotationPolicy;
 use pki::{KeyAlgorithm, Policy};
 
-/// The heading of flags that say where a command listens.
+/// Heading of flags for listen addresses.
 pub(crate) const LISTENING: &str = "Listening";
-/// The heading of flags about TLS and the serving pair.
+/// Heading of flags about TLS and the serving certificate.
 pub(crate) const TLS: &str = "TLS";
 
-/// How much access is restricted where no flag says so.
+/// Default access modes of flags.
 pub(crate) const OFF: &str = "off";
 pub(crate) const AUDIT: &str = "audit";
 
@@ -26,7 +26,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// How new certificates are made.
+/// Flags about issued certificates.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Certificates")]
 pub(crate) struct CertificateFlags {
@@ -41,7 +41,7 @@ impl CertificateFlags {
     }
 }
 
-/// Reads a kind of key.
+/// Parses an algorithm of keys.
 pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
     let found = KeyAlgorithm::ALL.iter().find(|(name, _)| *name == text);
     found.map(|(_, algorithm)| *algorithm).ok_or_else(|| {
@@ -50,7 +50,7 @@ pub(crate) fn key_algorithm(text: &str) -> Result<KeyAlgorithm, String> {
     })
 }
 
-/// How old tokens get.
+/// Flags about tokens.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Access")]
 pub(crate) struct TokenFlags {
@@ -68,15 +68,15 @@ impl TokenFlags {
     }
 }
 
-/// Reads an Ignition spec: `3.4` or `3.4.0`.
+/// Parses an Ignition spec: `3.4` or `3.4.0`.
 pub(crate) fn spec(text: &str) -> Result<SpecVersion, String> {
     SpecVersion::read(text).ok_or_else(|| "expected 2.2 or one of 3.0 to 3.6".to_owned())
 }
 
-/// A longer time is a slip, and would overflow a timer.
+/// Maximum time: a longer one is a mistake, and would overflow a timer.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// Reads `10s`, `500ms`, `1m 30s` and the like, or a plain number of seconds.
+/// Parses `10s`, `500ms`, `1m 30s` and the like, or a plain number of seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -90,12 +90,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// The same, for times that are reckoned with.
+/// Parses a duration for calculations with dates.
 fn span(text: &str) -> Result<time::Duration, String> {
     duration(text)?.try_into().map_err(|_| "expected at most a year".to_owned())
 }
 
-/// The same, or none at all.
+/// Parses a duration or zero.
 pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
@@ -103,7 +103,7 @@ pub(crate) fn delay(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Reads `HOST:PORT`, a name or an address.
+/// Parses `HOST:PORT`, with a name or an address.
 pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.and_then(|port| port.parse::<u16>().ok()) {
@@ -112,7 +112,7 @@ pub(crate) fn host_and_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// A URL that kubelet takes for an API server's.
+/// Parses a URL that kubelet accepts for an API server.
 pub(crate) fn url(text: &str) -> Result<String, String> {
     let is_url = text.parse::<http::Uri>().is_ok_and(|url| {
         matches!(url.scheme_str(), Some("https" | "http"))

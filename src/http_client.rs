@@ -1,4 +1,4 @@
-//! Requests that this program makes itself, outside of the Kubernetes API.
+//! HTTP client for requests outside of the Kubernetes API.
 
 use anyhow::anyhow;
 use axum::body::Body;
@@ -10,27 +10,27 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
-/// A connection that requests go out on, driven for as long as this value lives.
+/// A connection for requests, driven while the value lives.
 pub(crate) struct HttpConnection {
     requests: SendRequest<Body>,
     _driver: AbortOnDropHandle<()>,
 }
 
 impl HttpConnection {
-    /// Speaks HTTP/1.1 on `stream`.
+    /// Starts HTTP/1.1 on `stream`.
     pub(crate) async fn new<S>(stream: S) -> anyhow::Result<Self>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (requests, connection) = handshake(TokioIo::new(stream)).await?;
         let driver = tokio::spawn(async move {
-            // What went wrong is told by the request.
+            // The request returns the error.
             let _ = connection.await;
         });
         Ok(Self { requests, _driver: AbortOnDropHandle::new(driver) })
     }
 
-    /// Sends a request, once the one before is answered.
+    /// Sends a request, after the previous answer.
     pub(crate) async fn send(
         &mut self,
         request: Request<Body>,
@@ -40,10 +40,10 @@ impl HttpConnection {
     }
 }
 
-/// An answer's body, of at most so many bytes.
+/// Reads an answer's body of at most so many bytes.
 pub(crate) async fn read(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
     let read = axum::body::to_bytes(Body::new(response.into_body()), most).await;
-    // An error of axum says what the one within says, and would say it twice.
+    // axum's error repeats the text of its source.
     read.map_err(|error| match error.into_inner().downcast::<axum::Error>() {
         Ok(error) => anyhow!(error.into_inner()),
         Err(error) => anyhow!(error),

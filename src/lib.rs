@@ -6,17 +6,17 @@
 //!  watches of a cluster ─────┘    (I/O)   (a value)  (pure)   (bytes)  └─ plain :22624 ─┘
 //! ```
 //!
-//! What is decided is in crates that do no I/O, whose `Cargo.toml` have no runtime and no kube:
+//! Decisions are made in crates without I/O, whose `Cargo.toml` have no runtime and no kube:
 //!
 //! - `crates/ignition` parses, validates, edits and converts configs.
-//! - `crates/pki` says when certificates are made anew, issues them, and says who is locked out by what is
-//!   served. It turns a rotation's steps into writes, which the stores carry out.
+//! - `crates/pki` plans rotations, issues certificates, and finds machines that a served chain locks out. It turns a
+//!   rotation's steps into writes, which the stores apply.
 //! - `crates/cmp` gets certificates from an organisation's CA by CMPv2.
-//! - `crates/model` has all else: pools, tokens, registries, pointer configs, the boot ledger, rendering.
-//! - `crates/escape` bounds words of others, and keeps them within one line.
+//! - `crates/model` has all other decisions: pools, tokens, registries, pointer configs, the boot ledger, rendering.
+//! - `crates/escape` limits foreign text, and keeps it within one line.
 //!
-//! The rooms of the program, from the bottom up; each knows those below it and no others, which
-//! `tests/it/layers` checks, as it does which files are pure.
+//! The modules of the program, from the bottom up. Each imports only from those below it, which `tests/it/layers`
+//! checks; it also checks which files are pure.
 //!
 //! | room | job | may use |
 //! | --- | --- | --- |
@@ -34,8 +34,7 @@
 //! | [`commands`] | one module a subcommand: its settings, which clap reads, and the rooms put together by them | all of them |
 //! | [`cli`] | the commands by name, help and exit codes | `commands` |
 //!
-//! The clock, randomness and the environment are read by those that do I/O, and passed on as
-//! arguments.
+//! Modules with I/O read the clock, randomness and the environment, and pass them on as arguments.
 #![forbid(unsafe_code)]
 
 mod backoff;

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-/// What hostile clients made the server take goes back to the system within seconds after they left. The system's own
-/// allocator keeps most of it for ever.
+/// Returns memory that hostile clients have used to the system within seconds after they left. The system's allocator
+/// keeps most of it.
 #[cfg(target_arch = "x86_64")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    // Without its thread, memory goes back only while there is something to do: later, and no less.
+    // Without its background thread, memory is returned only during activity: later, and not less.
     #[cfg(target_arch = "x86_64")]
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
     machine_config_server::cli::main(std::env::args_os())

@@ -1,13 +1,12 @@
-//! Work on all processors, where many files or many pools change at once.
+//! Work on all processors, for changes of many files or pools.
 //!
-//! By hand, because rayon would keep a pool of threads at rest for what happens a few times a day; the
-//! standard library's scoped threads are gone when the work is done.
+//! The crate rayon is not used, because it would keep an idle pool of threads for work that occurs a few times a day;
+//! the standard library's scoped threads end with the work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Applies `work` to all `jobs` on as many threads as there are processors; the results are in the
-/// jobs' order.
+/// Applies `work` to all `jobs` on as many threads as there are processors; the results are in the order of `jobs`.
 pub(crate) fn map<J: Sync, R: Send>(jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
     if threads < 2 {

@@ -77,9 +77,6 @@ fn measure(options: &Options) -> Result<()> {
     let cluster = Cluster::start(&runtime, scratch.path())?;
     fill(&runtime, options, &cluster)?;
 
-    if options.reference.is_some() {
-        reference::prepare(&runtime, &cluster)?;
-    }
     let start = |name| match &options.reference {
         Some(binary) => Replica::of_reference(&runtime, binary, &cluster, scratch.path(), name),
         None => Replica::start(&runtime, &options.server, &cluster, scratch.path(), name),

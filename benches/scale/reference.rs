@@ -8,8 +8,6 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
-use serde_json::json;
-use tokio::runtime::Runtime;
 
 use crate::cluster::Cluster;
 use crate::servers::free_address;
@@ -18,41 +16,7 @@ use crate::servers::free_address;
 const IN_NAMESPACE: &str = "mkdir -p /etc/mcs && mount -t tmpfs tmpfs /etc/mcs && \
     cp -r \"$1\" /etc/mcs/bootstrap-token && shift && exec \"$@\"";
 
-/// Kinds that it follows and that no pool of the bench uses, by their plurals.
-const KINDS: [(&str, &str); 2] =
-    [("MachineOSConfig", "machineosconfigs"), ("MachineOSBuild", "machineosbuilds")];
-
-/// Defines the kinds without which it does not start.
-pub(crate) fn prepare(runtime: &Runtime, cluster: &Cluster) -> Result<()> {
-    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    KINDS.iter().try_for_each(|(kind, plural)| {
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": format!("{plural}.machineconfiguration.openshift.io"),
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for a bench"},
-            },
-            "spec": {
-                "group": "machineconfiguration.openshift.io",
-                "names": {"kind": kind, "plural": plural},
-                "scope": "Cluster",
-                "versions": [{
-                    "name": "v1",
-                    "served": true,
-                    "storage": true,
-                    "schema": {"openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": true,
-                    }},
-                }],
-            },
-        });
-        runtime.block_on(cluster.create(definitions, &definition))
-    })
-}
-
-/// What starts it at `address`, with an administrator's rights.
+/// Command that starts it at `address`, with an administrator's rights.
 pub(crate) fn command(
     binary: &Path,
     cluster: &Cluster,

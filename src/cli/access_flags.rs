@@ -1,4 +1,4 @@
-//! Flags about who gets configs.
+//! Flags of access.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use model::access::signed::Settings;
 
 use crate::serving::token_issuer::TokenIssuer;
 
-/// Who gets configs beside whoever has one of our own tokens.
+/// Flags of another issuer of tokens.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Access")]
 pub(super) struct IssuerFlags {

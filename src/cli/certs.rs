@@ -1,5 +1,4 @@
-//! `certs`: what the certificates of a state directory or a cluster are, whether they are in order,
-//! and new ones.
+//! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
 use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;

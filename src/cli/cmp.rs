@@ -1,4 +1,4 @@
-//! `cmp`: certificates from a CA by CMPv2.
+//! The command `cmp`: certificates from a CA by CMPv2.
 
 use clap::{Args as ClapArgs, Subcommand};
 

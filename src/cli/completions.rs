@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete this program's command line.
+//! The command `completions`: prints a shell's completion script.
 
 use std::io::Write as _;
 
@@ -16,6 +16,6 @@ pub(super) fn run(args: &Args, mut program: Command) {
     let name = program.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, name, &mut script);
-    // Nobody may be reading.
+    // A closed pipe is ignored.
     let _ = std::io::stdout().write_all(&script);
 }

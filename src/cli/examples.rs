@@ -1,6 +1,5 @@
-//! What `--help` ends with, and each manual page: command lines as administrators type them. A line that
-//! begins with `#` says what the next one is for. Each is read by the command line's own parser in
-//! `tests/it/command_line.rs`.
+//! Examples at the end of `--help` and of each manual page. A line that begins with `#` describes the next one.
+//! `tests/it/command_line.rs` parses each of them.
 
 pub(super) const ALL: &str = "\
 Examples:

@@ -1,4 +1,4 @@
-//! The command line: which commands there are, and how they end. Their flags are the settings of [`crate::commands`].
+//! The command line: commands and exit codes. Their flags are the settings of [`crate::commands`].
 
 mod access_flags;
 mod certs;
@@ -100,7 +100,7 @@ enum Command {
     Version,
 }
 
-/// The command line, for whoever describes it: manual pages, completions, tests.
+/// The command line, for manual pages, completions and tests.
 #[must_use]
 pub fn command() -> clap::Command {
     Cli::command()
@@ -112,7 +112,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
-            // Nobody may be reading the help.
+            // A closed pipe is ignored.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
@@ -167,16 +167,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The exit code of `inspect` where neither of the two others says what is.
+/// Exit code of `inspect` if there is nothing to inspect.
 const NOTHING_TO_INSPECT: u8 = 2;
 
-/// Whether a command line that is wrong is one of `inspect`.
+/// Returns true if an invalid command line is one of `inspect`.
 fn is_inspect(args: &[OsString]) -> bool {
     let matches = Cli::command().ignore_errors(true).try_get_matches_from(args);
     matches.is_ok_and(|matches| matches.subcommand_name() == Some("inspect"))
 }
 
-/// Runs a command that logs; when it has ended, so has its log.
+/// Runs a command with logs, and writes the last lines after it.
 fn with_logs(
     flags: &KlogFlags,
     command: impl FnOnce() -> anyhow::Result<()>,

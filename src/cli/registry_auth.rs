@@ -1,4 +1,4 @@
-//! The flag that names a secret with registry logins.
+//! The flag that names a Secret with registry credentials.
 
 use clap::Args;
 use model::objects::SecretName;
@@ -14,7 +14,7 @@ pub(super) struct RegistryCredentialsFlags {
 }
 
 impl RegistryCredentialsFlags {
-    /// The secret for all pools, `None` where no secret is to be read.
+    /// Secret for all pools, `None` to read no Secret.
     pub(super) fn secret(self) -> Option<SecretName> {
         self.registry_auth
     }

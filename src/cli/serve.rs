@@ -1,4 +1,4 @@
-//! `serve`: a directory of manifests, with everything made that a first boot needs.
+//! The command `serve`: a directory of manifests, with everything else created that a first boot needs.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `start`: the reference server's command line, in a running cluster.
+//! The command `start`: the reference server's command line, in a running cluster.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `tokens`: who may fetch configs.
+//! The command `tokens`: access to configs by tokens.
 
 use clap::{Args as ClapArgs, Subcommand};
 use time::OffsetDateTime;

@@ -1,4 +1,4 @@
-//! Mistakes on the command line, said in one line with the nearest thing that would be right.
+//! Errors of the command line, in one line with the nearest correct argument.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 

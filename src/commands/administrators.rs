@@ -16,7 +16,7 @@ use crate::server::{Limits, Listener, Serving};
 use crate::telemetry::ConnectionMetrics;
 use crate::telemetry::conditions::Status;
 
-/// Where administrators ask, and by which names. The port differs from command to command.
+/// Address and names of the listener for administrators. The default port depends on the command.
 #[derive(Debug, Clone, Args)]
 pub struct AdministratorsAddress {
     /// Address and port for metrics, /healthz and /readyz; `off` for none
@@ -29,14 +29,13 @@ pub struct AdministratorsAddress {
     pub names: Vec<Host>,
 }
 
-/// Where metrics are given out, `None` for nowhere.
+/// Address of the listener, `None` for no listener.
 #[derive(Debug, Clone, Copy)]
 pub struct MetricsAddress(pub Option<SocketAddr>);
 
 impl FromStr for MetricsAddress {
     type Err = &'static str;
 
-    /// Reads `ADDRESS:PORT`, or `off`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() || text == "off" {
             return Ok(Self(None));
@@ -45,8 +44,8 @@ impl FromStr for MetricsAddress {
     }
 }
 
-/// Answers at `address`, if that is anywhere, these questions and those of `more`, for as long as what is
-/// returned is kept; of a command that serves no machines. Call it within a runtime.
+/// Serves metrics, readiness and `more` at `address`, if there is one, while the result is held, for a command that
+/// serves no machines. Must be called within a runtime.
 pub(super) fn listen<E>(
     address: &AdministratorsAddress,
     encode: E,
@@ -74,7 +73,7 @@ where
 }
 
 impl AdministratorsAddress {
-    /// What answers there, and listens nowhere yet.
+    /// The server for these pages, without a listener.
     pub(super) fn serving(&self, pages: Router, connections: ConnectionMetrics) -> Serving {
         let machine = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
         let pages = protected(pages, KnownHosts::new(machine, &self.names));

@@ -1,5 +1,4 @@
-//! `bootstrap`: a server for the first control-plane machines, from the files that the installer lays
-//! out.
+//! The command `bootstrap`: a server for the first control-plane machines, from the files of the installer.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 use crate::source::directory::Layout;
 use crate::source::{self, manifest};
 
-/// What is to be served.
+/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct BootstrapSettings {
     /// Directory with machine-pools, machine-configs, controller-config and api-server
@@ -79,13 +78,12 @@ fn registry_ca(text: &str) -> Result<(RegistryHost, PathBuf), String> {
         return Err("expected HOST=FILE".to_owned());
     }
     let host = RegistryHost::parse(host).map_err(|error| error.to_string())?;
-    // A leading slash is taken as below the base directory too, as the reference joins paths.
+    // A leading slash is taken as below the base directory too, as in the reference.
     Ok((host, PathBuf::from(file.trim_start_matches('/'))))
 }
 
-/// The policy of the API server's TLS profile, which goes before the flags as it does for the
-/// reference. A profile that cannot be used must not end an installation: it is logged, and the
-/// flags hold.
+/// Policy of the API server's TLS profile, which overrides the flags as in the reference. An unusable profile must not
+/// end an installation: it is logged, and the flags apply.
 fn tls_policy(path: &Path, flags: &TlsPolicy) -> Option<TlsPolicy> {
     let bytes = match bounded::read(path) {
         Ok(bytes) => bytes,

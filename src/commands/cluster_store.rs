@@ -1,4 +1,4 @@
-//! A cluster, as commands use it: certificates are asked for, by annotations that its controller follows.
+//! A cluster as a store for commands: rotations are requested by annotations, which its controller handles.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::controllers::certificates::{Ask, CA, ClusterState, Observer, SERVING,
 use crate::controllers::{NAMESPACE, tokens, until_applied};
 use crate::kubernetes::{Applied, ObjectName, client};
 
-/// A cluster, and what waits for its answers.
+/// A client of the cluster, with a runtime for its answers.
 pub(super) struct ClusterStore {
     runtime: Runtime,
     client: Client,
@@ -27,14 +27,14 @@ pub(super) struct ClusterStore {
 }
 
 impl ClusterStore {
-    /// The cluster of a kubeconfig, or of the pod's service account.
+    /// Connects by a kubeconfig, or by the pod's service account.
     pub(super) fn connect(kubeconfig: Option<PathBuf>, user_data_namespace: &str) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let client = runtime.block_on(client::connect(kubeconfig))?;
         Ok(Self { runtime, client, user_data_namespace: user_data_namespace.to_owned() })
     }
 
-    /// What there is, and the objects as they were read.
+    /// Reads the present state, and the objects.
     async fn see(&self) -> Result<(Seen, ClusterState)> {
         let namespace = &self.user_data_namespace;
         let observer = Observer::new(self.client.clone(), namespace.clone(), Vec::new());
@@ -59,8 +59,7 @@ impl ClusterStore {
         Ok((seen, state))
     }
 
-    /// Looks, and asks the controller for what `decide` makes of that, unless it says that nothing is to be asked
-    /// for. Looks anew where somebody else has changed the secret since it was read.
+    /// Reads the state, and writes the request that `decide` returns, if any. After a conflict it reads again.
     fn ask(&self, secret: &str, mut decide: impl FnMut(Seen) -> Result<Option<Ask>>) -> Result<()> {
         let object = ObjectName::secret(NAMESPACE, secret);
         self.runtime.block_on(until_applied(object, async || {
@@ -104,7 +103,7 @@ impl StateStore for ClusterStore {
                 let asked = Asked { ca, serving: true, force, ..observed.asked };
                 let state = CertificateState { asked, ..observed };
                 let generate = &mut |_| policy.algorithm.generate();
-                // What the controller would refuse is better told here than asked for.
+                // A request that the controller would refuse is reported here instead.
                 let (_, attention) = pki::dry_run(&state, policy, now, generate)?;
                 let refused = attention.iter().find(|it| it.is_refused_request());
                 if let Some(refused) = refused.filter(|_| is_first) {

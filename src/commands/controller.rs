@@ -1,4 +1,4 @@
-//! The controllers of a cluster, of which one process is active.
+//! The command `controller`: the controllers of a cluster, of which one process is active.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use crate::controllers::registry_ca::RegistryCaController;
 use crate::controllers::tokens::{self, TokenController};
 use crate::kubernetes::Health;
 
-/// The Lease of the active one.
+/// Name of the leader's Lease.
 const LEASE: &str = "machine-config-server-controller";
 
-/// What the controllers are given.
+/// Settings of the command.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8798")))]
 pub struct Settings {
@@ -33,7 +33,7 @@ pub struct Settings {
     administrators: AdministratorsAddress,
 }
 
-/// Keeps a cluster in order until a signal ends it.
+/// Runs the controllers until a signal.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, certificates, access } = settings;
@@ -47,7 +47,7 @@ pub fn run(settings: Settings) -> anyhow::Result<()> {
     })
 }
 
-/// Keeps everything in order. What it returns is why it could not.
+/// Runs all controllers. Returns the error that ended one.
 async fn keep(
     client: Client,
     (certificates, external, access): (

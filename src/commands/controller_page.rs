@@ -1,4 +1,4 @@
-//! The controller's page: the certificates that it keeps, and which pointer configs trust them.
+//! Page of the controller: the certificates that it manages, and the pointer configs that trust them.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -18,7 +18,7 @@ struct Sources {
     since: OffsetDateTime,
 }
 
-/// The page at `/`, and all that is on it as JSON.
+/// Routes of the page at `/`, and of its contents as JSON.
 pub(super) fn router(shown: TrustSnapshot, status: Status) -> Router {
     let since = OffsetDateTime::now_utc();
     Router::new()

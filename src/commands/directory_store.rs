@@ -1,4 +1,4 @@
-//! A state directory, as commands use it: what is asked for is done at once.
+//! A state directory as a store for commands: requests are applied at once.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,11 +19,10 @@ use super::{print_line, tell};
 use crate::store::state_directory::{Reconciled, StateDirectory};
 use crate::store::unreadable::Unreadable;
 
-/// A state directory.
 pub(super) struct DirectoryStore(StateDirectory);
 
 impl DirectoryStore {
-    /// The directory, which has to be there: a slip in its name must not make a new one.
+    /// Opens an existing directory: a typo must not create a new one.
     pub(super) fn open(path: &Path) -> Result<Self> {
         if !path.is_dir() {
             bail!("--state-dir {}: there is no such directory", path.display());
@@ -34,7 +33,7 @@ impl DirectoryStore {
         Ok(Self(StateDirectory::open(path, tell_wait)?))
     }
 
-    /// The names of the serving certificate that is there, for one that replaces it.
+    /// Names of the present serving certificate, for its replacement.
     fn present_hosts(&self) -> Result<Vec<Host>> {
         let leaf = self.0.observe(&[], &Asked::default())?.served();
         let Some(leaf) = leaf else { return Ok(Vec::new()) };
@@ -61,10 +60,9 @@ impl DirectoryStore {
         }
     }
 
-    /// What was asked for and is not done is a failure, and so is a pointer config of this directory that does
-    /// not boot by the certificates that are there now, unless the caller `accepts_lockouts`. Others who cannot
-    /// boot are named in warnings: a pointer config that could not whatever is served, one that trusts other CAs
-    /// than were ever here, and machines elsewhere.
+    /// Fails if a request was refused, or a pointer config of this directory does not boot with the present
+    /// certificates, unless the caller `accepts_lockouts`. Other lockouts are warnings: pointer configs that boot with
+    /// no certificate or trust unknown CAs, and machines elsewhere.
     fn refuse(&self, attention: Vec<Warning>, accepts_lockouts: bool) -> Result<()> {
         for warning in attention.iter().filter(|attention| attention.is_warning()) {
             print_line(&format!("warning: {warning}"));
@@ -128,7 +126,7 @@ impl StateStore for DirectoryStore {
     fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()> {
         let hosts = self.present_hosts()?;
         if hosts.is_empty() && !force {
-            // What is there and cannot be used is a better reason than that there is none.
+            // An unusable pair is a better explanation than a missing one.
             let observed = self.0.observe(&hosts, &Asked::default())?;
             let generate = &mut |_| policy.algorithm.generate();
             self.refuse(pki::dry_run(&observed, policy, now, generate)?.1, force)?;
@@ -149,7 +147,7 @@ impl StateStore for DirectoryStore {
         now: OffsetDateTime,
     ) -> Result<()> {
         let mut reported = BTreeSet::new();
-        // Under the lock: nobody else distrusts the CAs that are left meanwhile.
+        // Under the lock, so that no other process distrusts the remaining CAs meanwhile.
         let wanted = || {
             let foreseen = Foreseen::of(self.observe(None)?, named, policy, now)?;
             foreseen.tell(yes, now, &mut reported)?;

@@ -1,4 +1,4 @@
-//! `issuer`: certificates for others, through cert-manager, of which one process is active.
+//! The command `issuer`: signs certificate requests, through cert-manager; one process is active.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use crate::controllers::NAMESPACE;
 use crate::controllers::issuer::IssuerController;
 use crate::kubernetes::Health;
 
-/// The Lease of the active one.
+/// Name of the leader's Lease.
 const LEASE: &str = "machine-config-server-issuer";
 
-/// What the issuer is given.
+/// Settings of the command.
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("127.0.0.1:8800")))]
 pub struct Settings {
@@ -28,7 +28,7 @@ pub struct Settings {
     administrators: AdministratorsAddress,
 }
 
-/// Signs until a signal ends it.
+/// Signs until a signal.
 pub fn run(settings: Settings) -> anyhow::Result<()> {
     tracing::info!(version = super::version(), "starting");
     let Settings { kubeconfig, administrators, cluster_resource_namespace } = settings;

@@ -1,4 +1,4 @@
-//! What one process of several does at a time: the one that holds a Lease. The others wait for it, ready.
+//! Runs work in one process of several, the holder of a Lease. Others wait for it, and are ready.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -16,23 +16,22 @@ use crate::kubernetes::Health;
 use crate::kubernetes::client;
 use crate::kubernetes::leader::LeaderElector;
 
-/// How a process that may be the active one runs.
+/// A process that takes part in a leader election.
 pub(super) struct LeaderElected {
-    /// A kubeconfig; without one, the pod's service account is used.
+    /// Path of a kubeconfig; `None` uses the pod's service account.
     pub(super) kubeconfig: Option<PathBuf>,
-    /// Where metrics and readiness are served, if anywhere.
+    /// Listener for metrics and readiness.
     pub(super) administrators: AdministratorsAddress,
-    /// The Lease of the active one.
+    /// Name of the leader's Lease.
     pub(super) lease: &'static str,
-    /// What is served beside metrics and readiness.
+    /// Pages other than metrics and readiness.
     pub(super) pages: Router,
-    /// How it stands.
     pub(super) health: Health,
 }
 
 impl LeaderElected {
-    /// Works while the Lease is held, until a signal ends it. `work` is given this process' name, and returns why
-    /// it could not go on.
+    /// Runs `work` while the Lease is held, until a signal. `work` gets the name of this process, and returns the error
+    /// that ended it.
     pub(super) fn run<W>(self, work: impl FnOnce(Client, String) -> W) -> anyhow::Result<()>
     where
         W: Future<Output = anyhow::Error>,

@@ -1,4 +1,4 @@
-//! What a server's boot ledger has, for a terminal.
+//! The command `machines`: prints a server's boot ledger.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::{print_line, terminal};
 use crate::flags::host_and_port;
 use crate::serving::peers::get;
 
-/// Whom to ask, and for what.
+/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct MachinesSettings {
     /// The machine at this address alone
@@ -27,17 +27,16 @@ pub struct MachinesSettings {
     json: bool,
 }
 
-/// What matters here of an overview.
 #[derive(Debug, Deserialize)]
 struct Reported {
     machines: Vec<MachineLine>,
     silent_servers: Vec<String>,
 }
 
-/// Prints the machines, those that are stuck first.
+/// Prints the machines, stuck ones first.
 ///
 /// # Errors
-/// Where the server does not answer, and where a machine is stuck.
+/// The server does not answer, or a machine is stuck.
 pub fn run(settings: &MachinesSettings) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Reported { mut machines, silent_servers } = runtime.block_on(ask(&settings.from))?;

@@ -1,7 +1,6 @@
-//! The commands, put together from the parts: a source, answers and listeners make a server.
+//! The commands, composed of the other modules: a source, answers and listeners make a server.
 //!
-//! What is given here are settings, which the command line makes itself: they derive `clap::Args`. [`crate::cli`] names the
-//! commands.
+//! Their settings derive `clap::Args`. [`crate::cli`] names the commands.
 
 pub mod administrators;
 pub mod bootstrap;
@@ -49,23 +48,23 @@ pub fn version() -> String {
     format!("machine-config-server {VERSION}")
 }
 
-/// Keeps private keys out of core dumps, and other processes of the same user out of this one's
-/// memory. A kernel that cannot is no reason not to serve.
+/// Keeps private keys out of core dumps, and this process's memory from other processes of the same user. A failure
+/// does not prevent serving.
 pub fn keep_memory_private() {
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Prints a line for a person. Nobody may be reading it, which is no reason to stop.
+/// Prints a line for a person. A closed pipe is ignored.
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{}", escaped(line));
 }
 
-/// Says a line on standard error.
+/// Prints a line on standard error.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "machine-config-server: {}", escaped(line));
 }
 
-/// What tells this process from all others: a pod's name may come back, its number as well.
+/// Unique name of this process: pod names and process IDs can repeat.
 fn process_name(separator: char) -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let (host, id) = (host.unwrap_or_default(), std::process::id());

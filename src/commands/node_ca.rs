@@ -1,4 +1,4 @@
-//! `node-ca`: the registries' certificate authorities of a running node.
+//! The command `node-ca`: keeps the registry CAs of a running node up to date.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::kubernetes::client;
 use crate::node_agent::{self, CredentialKeeper, Health, Layout, Reconciler};
 use crate::source::cluster::{NamedSecret, RegistryCaMap};
 
-/// What is to be kept.
+/// Settings of the command.
 #[derive(Debug, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.default_value("off")))]
 pub struct NodeCaSettings {
@@ -45,12 +45,12 @@ pub struct NodeCaSettings {
     registry_auth_file: PathBuf,
 }
 
-/// Keeps a node's files until SIGTERM or SIGINT.
+/// Keeps a node's files up to date until SIGTERM or SIGINT.
 pub fn run(settings: NodeCaSettings) -> anyhow::Result<()> {
     let NodeCaSettings { layout, resync, .. } = settings;
     let directory = settings.dir.unwrap_or_else(|| layout.directory().into());
     tracing::info!(version = super::version(), folder = %directory.display(), "starting");
-    // A node's memory is its workload's: one thread does.
+    // One thread saves the node's memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut signals = StopSignals::listen()?;

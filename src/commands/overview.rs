@@ -1,4 +1,4 @@
-//! Puts the overview together from those who know.
+//! Builds the overview from the state of the server.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -33,10 +33,10 @@ use crate::serving::publish::Served;
 use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
-/// Judges the pointer configs that are known, at a time. It may block.
+/// Judges the known pointer configs at a time. It may block.
 pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<PointerStatus> + Send + Sync>;
 
-/// Those who know.
+/// State that the overview is built from.
 pub(super) struct Sources {
     pub(super) answers: Arc<Answers>,
     pub(super) status: Status,
@@ -47,24 +47,23 @@ pub(super) struct Sources {
     pub(super) history: History,
     pub(super) chain: ShownChain,
     pub(super) pointers: Option<JudgePointers>,
-    /// The other servers, `HOST:PORT`.
+    /// Name of the other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,
     pub(super) since: OffsetDateTime,
-    /// What tells this server from the others.
+    /// Unique name of this server.
     pub(super) name: String,
-    /// The machines of all servers, gathered once for all who ask at about the same time.
+    /// Machines of all servers, gathered once for concurrent requests.
     pub(super) gathered: Latest<Gathered>,
 }
 
-/// The machines of all servers.
 pub(super) struct Gathered {
-    /// In their order.
+    /// Machines, stuck ones first.
     lines: Arc<Vec<MachineLine>>,
-    /// Which servers did not tell of theirs.
+    /// Servers that did not answer.
     silent: Vec<String>,
 }
 
-/// What is said of the API beside its types.
+/// Description of the API.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -76,7 +75,7 @@ pub(super) struct Gathered {
 )]
 struct Description;
 
-/// The page at `/`, and all that is on it as JSON.
+/// Routes of the page at `/`, and of its contents as JSON.
 pub(super) fn router(sources: Sources) -> Router {
     Router::new()
         .route("/", get(html))
@@ -89,7 +88,7 @@ pub(super) fn router(sources: Sources) -> Router {
         .with_state(Arc::new(sources))
 }
 
-/// The page may load its own style sheet and nothing else, and no other page may show it in itself.
+/// Headers of pages: only their own style sheet is loaded, and no other page can embed them.
 const HTML_HEADERS: [(HeaderName, &str); 1] = [(
     CONTENT_SECURITY_POLICY,
     "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
@@ -100,7 +99,7 @@ async fn html(State(sources): State<Arc<Sources>>) -> Response {
     html_response(page(&sources.overview().await))
 }
 
-/// A page as an answer.
+/// The answer with a page.
 pub(super) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Response {
     match page {
         Ok(page) => (HTML_HEADERS, Html(page)).into_response(),
@@ -113,7 +112,7 @@ pub(super) async fn style() -> Response {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
 }
 
-/// Which of the pointer configs boot a machine now.
+/// Pointer configs with the verdict if a machine boots from them at present.
 pub(super) fn judged(
     chain: &[pki::Certificate],
     holders: &[Holder],
@@ -262,7 +261,6 @@ impl Sources {
     }
 }
 
-/// A certificate as it is shown.
 pub(super) fn certificate(certificate: &pki::Certificate) -> Certificate {
     Certificate {
         subject: certificate.common_name.clone(),

@@ -1,4 +1,4 @@
-//! Where certificates, pointer configs and tokens are kept.
+//! Location of certificates, pointer configs and tokens.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,25 @@ use super::cluster_store::ClusterStore;
 use super::directory_store::DirectoryStore;
 use super::state_store::StateStore;
 
-/// A state directory or a cluster, not looked at yet.
+/// A state directory or a cluster, not opened yet.
 #[derive(Debug, Clone)]
 pub enum Place {
-    /// A directory.
+    /// A state directory.
     Directory(PathBuf),
     /// A cluster.
     Cluster {
-        /// A kubeconfig; without one, the pod's service account is used.
+        /// Path of a kubeconfig; `None` uses the pod's service account.
         kubeconfig: Option<PathBuf>,
-        /// Where the secrets with user data are.
+        /// Namespace of the user data.
         user_data_namespace: String,
     },
 }
 
 impl Place {
-    /// What is kept there.
+    /// Opens the store.
     ///
     /// # Errors
-    /// There is no such directory, or no configuration to reach the cluster by.
+    /// The directory does not exist, or no client for the cluster can be created.
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         Ok(match self {
             Self::Directory(path) => Box::new(DirectoryStore::open(path)?),
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// Flags that say where.
+/// Flags for a location.
 #[derive(Debug, Args)]
 pub struct PlaceFlags {
     /// Where `serve` keeps its certificates and pointer configs
@@ -55,15 +55,14 @@ pub struct PlaceFlags {
 }
 
 impl PlaceFlags {
-    /// What is kept there.
+    /// Opens the store.
     ///
     /// # Errors
-    /// As those of [`Place::open`].
+    /// The same as for [`Place::open`].
     pub(crate) fn open(&self) -> anyhow::Result<Box<dyn StateStore>> {
         self.place().open()
     }
 
-    /// The place that they name.
     pub(crate) fn place(&self) -> Place {
         let Self { state_dir, kubeconfig, in_cluster, user_data_namespace } = self;
         match (kubeconfig, in_cluster) {

@@ -1,5 +1,4 @@
-//! What a running server shows to a machine that asks for its config: the certificates, and the
-//! status of the answer.
+//! Probes a running server as a machine would: its certificates, and the status of its answer.
 
 use std::fmt;
 use std::io;
@@ -23,10 +22,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// As long as Ignition waits for the head of an answer.
+/// Ignition's timeout for the head of an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     host: Host,
@@ -36,7 +35,7 @@ pub struct Address {
 impl FromStr for Address {
     type Err = &'static str;
 
-    /// Reads `HOST:PORT`, with an IPv6 address in brackets.
+    /// Parses `HOST:PORT`, with an IPv6 address in brackets.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const EXPECTED: &str = "expected HOST:PORT, with an IPv6 address in brackets";
         let (host, port) = text.rsplit_once(':').ok_or(EXPECTED)?;
@@ -50,7 +49,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The host as the resolver takes it, and the port.
+    /// Host in the resolver's form, and port.
     pub(super) fn parts(&self) -> (String, u16) {
         (self.host.bare(), self.port)
     }
@@ -62,9 +61,8 @@ impl fmt::Display for Address {
     }
 }
 
-/// Connects to `address` as a machine would for `fetch`, takes whatever certificates there are, and
-/// asks by HEAD for the config where `is_trusted` says that a machine would: what is sent along is for a
-/// server that is trusted.
+/// Connects to `address` as a machine would for `fetch`, accepts any certificates, and requests the config by HEAD if
+/// `is_trusted` accepts them: credentials are only sent to a trusted server.
 pub async fn ask(
     address: &Address,
     fetch: &Fetch,
@@ -92,7 +90,7 @@ async fn connect(address: &Address, host: &Host) -> anyhow::Result<TlsStream<Tcp
     handshake(socket, host).await.context("TLS")
 }
 
-/// Takes whatever certificates there are for `host`.
+/// Accepts any certificates for `host`.
 pub(super) async fn handshake(
     socket: TcpStream,
     host: &Host,
@@ -110,15 +108,14 @@ pub(super) async fn handshake(
     Ok(TlsConnector::from(Arc::new(config)).connect(name, socket).await?)
 }
 
-/// Whether a handshake failed because what came is no TLS.
+/// Returns `true` if a handshake failed because the server does not speak TLS.
 pub(super) fn is_no_tls(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());
     matches!(error, Some(rustls::Error::InvalidMessage(_)))
 }
 
-/// What was agreed on and shown in a handshake, one line each, and the certificates that were sent;
-/// `None` if one of them is none.
+/// Parameters and certificates of a handshake, one line each, and the parsed chain; `None` if one is unreadable.
 pub(super) fn shown(stream: &TlsStream<TcpStream>) -> (Vec<String>, Option<Vec<Certificate>>) {
     let connection = stream.get_ref().1;
     let version = match connection.protocol_version() {
@@ -164,16 +161,14 @@ async fn head(
     request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // The connection is driven by whoever waits, and closed by the answer: what it says after that
-    // is of no interest.
+    // The connection is driven by the wait, and its result after the answer does not matter.
     let answer = async move { sender.send_request(request).await };
     let (answer, _) = tokio::join!(answer, connection);
     let (head, _) = answer?.into_parts();
     Ok((head.status, head.headers))
 }
 
-/// Takes every certificate: who would trust it is judged afterwards. The server still has to hold
-/// its key.
+/// Accepts every certificate; trust is judged later. The server must still prove to have its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! `render`: the config of a pool's machines, or their pointer config, without a server.
+//! The command `render`: prints the config of a pool's machines, or their pointer config, without a server.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use super::{tell, terminal};
 use crate::flags::{spec, url};
 use crate::source::cluster;
 
-/// What is printed, and from where.
+/// Settings of the command.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RenderSettings {
@@ -78,7 +78,7 @@ impl RenderSettings {
         self.in_cluster || self.kubeconfig.is_some()
     }
 
-    /// Where the CAs are that a pointer config is to trust.
+    /// Location of the CAs for a pointer config.
     fn cas(&self) -> Place {
         if !self.is_cluster() {
             return Place::Directory(self.state_dir.clone());
@@ -89,7 +89,6 @@ impl RenderSettings {
         }
     }
 
-    /// What configs are rendered from.
     fn inputs(&self) -> anyhow::Result<Inputs> {
         if let Some(directory) = &self.dir {
             return read_manifests(directory.clone(), self.strict);
@@ -109,10 +108,10 @@ impl RenderSettings {
     }
 }
 
-/// Prints it to standard output.
+/// Prints the config to standard output.
 ///
 /// # Errors
-/// It cannot be had; then nothing was printed.
+/// The config cannot be rendered; then nothing was printed.
 pub fn run(settings: &RenderSettings) -> anyhow::Result<()> {
     let mut text = if settings.pointer {
         make_pointer(settings)?.into_bytes()
@@ -123,7 +122,7 @@ pub fn run(settings: &RenderSettings) -> anyhow::Result<()> {
     };
     text.push(b'\n');
     let mut stdout = std::io::stdout().lock();
-    // Half a config on a stick is worse than none: what cannot be written is told.
+    // A partial config is worse than none, so write errors are reported.
     stdout.write_all(&text).and_then(|()| stdout.flush()).context("standard output")
 }
 
@@ -135,13 +134,13 @@ fn config(settings: &RenderSettings) -> anyhow::Result<Vec<u8>> {
     let spec = settings.spec.unwrap_or(SpecVersion::NEWEST);
     let text = rendered(&inputs, &settings.pool, spec).map_err(|cause| anyhow!("{cause}"))?;
     for warning in &inputs.warnings {
-        // Nobody may be reading it.
+        // A closed pipe is ignored.
         let _ = writeln!(std::io::stderr(), "machine-config-server: warning: {warning}");
     }
     Ok(text.to_vec())
 }
 
-/// The MachineConfig that a pool's config is made of, or where everything in it comes from.
+/// The MachineConfig of a pool's config, or the origins of its parts.
 fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Result<Vec<u8>> {
     if is_explained {
         return explained(inputs, pool);
@@ -157,7 +156,7 @@ fn machine_config(inputs: &Inputs, pool: &str, is_explained: bool) -> anyhow::Re
         bail!("pool {pool}: {reason}");
     };
     let Some(merged) = error.merged() else { bail!("pool {pool}: {error}") };
-    // It is what they come to, and no machine boots from it.
+    // The merge of the MachineConfigs, from which no machine boots.
     tell(&format!("warning: pool {pool} is not served this: {error}"));
     Ok(serde_json::to_vec_pretty(&**merged)?)
 }
@@ -170,8 +169,7 @@ fn sources(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<ParsedMachineConfi
     Ok(selected.into_iter().map(ParsedMachineConfig::new).collect())
 }
 
-/// A table of everything in a pool's MachineConfig: which MachineConfig it comes from, and which others say
-/// something else of it.
+/// A table of everything in a pool's MachineConfig, with the MachineConfig it comes from, and the overridden ones.
 fn explained(inputs: &Inputs, pool: &str) -> anyhow::Result<Vec<u8>> {
     let sources = sources(inputs, pool)?;
     let origins = merged_pool::origins(&sources.iter().collect::<Vec<_>>())
@@ -189,7 +187,7 @@ fn origin_row(origin: &Origin) -> Vec<String> {
             None => from.push((machine_config, vec![name])),
         }
     }
-    // Which part comes from whom matters only where several have one.
+    // Member names matter only if several MachineConfigs contribute.
     let is_shared = from.len() > 1;
     let from = from.into_iter().map(|(config, names)| match names.join(", ") {
         names if is_shared && !names.is_empty() => format!("{config} ({names})"),
@@ -216,7 +214,7 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
     if bundle.is_empty() {
         bail!("{place}: there is no certificate authority yet");
     }
-    // Another server's leads a machine that trusts these CAs nowhere.
+    // A pointer config of another server is useless to a machine that trusts these CAs.
     let mut own = seen.pointers.iter().map(|(_, text)| PointerConfig::read(text));
     let kept = || own.find_map(|it| it.url_for(pool).filter(|_| seen.stranger(&it).is_none()));
     let server = settings.server.as_ref();
@@ -233,18 +231,17 @@ fn make_pointer(settings: &RenderSettings) -> anyhow::Result<String> {
         Ok(Some(with)) => Ok(String::from_utf8(with)?),
         Ok(None) => Ok(text),
         Err(reason) => {
-            // Nobody may be reading it.
+            // A closed pipe is ignored.
             let _ = writeln!(std::io::stderr(), "machine-config-server: {place}: {reason}");
             Ok(text)
         }
     }
 }
 
-/// The pointer config with the token that those for the same pool carry, `None` where nothing says that
-/// it should have one.
+/// Adds the token of the pool's other pointer configs, `None` if none is expected.
 ///
 /// # Errors
-/// Why it has none.
+/// The reason why it has no token.
 fn with_token(
     text: &str,
     pool: &str,

@@ -1,4 +1,4 @@
-//! Inputs that are read once, and what a pool's machines become by them: without a server.
+//! Reads inputs once, and renders from them without a server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::telemetry::Metrics;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Status;
 
-/// Time for a cluster to be read.
+/// Maximum time to read a cluster.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads a tree of manifests.
@@ -28,15 +28,15 @@ pub(super) fn read_manifests(root: PathBuf, is_strict: bool) -> anyhow::Result<I
     Ok(Directory::open(Layout::Tree { root, registry_credentials: None, is_strict })?.1)
 }
 
-/// Reads a tree of manifests as far as it can be used; the inputs tell the rest.
+/// Reads a tree of manifests as far as it is usable; problems are in the inputs.
 pub(super) fn read_usable(root: PathBuf) -> anyhow::Result<Inputs> {
     let layout = Layout::Tree { root, registry_credentials: None, is_strict: false };
     Ok(Directory::read(layout)?.1)
 }
 
-/// Reads a cluster, all of it or nothing.
+/// Reads a cluster completely.
 pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs> {
-    // Publishing may block its thread.
+    // Publishing can block its thread.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
@@ -54,7 +54,7 @@ pub(super) fn read_cluster(settings: cluster::Settings) -> anyhow::Result<Inputs
     })
 }
 
-/// The config that a machine of `pool` is served in `spec`, not compacted.
+/// Config of machines of `pool` in `spec`, in the plain form.
 pub(super) fn rendered(inputs: &Inputs, pool: &str, spec: SpecVersion) -> Result<Bytes, Cause> {
     let selected = select(inputs, pool).map_err(|reason| match reason {
         Unselected::UnknownPool => {

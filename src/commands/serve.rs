@@ -1,4 +1,4 @@
-//! `serve`: a server on a directory of manifests, with everything made that a first boot needs.
+//! The command `serve`: a server on a directory of manifests, which creates everything else that a first boot needs.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,41 +30,40 @@ use crate::store::state_directory::{Stamps, StateDirectory, StateError};
 use crate::telemetry::conditions::Condition;
 use crate::telemetry::{Reporting, log_attention};
 
-/// How soon and how late the certificates are checked again.
+/// Waits between two checks of the certificates: the shortest and the longest.
 const SHORTEST_WAIT: Duration = Duration::seconds(10);
 const LONGEST_WAIT: Duration = Duration::hours(1);
-/// How often the files are checked in between, so that readiness agrees with the page.
+/// Interval between checks of the files, so that readiness agrees with the page.
 const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// What is to be served.
+/// Settings of the command.
 pub struct ServeSettings {
-    /// The top of the manifests' tree.
+    /// Top directory of the manifests.
     pub manifests: PathBuf,
-    /// Where the certificates and pointer configs are made and kept.
+    /// State directory for certificates and pointer configs.
     pub state: PathBuf,
-    /// Names and addresses that machines reach this server by, beside this machine's own.
+    /// Names and addresses that machines reach this server by, in addition to this machine's own.
     pub hosts: Vec<Host>,
-    /// How certificates are made.
+    /// Settings of issued certificates.
     pub certificates: Policy,
-    /// How configs are served.
+    /// Settings of serving.
     pub options: ServingOptions,
-    /// The secret among the manifests with registry logins for machines of enforced pools, if any is
-    /// to be read.
+    /// Secret among the manifests with registry credentials for machines of enforced pools.
     pub registry_credentials: Option<SecretName>,
-    /// Whether manifests with something that has no effect are refused.
+    /// True if manifests with parts without effect are refused.
     pub is_strict: bool,
-    /// Who gets configs.
+    /// Settings of access.
     pub access: AccessSettings,
-    /// How tokens are made.
+    /// Settings of tokens.
     pub tokens: RotationPolicy,
 }
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
-    // A name by which machines reach this server is one of this server.
+    // Names of this server for machines are also valid for administrators.
     settings.options.listen.administrators.names.extend_from_slice(&settings.hosts);
     let hosts = hosts(&settings.hosts, &own_hosts());
-    // The host that a machine elsewhere reaches this one by comes first.
+    // The best host for machines elsewhere comes first.
     let pointer_host = hosts[0].clone();
     let state = StateDirectory::of_this_server(&settings.state)?;
     let (known_pools, pools) = watch::channel(None);
@@ -78,7 +77,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
         failure: None,
         looked: (OffsetDateTime::now_utc(), Instant::now()),
     };
-    // What cannot be brought in order must not keep machines from what is there.
+    // A failure must not keep machines from the present certificates.
     let requeue_at = renewal.reconcile();
 
     let of_pointers = state.clone();
@@ -114,7 +113,7 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
     })
 }
 
-/// Which of the pointer configs boot a machine now. That they cannot be read is told elsewhere.
+/// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
 fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<PointerStatus> {
     let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
     let holders: Vec<_> =
@@ -124,14 +123,14 @@ fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<PointerSta
     judged(&seen.chain(), &holders, &faults, now)
 }
 
-/// Follows which pools are served, and says once what a person needs next.
+/// Follows the served pools, and prints the next steps once.
 struct Announcer {
     state: StateDirectory,
     host: Host,
     ports: Ports,
-    /// The directory of manifests.
+    /// Directory of manifests.
     manifests: PathBuf,
-    /// Pools that have a config, for those that judge pointer configs by them.
+    /// Sends the pools that have a config, for judging pointer configs.
     known_pools: watch::Sender<Option<Arc<BTreeSet<String>>>>,
 }
 
@@ -167,26 +166,26 @@ impl Announcer {
     }
 }
 
-/// Keeps the certificates and pointer configs in order while the server runs. It may end at any
-/// moment with the process: whatever it does is whole at every step.
+/// Manages certificates and pointer configs while the server runs. Every step is atomic, so that the process can end at
+/// any time.
 struct Renewal {
     state: StateDirectory,
-    /// The pools that have a config, once that is known.
+    /// Pools that have a config, once they are known.
     pools: watch::Receiver<Option<Arc<BTreeSet<String>>>>,
     hosts: Vec<Host>,
     policy: Policy,
-    /// What was told to be out of order.
+    /// Reported warnings.
     attention: Vec<Warning>,
     /// Stamps of the files at the last look.
     stamps: Option<Stamps>,
-    /// Why the last try failed.
+    /// Reason why the last attempt failed.
     failure: Option<String>,
-    /// When the last look was, by both clocks.
+    /// Time of the last look, by wall clock and monotonic clock.
     looked: (OffsetDateTime, Instant),
 }
 
 impl Renewal {
-    /// Does what is due, tells what cannot be done, and when something will be due again.
+    /// Applies due steps, reports faults, and returns the time of the next due step.
     fn reconcile(&mut self) -> OffsetDateTime {
         self.looked = (OffsetDateTime::now_utc(), Instant::now());
         let (now, _) = self.looked;
@@ -211,7 +210,7 @@ impl Renewal {
         }
     }
 
-    /// Checks the files that changed, and writes none: an administrator may be putting them in place.
+    /// Checks changed files without writing any: an administrator may be replacing them.
     fn look(&mut self) {
         let stamps = self.state.stamps().ok();
         if stamps.is_some() && stamps == self.stamps {
@@ -219,7 +218,7 @@ impl Renewal {
         }
         let state = self.state.clone().with_pools(self.pools.borrow().clone());
         let looked = state.attention(&self.hosts, &self.policy, OffsetDateTime::now_utc());
-        // Where it failed, as with another command at work, the next look tries again.
+        // After a failure, as during another command, the next look retries.
         if let Ok(attention) = looked {
             self.stamps = stamps;
             if let Some(attention) = attention {
@@ -228,7 +227,7 @@ impl Renewal {
         }
     }
 
-    /// Logs what is new of it.
+    /// Logs new warnings.
     fn take(&mut self, attention: Vec<Warning>) {
         let new = attention.iter().filter(|it| !self.attention.contains(it));
         let files = self.state.key_files();
@@ -236,7 +235,6 @@ impl Renewal {
         self.attention = attention;
     }
 
-    /// Updates readiness and metrics.
     fn report(&self, reporting: &Reporting) {
         let failure = self.failure.as_ref().map(|_| "they cannot be brought in order".into());
         let reported = failure.or_else(|| Warning::summary(&self.attention));
@@ -246,13 +244,13 @@ impl Renewal {
 
     async fn keep(mut self, mut requeue_at: OffsetDateTime, reporting: Reporting) {
         loop {
-            // Not restarted by a look: it compares the clocks only every 10 s.
+            // A look does not restart this wait, which compares the clocks only every 10 s.
             let mut due = pin!(wait_until(requeue_at, self.looked));
             loop {
                 self.report(&reporting);
                 tokio::select! {
                     () = &mut due => break,
-                    // Pointer configs are judged by other pools.
+                    // Other pools change the verdicts on pointer configs.
                     Ok(()) = self.pools.changed() => break,
                     () = tokio::time::sleep(BETWEEN_LOOKS) => {
                         tokio::task::block_in_place(|| self.look());
@@ -264,9 +262,8 @@ impl Renewal {
     }
 }
 
-/// Waits until the certificates are to be checked again. A file may be restored, so one wait is never
-/// trusted for years; and where the clock is set, as it is just after a start without a battery,
-/// what was made by the one before may have to be mended at once.
+/// Waits for the next check of the certificates. A file can be restored, so a wait never lasts for years. If the clock
+/// is set, as after a start without a battery, certificates of the earlier time may need an immediate repair.
 async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Instant)) {
     let wait = (time - since).clamp(SHORTEST_WAIT, LONGEST_WAIT).unsigned_abs();
     while let Some(left) = wait.checked_sub(started.elapsed()) {
@@ -278,7 +275,7 @@ async fn wait_until(time: OffsetDateTime, (since, started): (OffsetDateTime, Ins
     }
 }
 
-/// What a person needs next.
+/// Prints the next steps for a person.
 fn announce(state: &StateDirectory, host: &Host, ports: Ports, pointers: &[(String, PathBuf)]) {
     let Ports { secure, insecure, administrators } = ports;
     print_line(&format!("Serving {} pools on https://{host}:{secure}", pointers.len()));
@@ -296,8 +293,8 @@ fn announce(state: &StateDirectory, host: &Host, ports: Ports, pointers: &[(Stri
     if let Some((pool, path)) = pointers.first() {
         print_line("");
         print_line("To see what a machine with Ignition spec 3.4 would get:");
-        // By the token in its pointer config, which is read when the line is run, and not given as an
-        // argument: other users of this machine see those. Where there is none, no header is sent.
+        // The command reads the token from the pointer config when it runs, instead of an argument, which other users
+        // of this machine can see. Without a token, no header is sent.
         print_line(&format!(
             "  sed -n 's/.*\"\\(Bearer [^\"]*\\)\".*/Authorization: \\1/p' {} | curl --cacert {} -H @- \
              -H 'Accept: application/vnd.coreos.ignition+json;version=3.4.0' {}",
@@ -308,7 +305,7 @@ fn announce(state: &StateDirectory, host: &Host, ports: Ports, pointers: &[(Stri
     }
 }
 
-/// An address that a browser on this machine reaches: one for all addresses is reached by the loopback one.
+/// An address that a browser on this machine reaches: the loopback address instead of an unspecified one.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -318,7 +315,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn shell_word(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -327,8 +324,8 @@ fn shell_word(text: &str) -> Cow<'_, str> {
     format!("'{}'", text.replace('\'', r"'\''")).into()
 }
 
-/// The hosts of the certificate, the one for pointer configs first: those given, then this
-/// machine's addresses that others can reach, then its names, then those that only it can reach.
+/// Hosts of the certificate, the one for pointer configs first: the given ones, then this machine's addresses that
+/// others can reach, then its names, then those that only it can reach.
 fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
     let mut hosts = Vec::new();
     for host in given.iter().chain(own) {
@@ -339,7 +336,7 @@ fn hosts(given: &[Host], own: &[Host]) -> Vec<Host> {
     hosts
 }
 
-/// This machine's own names and addresses. The loopback ones are always among them.
+/// Names and addresses of this machine, loopback ones included.
 fn own_hosts() -> Vec<Host> {
     let mut addresses: Vec<IpAddr> = getifaddrs()
         .into_iter()

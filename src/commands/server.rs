@@ -1,4 +1,4 @@
-//! A server from its parts: source, answers, listeners; and its end.
+//! Composes a server of source, answers and listeners, and runs it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -50,102 +50,100 @@ use crate::telemetry::conditions::{Condition, Conditions, Status};
 pub use super::overview::JudgePointers;
 pub use crate::serving::serving_pair::PairFiles;
 
-/// What all servers have flags for.
+/// Settings of all servers.
 pub struct ServingOptions {
-    /// Where to listen.
+    /// Listen addresses and ports.
     pub listen: Listen,
-    /// Which TLS is spoken.
+    /// TLS versions and cipher suites.
     pub policy: TlsPolicy,
-    /// Whether the TLS profile of a cluster goes before it.
+    /// True if the cluster's TLS profile overrides the policy.
     pub follows_profile: bool,
     /// Limits of clients.
     pub limits: Limits,
     /// Delay between SIGTERM and closing the listeners: a balancer learns later that this server stops.
     pub shutdown_delay: Duration,
-    /// Networks that may ask for configs.
+    /// Networks that may request configs.
     pub networks: Networks,
-    /// Balancers, which name their clients.
+    /// Networks of balancers, which send PROXY headers.
     pub balancers: Balancers,
-    /// Whether Ignition itself gets compact configs.
+    /// True if Ignition gets compact configs.
     pub is_compact: bool,
 }
 
-/// What is to be served.
+/// Settings of a server.
 pub struct ServerSettings {
-    /// Where the inputs come from.
+    /// Source of the inputs.
     pub source: source::Settings,
-    /// How they are served.
+    /// Settings of serving.
     pub options: ServingOptions,
-    /// With which certificate.
+    /// Files of the serving certificate.
     pub pair: PairFiles,
-    /// The cluster's secret with the same, for as long as these files are not there yet.
+    /// Secret of the cluster with the serving certificate, used until the files exist.
     pub pair_secret: Option<SecretName>,
-    /// Who gets configs.
+    /// Settings of access.
     pub access: AccessSettings,
-    /// Where the boot ledger is kept, if anywhere.
+    /// Directory of the boot ledger, if it is stored.
     pub ledger_directory: Option<PathBuf>,
-    /// The other servers of the cluster, a name and the port of their administrators' listener.
+    /// Name of the cluster's other servers, with the port of their administrators' listener.
     pub peers: Option<String>,
-    /// Judges the pointer configs that this server knows.
+    /// Judge of the known pointer configs.
     pub pointers: Option<JudgePointers>,
-    /// What this process keeps beside answering.
+    /// State that this process manages, if it has a state directory.
     pub local: Option<Local>,
 }
 
-/// What a server keeps in a state directory.
+/// State directory of a server.
 pub struct Local {
-    /// The directory.
+    /// The state directory.
     pub state: StateDirectory,
-    /// The host that its pointer configs send machines to.
+    /// Host in its pointer configs.
     pub host: Host,
-    /// How its tokens are made.
+    /// Settings of its tokens.
     pub tokens: RotationPolicy,
 }
 
-/// Who gets configs.
+/// Settings of access.
 #[derive(Default)]
 pub struct AccessSettings {
     /// Mode of pools that have no annotation.
     pub mode: AccessMode,
-    /// Another issuer, whose signed tokens are accepted beside our own.
+    /// Another issuer of accepted tokens.
     pub issuer: Option<TokenIssuer>,
-    /// Where what is known of tokens is kept, if anywhere.
+    /// Cache of the records of tokens, if there is one.
     pub cache: Option<TokenCache>,
 }
 
-/// Where to listen; port 0 takes any free one.
+/// Listen addresses and ports; port 0 takes any free one.
 #[derive(Debug, Clone)]
 pub struct Listen {
-    /// `None` for all of the machine's addresses.
+    /// Address, `None` for all of the machine's.
     pub address: Option<IpAddr>,
     /// Port for TLS.
     pub secure_port: u16,
     /// Port without TLS, `None` for no such port.
     pub insecure_port: Option<u16>,
-    /// Where administrators ask.
+    /// Listener for administrators.
     pub administrators: AdministratorsAddress,
 }
 
-/// The ports that were bound.
+/// Ports that were bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Ports {
-    /// The one for TLS.
+    /// Port for TLS.
     pub secure: u16,
-    /// The one without, if there is one.
+    /// Port without TLS, if there is one.
     pub insecure: Option<u16>,
     /// Address of the status page and the metrics, if they are served.
     pub administrators: Option<SocketAddr>,
 }
 
-/// A server whose ports are bound and whose first inputs are published. It answers once it is run.
+/// A server with bound ports and published first inputs. It answers once it runs.
 pub(super) struct Server {
-    /// The ports that were bound.
     pub(super) ports: Ports,
-    /// What is served, each time it changes.
+    /// Served inputs, after each change.
     pub(super) served: watch::Receiver<Option<Arc<Served>>>,
-    /// Readiness and metrics.
     pub(super) reporting: Reporting,
-    /// What runs beside the listeners, for ever.
+    /// Background tasks that run forever.
     pub(super) tasks: Tasks,
     machines: Serving,
     listeners: Vec<Listener>,
@@ -160,22 +158,22 @@ pub fn run(settings: ServerSettings) -> anyhow::Result<()> {
     block_on(async { Server::start(settings).await?.run().await })
 }
 
-/// Runs a server on its runtime.
+/// Runs a server on a new runtime.
 pub(super) fn block_on(server: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     raise_file_limit();
-    // At most one thread a processor computes handshakes, milliseconds each with an RSA key; as many are left
-    // for everything else.
+    // At most one thread for each processor computes handshakes, milliseconds each with an RSA key; as many are left
+    // for other work.
     let workers = 2 * processors();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build()?;
     let result = runtime.block_on(server);
-    // What was cut off must not hold up the process' end.
+    // Aborted connections must not delay the end of the process.
     runtime.shutdown_background();
     result
 }
 
 impl Server {
-    /// Binds the ports, reads the inputs and starts what follows them.
+    /// Binds the ports, reads the inputs and starts all tasks.
     pub(super) async fn start(settings: ServerSettings) -> anyhow::Result<Self> {
         let ServerSettings { options, access, .. } = settings;
         let reporting = Reporting { metrics: Arc::default(), status: Status::default() };
@@ -239,7 +237,7 @@ impl Server {
         })
     }
 
-    /// Answers until SIGTERM or SIGINT, and lets connections finish.
+    /// Serves until SIGTERM or SIGINT, and then lets connections finish.
     pub(super) async fn run(mut self) -> anyhow::Result<()> {
         for listener in self.listeners {
             self.machines.listen(listener);
@@ -270,7 +268,6 @@ impl Local {
     }
 }
 
-/// What a pipeline is made of.
 struct Parts {
     access: AccessSettings,
     networks: Networks,
@@ -298,7 +295,7 @@ fn follow_source(
     let are_known = known.records.is_some();
     let mut pipeline =
         Pipeline::new(AccessRules { mode, networks }, known, local, policy, publisher);
-    // Whoever connects first finds the answers there.
+    // The first client finds the answers ready.
     if let Some(inputs) = first {
         pipeline.take_inputs(inputs);
     }
@@ -320,7 +317,7 @@ fn follow_source(
     if let Some(follow) = source.follow_tokens(are_known, records, reporting.clone()) {
         let mut needs_tokens = pipeline.needs_tokens();
         tasks.spawn("what follows the tokens", async move {
-            // The pipeline runs as long as the server does.
+            // The pipeline runs as long as the server.
             let _ = needs_tokens.wait_for(|needs| *needs).await;
             follow.await;
         });
@@ -329,7 +326,7 @@ fn follow_source(
     tasks.spawn("the pipeline", pipeline.run(changes));
 }
 
-/// An index of the cluster's nodes, and what keeps it.
+/// Follows the cluster's nodes, if there is a cluster. Returns their index.
 fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
     let nodes = NodeIndex::default();
     if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
@@ -338,7 +335,7 @@ fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> No
     nodes
 }
 
-/// Keeps the boot ledger in a folder, if it is kept.
+/// Stores the boot ledger in a directory, if there is one.
 fn keep_ledger(
     tasks: &mut Tasks,
     directory: Option<PathBuf>,
@@ -352,8 +349,8 @@ fn keep_ledger(
     Some(file)
 }
 
-/// Keeps the serving pair in step with its files, and with the cluster's secret until they are there. Returns
-/// the reader of its chain.
+/// Follows the files of the serving certificate, and the cluster's Secret until they exist. Returns the reader of
+/// the chain.
 fn follow_pair(
     tasks: &mut Tasks,
     pair: ServingPair,
@@ -371,8 +368,7 @@ fn follow_pair(
     chain
 }
 
-/// Waits for the order to stop, and then for as long as machines may still be sent here. An error is why
-/// a task has ended before.
+/// Waits for a signal, and then for the shutdown delay. An error is the reason why a task has ended before.
 async fn until_stopped(
     tasks: &mut Tasks,
     delay: Duration,
@@ -391,13 +387,12 @@ async fn until_stopped(
     Condition::failed("server", "it is stopping").note(out_of_service);
     tokio::select! {
         () = tokio::time::sleep(delay) => Ok(()),
-        // Who asks twice does not want to wait.
+        // A second signal skips the delay.
         () = signals.received() => Ok(()),
         error = tasks.ended() => Err(error),
     }
 }
 
-/// What administrators are told.
 fn pages(answers: &Arc<Answers>, reporting: &Reporting, ledger: &Ledger) -> Router {
     let (answers, Reporting { metrics, status }) = (Arc::clone(answers), reporting.clone());
     let ledger = ledger.clone();
@@ -442,8 +437,8 @@ fn bind(
     Ok((listeners, metrics, Ports { secure, insecure, administrators }))
 }
 
-/// The listener for metrics. That there is none must not keep machines from booting: on an
-/// OpenShift node another program may have the default port already.
+/// Binds the listener for metrics. A failure must not keep machines from booting: on an OpenShift node another program
+/// may have the default port.
 fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener> {
     let address = address?;
     match Listener::bind(address, None) {
@@ -459,7 +454,7 @@ fn bind_metrics(address: Option<SocketAddr>, status: &Status) -> Option<Listener
     }
 }
 
-/// Connections need file descriptors; a shell's default is fewer than the limit of connections.
+/// Raises the limit of file descriptors; a shell's default is lower than the limit of connections.
 fn raise_file_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));

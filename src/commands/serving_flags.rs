@@ -1,4 +1,4 @@
-//! The flags that all servers have: where to listen, within which limits, for whom.
+//! Flags of all servers: listeners, limits and networks.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,8 +15,7 @@ use crate::serving::tls_policy::{TlsPolicy, warn_passed_over};
 
 const ANSWERS: &str = "Answers";
 
-/// Where to listen, with which certificate, within which limits. Each flag names its heading: without one it would come
-/// under that of the group before it.
+/// Flags of all servers. Each names its heading: without one it would come under that of the previous group.
 #[derive(Debug, Args)]
 #[command(mut_arg("metrics_address", |arg| arg.help("Address and port for metrics; `off` for none")))]
 pub(crate) struct ServingFlags {
@@ -103,7 +102,7 @@ struct LimitFlags {
 }
 
 impl ServingFlags {
-    /// Says in the log what is starting.
+    /// Logs the start of the server.
     pub(crate) fn log_start(&self) {
         tracing::info!(
             version = super::version(),
@@ -112,7 +111,7 @@ impl ServingFlags {
         );
     }
 
-    /// How configs are served. Suites that are passed over are logged.
+    /// Converts the flags to options. Ignored cipher suites are logged.
     pub(crate) fn options(self) -> anyhow::Result<ServingOptions> {
         let min_version = self.tls_min_version.as_deref().unwrap_or_default();
         let (policy, passed_over) = TlsPolicy::new(min_version, &self.tls_cipher_suites)
@@ -126,7 +125,7 @@ impl ServingFlags {
                 administrators: self.administrators,
             },
             policy: policy.with_post_quantum(self.tls_post_quantum == Switch::On),
-            // Flags go before a cluster's profile.
+            // Flags override a cluster's profile.
             follows_profile: self.tls_min_version.is_none() && self.tls_cipher_suites.is_empty(),
             shutdown_delay: self.limits.shutdown_delay,
             limits: self.limits.limits(),
@@ -157,7 +156,7 @@ impl LimitFlags {
     }
 }
 
-/// Networks that may ask, and those that balancers are in.
+/// Networks of clients and balancers.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Networks")]
 struct NetworkFlags {

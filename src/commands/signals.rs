@@ -1,10 +1,10 @@
-//! The signals by which an administrator, systemd or kubelet stops a process.
+//! Signals by which an administrator, systemd or kubelet stops a process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT.
+/// Listener for SIGTERM and SIGINT.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     terminate: Signal,
@@ -12,7 +12,7 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    /// From now on they do not end the process. Call it within a runtime.
+    /// Starts listening; the signals do not end the process any longer. Must be called within a runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -20,7 +20,6 @@ impl StopSignals {
         })
     }
 
-    /// Waits for one of them.
     pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -1,4 +1,4 @@
-//! What commands do with what a state directory or a cluster keeps: certificates, pointer configs and tokens.
+//! Common interface of commands to a state directory or a cluster: certificates, pointer configs and tokens.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,30 +14,28 @@ use super::certs::exposure::Worth;
 
 /// A state directory or a cluster, as [`Place::open`](super::place::Place::open) chooses.
 pub(crate) trait StateStore {
-    /// What there is now. The pools of a directory are those of `manifests`, where those are given.
+    /// Observes the present state. The pools of a directory are those of `manifests`, if given.
     fn observe(&self, manifests: Option<&Path>) -> Result<Seen>;
 
-    /// Whether each right to read is granted by itself.
+    /// Returns `true` if permissions are granted for each kind of object.
     fn has_separate_rights(&self) -> bool;
 
-    /// What strangers can read in the configs of pools that are not enforced, and what has no effect in
-    /// configs. Those of a directory are in `manifests`.
+    /// Secrets that unauthenticated clients can read in configs, and fields without effect. Configs of a directory are
+    /// in `manifests`.
     fn worth(&self, manifests: Option<&Path>) -> Result<Worth>;
 
-    /// What is known of tokens.
     fn records(&self) -> Result<Records>;
 
-    /// Changes what is known of tokens, by a rule that sees what there is; where somebody else came first,
-    /// again.
+    /// Changes tokens and records by `change`, and retries after conflicts.
     fn change_tokens(&self, change: &ChangeTokens<'_>) -> Result<()>;
 
-    /// Makes a new serving pair, with `ca` a new authority first, or has its keeper make them. With
-    /// `force` even where machines are locked out. Fails with who would be locked out, if it is for that.
+    /// Makes a new serving pair, with `ca` a new CA first, or requests them from the controller. With `force` even if
+    /// machines are locked out. Otherwise fails with the machines that would be locked out.
     fn rotate(&self, ca: bool, force: bool, policy: &Policy, now: OffsetDateTime) -> Result<()>;
 
-    /// Takes CAs out: of the bundle, pointer configs, the chain and the stored keys, for ever. Each is
-    /// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes`
-    /// it only says who could not boot any more, and fails.
+    /// Distrusts CAs for good: removes them from the bundle, pointer configs, the chain and the stored keys. Each is
+    /// named by a file with its certificate, its SHA-256 fingerprint or its common name. Without `yes` it only reports
+    /// the machines that could not boot any longer, and fails.
     fn distrust(
         &self,
         named: &[String],
@@ -47,43 +45,42 @@ pub(crate) trait StateStore {
     ) -> Result<()>;
 }
 
-/// A rule for tokens.
 pub(crate) type ChangeTokens<'a> = dyn Fn(&mut Issued, &mut Records) -> Result<()> + 'a;
 
-/// Whoever looks at certificates need not have a right to all else: `Ok(Err(..))` is what to tell of that.
+/// Separates errors of optional reads in a store with separate permissions: `Ok(Err(..))` is reported only.
 pub(super) fn unless_forbidden<T>(store: &dyn StateStore, read: Result<T>) -> Result<Result<T>> {
     if store.has_separate_rights() { Ok(read) } else { read.map(Ok) }
 }
 
-/// What a store holds.
+/// Observed state of a store.
 pub(crate) struct Seen {
     pub(super) place: String,
     pub(super) observed: CertificateState,
     pub(super) pointers: Vec<(String, Vec<u8>)>,
-    /// Those of them that no machine is made from, as an administrator says.
+    /// Names of pointer configs that an administrator marked as unused.
     pub(super) unused: BTreeSet<String>,
-    /// Files with keys that others than their owner can read.
+    /// Files with keys that other users than their owner can read.
     pub(super) open_files: Vec<String>,
-    /// The pools that have a config, empty where they are not known.
+    /// Pools that have a config, empty if they are not known.
     pub(super) pools: BTreeSet<String>,
-    /// What is wrong with files that the server could not read when it is started again.
+    /// Files that the server could not read after a restart, with remedies.
     pub(super) unreadable: Vec<String>,
-    /// Where the signing CA and the serving pair are.
+    /// Files or objects of the signing CA and the serving pair.
     pub(super) files: [String; 2],
 }
 
 impl Seen {
-    /// What a server would send, leaf first; empty without a serving pair.
+    /// Chain that a server would send, leaf first; empty without a serving pair.
     ///
     /// # Errors
-    /// There is a serving pair that no server can serve.
+    /// No server can serve the pair.
     pub(super) fn chain(&self) -> Result<Vec<Certificate>> {
         let chain = self.observed.serving.as_ref().map(StoredPair::served_chain).transpose();
         let [_, serving] = &self.files;
         Ok(chain.context(serving.clone())?.unwrap_or_default())
     }
 
-    /// What the pointer configs carry that a rotation of tokens looks after.
+    /// Tokens in the pointer configs that a rotation manages.
     pub(super) fn carriers(&self) -> Vec<PointerToken> {
         let (trusted, known) = (self.observed.trusted(), self.observed.known());
         let used = self.pointers.iter().filter(|(name, _)| !self.unused.contains(name));
@@ -93,8 +90,7 @@ impl Seen {
         .collect()
     }
 
-    /// Why a pointer config that names authorities trusts none that is known to be the server's, or
-    /// is not looked at.
+    /// Reason why a pointer config with CAs trusts no known CA of the server, or is not judged.
     pub(super) fn stranger(&self, pointer: &PointerConfig<'_>) -> Option<LeftAlone> {
         match pointer.assess(&self.observed.trusted(), &self.observed.known()) {
             Assessment::LeftAlone(

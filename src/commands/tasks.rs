@@ -1,15 +1,14 @@
-//! What runs beside the listeners for as long as the process does.
+//! Background tasks of a process.
 
 use anyhow::anyhow;
 use tokio::task::JoinSet;
 
-/// Tasks that are to run for ever. They are stopped with this value.
+/// Tasks that run forever. They are aborted when the value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(JoinSet<&'static str>);
 
 impl Tasks {
-    /// Starts a task; `what` it is ends a sentence like "… ended unexpectedly". Call it within a
-    /// runtime.
+    /// Starts a task; `what` begins a sentence like "… ended unexpectedly". Must be called within a runtime.
     pub(crate) fn spawn(
         &mut self,
         what: &'static str,
@@ -21,7 +20,7 @@ impl Tasks {
         });
     }
 
-    /// Waits until a task has ended, which none should.
+    /// Waits until a task has ended, which is an error.
     pub(crate) async fn ended(&mut self) -> anyhow::Error {
         match self.0.join_next().await {
             Some(Ok(what)) => anyhow!("{what} ended unexpectedly"),

@@ -1,15 +1,14 @@
-//! What standard output can show: a terminal's width and colours, or a pipe's plain lines.
+//! Capabilities of standard output: a terminal's width and colours, or a pipe's plain lines.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use anstream::{AutoStream, ColorChoice};
 use model::table::TerminalStyle;
 
-/// A width below this cannot hold a table.
+/// Minimum width that can hold a table.
 const NARROWEST: u16 = 40;
 
-/// What standard output can show. `NO_COLOR`, `CLICOLOR_FORCE` and `COLUMNS` go before what a
-/// terminal says of itself.
+/// Style of standard output. `NO_COLOR`, `CLICOLOR_FORCE` and `COLUMNS` override the terminal's properties.
 pub(super) fn look() -> TerminalStyle {
     let stdout = std::io::stdout();
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
@@ -22,8 +21,7 @@ pub(super) fn look() -> TerminalStyle {
     TerminalStyle { width, is_coloured }
 }
 
-/// Prints lines whose parts have been escaped. Nobody may be reading them, which is no reason to
-/// stop.
+/// Prints escaped lines. A closed pipe is ignored.
 pub(super) fn print(lines: &[String]) {
     let mut text = lines.join("\n");
     text.push('\n');

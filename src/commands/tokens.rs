@@ -1,4 +1,4 @@
-//! Tokens with a name, for machines whose pointer configs live elsewhere, and a look at all of them.
+//! The command `tokens`: manages tokens with a name, for machines with external pointer configs, and lists all tokens.
 
 use anyhow::{anyhow, bail, ensure};
 use clap::Args;
@@ -14,7 +14,7 @@ use super::place::PlaceFlags;
 use super::{print_line, terminal};
 use crate::flags::duration;
 
-/// A token that is made.
+/// Settings of `tokens add`.
 #[derive(Debug, Args)]
 pub struct AddSettings {
     /// What the token is for
@@ -30,7 +30,7 @@ pub struct AddSettings {
     place: PlaceFlags,
 }
 
-/// A token that is revoked.
+/// Settings of `tokens revoke`.
 #[derive(Debug, Args)]
 pub struct RevokeSettings {
     /// The token's name or id
@@ -39,7 +39,7 @@ pub struct RevokeSettings {
     place: PlaceFlags,
 }
 
-/// Tokens that are replaced.
+/// Settings of `tokens rotate`.
 #[derive(Debug, Args)]
 pub struct RotateSettings {
     /// The pools that get one; all by default
@@ -52,7 +52,6 @@ pub struct RotateSettings {
     place: PlaceFlags,
 }
 
-/// When a token ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     Never,
@@ -83,7 +82,7 @@ fn until(text: &str) -> Result<Until, String> {
     duration(text).map(Until::After).map_err(|_| expected.to_owned())
 }
 
-/// A name is a word, so that it is told from an id and stands in a line of a log.
+/// Parses a name, which is a word, so that it differs from an ID and can be in a log line.
 fn name(text: &str) -> Result<String, String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !text.is_empty() && text.len() <= 63 && text.chars().all(is_part) {
@@ -93,10 +92,10 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Makes a token for machines of `pools`, and prints it: nobody will see it again.
+/// Generates a token for machines of `pools`, and prints it once.
 ///
 /// # Errors
-/// There is such a token already, or it cannot be kept.
+/// The name is used already, or the token cannot be stored.
 pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let AddSettings { name, pools, until, place } = settings;
     let (store, until) = (place.open()?, until.from(now));
@@ -121,10 +120,10 @@ pub fn add(settings: &AddSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints what is known of tokens; no token can be made of it.
+/// Prints the records of tokens, which contain no token.
 ///
 /// # Errors
-/// They cannot be read.
+/// The records are unreadable.
 pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     let records = place.open()?.records()?;
     let to_the_second = |time: OffsetDateTime| date(time.replace_nanosecond(0)?);
@@ -157,10 +156,10 @@ pub fn list(place: &PlaceFlags, now: OffsetDateTime) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Has a token open nothing any more, from now on; one that pointer configs carry is replaced in them.
+/// Revokes a token; one that pointer configs carry is replaced in them.
 ///
 /// # Errors
-/// There is no such token.
+/// The token does not exist.
 pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RevokeSettings { named, place } = settings;
     place.open()?.change_tokens(&|_, records| {
@@ -178,12 +177,12 @@ pub fn revoke(settings: &RevokeSettings, now: OffsetDateTime) -> anyhow::Result<
     Ok(())
 }
 
-/// Makes new tokens for pointer configs; the ones before end when none carries them any more. Whoever
-/// keeps the tokens has pointer configs carry them.
+/// Generates new tokens for pointer configs. The manager of tokens writes them into pointer configs, and the previous
+/// ones expire after that.
 ///
 /// # Errors
-/// There are no tokens to replace; or, unless forced, one was made later than now: with a clock that is behind, those
-/// before would end at once.
+/// There are no tokens to replace; or one was made later than now, without `force`: with a clock that is behind, the
+/// previous ones would expire at once.
 pub fn rotate(settings: &RotateSettings, now: OffsetDateTime) -> anyhow::Result<()> {
     let RotateSettings { pools, force, place } = settings;
     place.open()?.change_tokens(&|issued, records| {

@@ -1,4 +1,4 @@
-//! `validate`: whether a directory of manifests can be served, pool by pool.
+//! The command `validate`: checks each pool of a directory of manifests.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::print_line;
 use super::rendering::{read_usable, rendered};
 
-/// What is judged, and how.
+/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct ValidateSettings {
     /// Directory of manifests, YAML or JSON, any file names
@@ -25,24 +25,23 @@ pub struct ValidateSettings {
     json: bool,
 }
 
-/// A directory, judged.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
     is_valid: bool,
     pools: Vec<PoolReport>,
-    /// Files and objects that cannot be used, or not all of them.
+    /// Files and objects that are unusable as a whole or in part.
     problems: Vec<Line>,
-    /// What has no effect.
+    /// Parts without effect.
     warnings: Vec<Line>,
 }
 
 #[derive(Debug, Serialize)]
 struct PoolReport {
     name: String,
-    /// The MachineConfig that is served.
+    /// Served MachineConfig.
     configuration: Option<String>,
-    /// Why machines get nothing.
+    /// Reason why machines get nothing.
     problem: Option<String>,
 }
 
@@ -52,10 +51,10 @@ struct Line {
     reason: String,
 }
 
-/// Prints the judgement; whether the directory can be served as it is.
+/// Prints the result; returns true if the directory is valid.
 ///
 /// # Errors
-/// The directory cannot be read.
+/// The directory is unreadable.
 pub fn run(settings: ValidateSettings) -> anyhow::Result<bool> {
     let ValidateSettings { dir, strict, json } = settings;
     let report = Report::of(&read_usable(dir)?, strict);

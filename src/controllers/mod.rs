@@ -1,4 +1,4 @@
-//! The duties beside serving, on a cluster: observe, plan, apply, observe again.
+//! Controllers of a cluster: observe, plan, apply, observe again.
 //!
 //! ```text
 //!  watches ─wake─> observe ─> a value ─> plan ─> writes ─> apply ─┐
@@ -6,13 +6,11 @@
 //!                     └───────────────────────────────────────────┘
 //! ```
 //!
-//! [`certificates`] keeps the certificates and the user data that trusts them, [`tokens`] the tokens
-//! that user data carries, [`registry_ca`] the merged config map of the registries' CAs, [`issuer`] signs for others; all run in the
-//! same loop, `runtime`. Watches only
-//! wake it; what is decided on is read anew each time, and every write has the version that was
-//! read as its precondition. Whoever else writes the same objects comes first, and is seen by the
-//! next look: nobody's change is lost, and the process may end after any write. What cannot be
-//! understood is an error with the object's name, and nothing is written.
+//! [`certificates`] manages certificates and the CAs in user data, [`tokens`] the tokens in user data, [`registry_ca`]
+//! the merged ConfigMap of registry CAs, and [`issuer`] signs certificate requests; all run in the loop of `runtime`.
+//! Watches only wake it. Each look reads all inputs again, and every write has the version that was read as its
+//! precondition. So no change of another client is lost, and the process can end after any write. A malformed object is
+//! an error with its name, and nothing is written.
 
 pub mod certificates;
 pub mod issuer;
@@ -23,14 +21,14 @@ pub mod tokens;
 
 use crate::kubernetes::{Applied, ControlError, ObjectName};
 
-/// How often a command tries to change an object that others change at the same time. Each try that
-/// fails is one of theirs that succeeded.
+/// Maximum number of attempts of a command to change a contended object. Each failed attempt means that another client
+/// succeeded.
 const MAX_TRIES: usize = 64;
 
-/// Has `once` look at an object and change it, until nobody else has changed it in between.
+/// Calls `once`, which reads an object and changes it, until there is no conflict.
 ///
 /// # Errors
-/// Those of `once`, or that others came first each time.
+/// An error of `once`, or a conflict at every attempt.
 pub(crate) async fn until_applied<E: From<ControlError>>(
     object: ObjectName,
     mut once: impl AsyncFnMut() -> Result<Applied, E>,
@@ -43,5 +41,5 @@ pub(crate) async fn until_applied<E: From<ControlError>>(
     Err(ControlError::Contended { object, tries: MAX_TRIES }.into())
 }
 
-/// The namespace of the certificates, and of the active controller's Lease.
+/// Namespace of the certificates, and of the leader's Lease.
 pub use model::objects::OPERATOR_NAMESPACE as NAMESPACE;

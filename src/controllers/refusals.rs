@@ -1,5 +1,4 @@
-//! Secrets with user data that could not be written. They are tried again later, each by itself, and hold up
-//! nothing else.
+//! Secrets with user data that could not be written. Each is retried later, and does not delay others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,51 +9,49 @@ use super::runtime::{Requeue, backoff};
 use crate::backoff::Backoff;
 use crate::kubernetes::{Applied, ControlError};
 
-/// Those that could not be written, by their names.
 #[derive(Default)]
 pub(super) struct Refusals(BTreeMap<String, Refusal>);
 
 struct Refusal {
     until: Instant,
     waits: Backoff,
-    /// Why the API server refuses it for good, if it has judged it.
+    /// Reason, if the API server refused the write for good.
     reason: Option<String>,
 }
 
-/// What became of a write.
 pub(super) enum Noted {
-    /// It is done.
+    /// The write succeeded.
     Written,
-    /// It failed, and had not before.
+    /// The write failed for the first time.
     Refused(String),
-    /// Nothing that is new: somebody else came first, or it failed again.
+    /// A conflict, or a repeated failure.
     Nothing,
 }
 
 impl Refusals {
-    /// Those that are not to be tried yet.
+    /// Secrets that must not be retried yet.
     pub(super) fn at(&self, now: Instant) -> BTreeSet<String> {
         self.waiting(now).into_keys().collect()
     }
 
-    /// The same, with the reason where the API server has refused it for good.
+    /// Secrets that must not be retried yet, with the reason if the API server refused them for good.
     pub(super) fn waiting(&self, now: Instant) -> BTreeMap<String, Option<String>> {
         let waiting = self.0.iter().filter(|(_, refusal)| refusal.until > now);
         waiting.map(|(name, refusal)| (name.clone(), refusal.reason.clone())).collect()
     }
 
-    /// When to look again: no later than the first of them is to be tried again.
+    /// The time of the next look, at the first retry at the latest.
     pub(super) fn requeue(&self, requeue: Requeue, now: Instant) -> Requeue {
         let waits = self.0.values().map(|refusal| refusal.until.saturating_duration_since(now));
         waits.min().map_or(requeue, |wait| requeue.or_after(wait))
     }
 
-    /// Forgets those that need not be written any more.
+    /// Removes Secrets that need no write any longer.
     pub(super) fn retain(&mut self, is_due: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_due(name));
     }
 
-    /// Notes what became of a write.
+    /// Records the result of a write.
     pub(super) fn note(&mut self, name: &str, result: Result<Applied, ControlError>) -> Noted {
         let error = match result {
             Ok(Applied::Superseded) => return Noted::Nothing,

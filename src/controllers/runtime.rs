@@ -1,11 +1,10 @@
-//! The loop that every controller runs in: woken by watches, by its own time, or after a failure.
+//! The loop of every controller: woken by watches, by a due time, or after a failure.
 //!
-//! It is not kube's `Controller`, because that reconciles one object at a time, where here all
-//! objects together are one state, and because it leaves a watch that fails to the library's log.
+//! kube's `Controller` is not used, because it reconciles one object at a time, while these controllers treat all
+//! objects as one state, and because it reports a failed watch only in the library's log.
 //!
-//! A watch that does not work makes the controller blind for as long as nothing else wakes it. So it
-//! is told at once: a line in the log with the object and the reason, again only when the reason
-//! changes, a count by kind, and readiness.
+//! Without a watch the controller misses changes until something else wakes it. So a failure is reported at once: by a
+//! log line with the object and the reason, repeated only when the reason changes, a counter by kind, and readiness.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,57 +22,56 @@ use crate::backoff::Backoff;
 use crate::kubernetes::watch::{Watch, WatchEvent};
 use crate::kubernetes::{ControlError, Health, ObjectName, client};
 
-/// Changes come in bursts; what they wake waits for this long.
+/// Wait after a change, because changes come in bursts.
 const QUIET: Duration = Duration::from_millis(50);
-/// Without a change everything is looked at so often.
+/// Interval between looks without a change.
 const RESYNC: Duration = Duration::from_secs(600);
-/// A time that is due already is waited for so long: a clock may be set back.
+/// Minimum wait for a due time, because a clock can be set back.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
-/// The waits after failures.
+/// Waits after failures: they grow from the first to the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The waits after failures.
+/// Creates the waits after failures.
 pub(super) fn backoff() -> Backoff {
     Backoff::new(FIRST_WAIT, LONGEST_WAIT)
 }
 
-/// What keeps something in order.
+/// A controller that runs in the loop.
 pub(super) trait Reconciler {
-    /// What it keeps, as the log and readiness name it.
+    /// Subject in the log and in readiness.
     const KEEPS: &'static str;
 
-    /// What its decisions depend on.
+    /// Objects that its decisions depend on.
     fn watched(&self) -> Vec<Watched>;
 
-    /// What wakes it besides.
     fn wake(&self) -> Arc<Notify> {
         Arc::new(Notify::new())
     }
 
-    /// Brings everything in order, and says when to look again though nothing changes.
+    /// Applies what is due, and returns the time of the next look without a change.
     async fn reconcile(&mut self) -> Result<Requeue, ControlError>;
 }
 
-/// When to look again though nothing changes.
+/// Time of the next look without a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Requeue {
-    /// At once: somebody else came first.
+    /// Immediately, after a conflict.
     Now,
-    /// After this long at the latest.
+    /// After this time at the latest.
     After(Duration),
-    /// At the usual time.
+    /// After the usual interval.
     Resync,
 }
 
 impl Requeue {
-    /// At `time`, seen at `now`.
+    /// At `time`, computed at `now`.
     pub(super) fn at(time: OffsetDateTime, now: OffsetDateTime) -> Self {
         let wait = Duration::try_from(time - now).unwrap_or_default();
         Self::After(wait.max(SHORTEST_WAIT))
     }
 
-    /// Or after `wait`, if that is sooner.
+    /// The earlier of this and `wait`.
     pub(super) fn or_after(self, wait: Duration) -> Self {
         Self::After(self.wait().min(wait))
     }
@@ -87,7 +85,7 @@ impl Requeue {
     }
 }
 
-/// Runs a controller for ever. What it returns is why it could not.
+/// Runs a controller forever. Returns the error that ended it.
 pub(super) async fn run<R: Reconciler>(
     mut reconciler: R,
     client: &Client,
@@ -124,27 +122,27 @@ async fn reconcile_for_ever<R: Reconciler>(
                 waits.next()
             }
         };
-        // Either will do.
+        // A wakeup or the end of the wait.
         let _ = tokio::time::timeout(wait, wake.notified()).await;
         tokio::time::sleep(QUIET).await;
-        // What came meanwhile is seen now.
+        // This look includes wakeups up to here.
         let _ = wake.notified().now_or_never();
     }
 }
 
-/// Objects whose changes wake a controller. Only their metadata is asked for.
+/// Objects whose changes wake a controller. Only their metadata is read.
 pub(super) struct Watched {
     object: ObjectName,
     resource: ApiResource,
 }
 
 impl Watched {
-    /// A kind of the core API.
+    /// Watches objects of a core kind.
     pub(super) fn core<K: Resource<DynamicType = ()>>(object: ObjectName) -> Self {
         Self { object, resource: ApiResource::erase::<K>(&()) }
     }
 
-    /// A kind that is defined in the cluster.
+    /// Watches objects of a custom resource.
     pub(super) fn custom(object: ObjectName, resource: ApiResource) -> Self {
         Self { object, resource }
     }

@@ -1,4 +1,4 @@
-//! Files that somebody else may have made: read as far as there is a reason to.
+//! Reads files of other parties within bounds.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-/// A file larger than this is none of ours; the API server's own limit for an object is 1.5 MiB.
+/// Maximum size of a file in bytes. The API server's own limit for an object is 1.5 MiB.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a regular file of at most [`MAX_BYTES`] bytes. Nobody is waited for: a pipe is an error.
+/// Reads a regular file of at most [`MAX_BYTES`] bytes. It never blocks: a pipe is an error.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let bytes = read_start(path, MAX_BYTES + 1)?;
     if bytes.len() as u64 > MAX_BYTES {

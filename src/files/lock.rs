@@ -1,7 +1,7 @@
-//! The lock on a state directory, held while it is changed; a process that dies lets it go.
+//! The lock of a state directory, held while it is changed, and released if the process dies.
 //!
-//! It is on a file that the server's user alone can open: whoever may list the directory could hold one
-//! on the directory itself. Nobody is waited for without end.
+//! It is on a file that only the server's user can open: a lock on the directory itself could be held by anyone who can
+//! list it. Every wait has a limit.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -15,69 +15,69 @@ use nix::unistd::{AccessFlags, eaccess};
 use super::replace::{self, PRIVATE, WriteError};
 use crate::files::owners::Reader;
 
-/// The file that is locked.
+/// Name of the locked file.
 pub(crate) const LOCK: &str = ".lock";
 
-/// How often it is tried.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long it is waited before a person is told.
+/// Wait after which a person is informed.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Why a folder could not be locked.
+/// Reasons why a directory is not locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process is changing it.
+    /// Another process holds the lock.
     #[error(
         "{}: another process has held this lock for {seconds} s, and nothing was changed; `lslocks` tells \
          which: try again when it has ended",
         path.display()
     )]
     Held {
-        /// The file that is locked.
+        /// Path of the locked file.
         path: PathBuf,
-        /// How long it was waited for.
+        /// Duration of the wait.
         seconds: u64,
     },
     /// The file cannot be opened or locked.
     #[error("{}: {error}", path.display())]
     Open {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// The file cannot be made.
+    /// The file cannot be created.
     #[error(transparent)]
     Make(#[from] WriteError),
 }
 
-/// A folder that no other process changes meanwhile.
+/// Exclusive access to a directory while it is changed.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    /// Nothing where this process can change nothing.
+    /// `None` if this process cannot change anything in the directory.
     _file: Option<File>,
 }
 
-/// How long another process is waited for that changes the folder.
+/// Limit of the wait for another process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LockTimeout {
     limit: Duration,
-    /// Is given the folder once the wait is longer than a moment.
+    /// Called with the directory once the wait is noticeable.
     tell: Option<fn(&Path)>,
 }
 
 impl LockTimeout {
-    /// Machines wait for a server: it tries again while it serves what is there.
+    /// Wait of a server: short, because it serves the present files and tries again.
     pub(crate) const SERVER: Self = Self { limit: Duration::from_secs(2), tell: None };
 
-    /// A person waits for a command, and is told.
+    /// Wait of a command: a person waits, and is informed.
     pub(crate) const fn of_command(tell: fn(&Path)) -> Self {
         Self { limit: Duration::from_secs(30), tell: Some(tell) }
     }
 }
 
 impl DirectoryLock {
-    /// Waits for the lock on a folder, of which the file is made for `reader` where it is not there.
+    /// Waits for the lock of a directory. Creates the file for `reader` if it is missing.
     pub(crate) fn take(
         directory: &Path,
         reader: Reader,
@@ -106,7 +106,7 @@ impl DirectoryLock {
     }
 }
 
-/// The file, `None` where it is not there and nothing in the folder can be replaced.
+/// Opens the file; `None` if it is missing, and nothing in the directory can be replaced.
 fn open(directory: &Path, path: &Path, reader: Reader) -> Result<Option<File>, LockError> {
     let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
     let open = || File::options().read(true).custom_flags(flags).open(path);

@@ -1,4 +1,4 @@
-//! Files that others may write too: read within bounds, replaced whole, locked, watched.
+//! Files that other processes write too: bounded reads, atomic replacement, locks and watches.
 
 pub(crate) mod bounded;
 pub(crate) mod lock;

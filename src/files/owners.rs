@@ -1,8 +1,7 @@
-//! Whose files are: decided here, done in [`super::replace`].
+//! Decides on owners and modes of files; [`super::replace`] applies them.
 //!
-//! A server often runs as a user of its own, and the commands beside it as root. A file that such a
-//! command replaces keeps its owner, group and mode, and a new one is the server's, so that the
-//! server reads it at its next start.
+//! A server often runs as a separate user, and commands as root. A file that a command replaces keeps its owner, group
+//! and mode, and a new one belongs to the server's user, so that the server can read it at its next start.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,16 +10,16 @@ use std::path::Path;
 use nix::unistd::{getegid, geteuid};
 
 const ROOT: u32 = 0;
-/// A folder in which everybody makes files, such as `/tmp`: its owner says nothing about them.
+/// Mode bit of directories like `/tmp`, in which every user creates files: their owner implies nothing about the files.
 const STICKY: u32 = 0o1000;
 pub(crate) const OWNER_READS: u32 = 0o400;
 pub(crate) const GROUP_READS: u32 = 0o040;
-/// Of one of the three digits of a mode.
+/// Bits of one digit of a mode.
 const READ: u32 = 0o4;
 const SEARCH: u32 = 0o1;
 const OTHERS: u32 = 0o007;
 const GROUP_AND_OTHERS: u32 = 0o077;
-/// What is kept of a mode: nothing is run, and what others may write is not trusted.
+/// Bits of an old mode that are kept: none to execute, none to write for others.
 const KEPT: u32 = 0o664;
 
 /// A file's owner, group and permissions.
@@ -31,7 +30,7 @@ pub(crate) struct Status {
     pub(crate) mode: u32,
 }
 
-/// What a file is to become. Without an owner or a group it has those that it is made with.
+/// Wanted owner, group and mode of a file. `None` keeps those of the writing process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) uid: Option<u32>,
@@ -39,30 +38,30 @@ pub(crate) struct Wanted {
     pub(crate) mode: u32,
 }
 
-/// The process that writes.
+/// User and group of the process that writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-/// The user that a server runs as.
+/// User and group that a server runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// Whether the group alone is known: root owns the files.
+    /// True if only the group is known, because root owns the files.
     pub(crate) is_by_group: bool,
 }
 
-/// For whom a file is written.
+/// Process that will read a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// This process, when it is started again; where that is root, as [`Reader::Directory`].
+    /// This process after a restart; as root, the same as [`Reader::Directory`].
     Itself,
-    /// The owner of the folder, as far as root writes there.
+    /// The owner of the directory, if root writes there.
     Directory,
-    /// This user.
+    /// A known user.
     User(User),
 }
 
@@ -72,7 +71,7 @@ impl Status {
         Self { uid: metadata.uid(), gid: metadata.gid(), mode }
     }
 
-    /// Of a regular file. A link says nothing.
+    /// Status of a regular file; `None` for a link.
     pub(crate) fn of_file(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path).ok()?;
         found.is_file().then(|| Self::of(&found))
@@ -90,8 +89,8 @@ impl Process {
 }
 
 impl User {
-    /// The user that serves from these files: the owner of the first that is not root's, `keys` before
-    /// their `directory`; else the group by which one of the keys is read. `None` where all is root's.
+    /// The user that serves from these files: the owner of the first one that is not root's, `keys` before their
+    /// `directory`; otherwise the group that can read a key. `None` if all belong to root.
     pub(crate) fn serving(keys: &[Status], directory: Option<Status>) -> Option<Self> {
         let owner = keys.iter().chain(&directory).find(|it| it.uid != ROOT);
         let by_group = || keys.iter().find(|it| it.mode & GROUP_READS != 0 && it.gid != ROOT);
@@ -99,12 +98,12 @@ impl User {
         owner.map(|it| user(it, false)).or_else(|| by_group().map(|it| user(it, true)))
     }
 
-    /// Whether the user can read a file. `groups` are the others it is in.
+    /// Returns `true` if the user can read a file. `groups` are its supplementary groups.
     pub(crate) fn reads(&self, file: Status, groups: &[u32]) -> bool {
         self.may(READ, file, groups)
     }
 
-    /// Whether the user can list a folder, and open what is in it.
+    /// Returns `true` if the user can list a directory and open files in it.
     pub(crate) fn enters(&self, directory: Status, groups: &[u32]) -> bool {
         self.may(READ | SEARCH, directory, groups)
     }
@@ -121,7 +120,7 @@ impl User {
 }
 
 impl Reader {
-    /// The bits beyond the owner's by which it reads a file.
+    /// Bits beyond the owner's that it needs to read a file.
     pub(crate) fn needed(self, file: Status) -> u32 {
         match self {
             Self::User(user) if user.is_by_group && user.gid == file.gid => GROUP_READS,
@@ -129,7 +128,7 @@ impl Reader {
         }
     }
 
-    /// The user, if it matters who that is.
+    /// The user, if ownership matters.
     pub(crate) fn user(self, directory: &Path, process: Process) -> Option<User> {
         match self {
             Self::User(user) => Some(user),
@@ -145,7 +144,7 @@ impl Reader {
     }
 }
 
-/// What a file becomes that `process` writes with `mode` for `user`, in the place of the one `before`.
+/// The wanted status of a file that `process` writes with `mode` for `user`, in the place of the file `before`.
 pub(crate) fn wanted(
     before: Option<Status>,
     user: Option<User>,
@@ -165,26 +164,26 @@ pub(crate) fn wanted(
     let kept = Status { mode: kept_mode(before.mode, mode), ..before };
     let is_roots = before.uid == ROOT;
     if process.is_root() {
-        // A file of root that a server can no longer read becomes the server's.
+        // A file of root that the server could not read is given to the server's user.
         return match user {
             Some(user) if is_roots && !user.reads(kept, &[]) => new,
             _ => Wanted { uid: Some(kept.uid), gid: Some(kept.gid), mode: kept.mode },
         };
     }
-    // Nobody but root can give a file to root, or to the user that this server ran as before.
+    // Only root can give a file to root, or to the previous user of the server.
     let is_own = user.is_some_and(|user| user.uid == process.uid);
     let uid = if is_own || is_roots { new.uid } else { Some(kept.uid) };
     Wanted { uid, gid: group_matters(kept.mode).then_some(kept.gid), mode: kept.mode }
 }
 
-/// The mode of the file before. One that all could read tells nobody's secret: who else is to read what
-/// is secret now is not known.
+/// The old mode, as far as it is kept. If all users could read the old file and the new one is private, it is not: the
+/// intended readers of the secret are unknown.
 fn kept_mode(before: u32, mode: u32) -> u32 {
     let (is_private, was_public) = (mode & GROUP_AND_OTHERS == 0, before & OTHERS != 0);
     if is_private && was_public { mode } else { before & KEPT | OWNER_READS }
 }
 
-/// Whether it matters to which group a file with this mode belongs.
+/// Returns `true` if the group of a file with this mode matters.
 pub(crate) fn group_matters(mode: u32) -> bool {
     (mode >> 3 & 0o7) & !(mode & 0o7) != 0
 }
@@ -209,7 +208,7 @@ mod tests {
     #[test]
     fn a_file_that_root_replaces_keeps_its_owner_group_and_mode() {
         for (before, user, mode, after) in [
-            // A new one is the server's, and root's only where nobody else is known to serve.
+            // A new file belongs to the server's user, and to root only if no other user is known.
             (None, Some(SERVER), 0o600, some(998, 997, 0o600)),
             (None, Some(SERVER), 0o644, some(998, 997, 0o644)),
             (None, Some(BY_GROUP), 0o600, some(0, 997, 0o640)),
@@ -221,13 +220,13 @@ mod tests {
             (Some(status(1000, 1000, 0o600)), Some(SERVER), 0o600, some(1000, 1000, 0o600)),
             (Some(status(1000, 1000, 0o600)), None, 0o600, some(1000, 1000, 0o600)),
             (Some(status(0, 0, 0o600)), None, 0o600, some(0, 0, 0o600)),
-            // Secret from now on: who else read what was public is not known.
+            // Secret from now on: the readers of the public file are unknown.
             (Some(status(998, 997, 0o644)), Some(SERVER), 0o600, some(998, 997, 0o600)),
-            // Root's, which the server could not read from now on.
+            // Files of root that the server could not read.
             (Some(status(0, 0, 0o644)), Some(SERVER), 0o644, some(0, 0, 0o644)),
             (Some(status(0, 0, 0o644)), Some(SERVER), 0o600, some(998, 997, 0o600)),
             (Some(status(0, 0, 0o600)), Some(SERVER), 0o600, some(998, 997, 0o600)),
-            // Nobody could read it, and others could write it.
+            // Unreadable for all, or writable for others.
             (Some(status(998, 997, 0o000)), Some(SERVER), 0o600, some(998, 997, 0o400)),
             (Some(status(998, 997, 0o4777)), Some(SERVER), 0o644, some(998, 997, 0o664)),
         ] {
@@ -247,7 +246,7 @@ mod tests {
         ] {
             assert_eq!(wanted(before, Some(SERVER), SERVERS, 0o600), after, "{before:?}");
         }
-        // Another user's command has no server of its own.
+        // A command of another user has no server.
         let before = Some(status(1000, 1000, 0o600));
         let kept = Wanted { uid: Some(1000), gid: None, mode: 0o600 };
         assert_eq!(wanted(before, None, SERVERS, 0o600), kept);

@@ -1,7 +1,7 @@
-//! Files that are replaced whole or not at all, and keep their owner and mode.
+//! Atomic replacement of files, which keep their owner and mode.
 //!
-//! By hand, because tempfile's names are random, so that what a crash leaves behind would pile up,
-//! and because it syncs neither the file nor its folder.
+//! The crate tempfile is not used: its names are random, so that files would pile up after crashes, and it syncs
+//! neither the file nor its directory.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -14,35 +14,35 @@ use nix::fcntl::OFlag;
 
 use crate::files::owners::{Process, Reader, Status, User, Wanted, wanted};
 
-/// A write that failed, with the file it was for.
+/// A failed write.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct WriteError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What the operating system says.
+    /// Error of the operating system.
     pub error: io::Error,
 }
 
-/// Readable by its owner only.
+/// Mode of files that only their owner reads.
 pub const PRIVATE: u32 = 0o600;
-/// Readable by all.
+/// Mode of files that all users read.
 pub const PUBLIC: u32 = 0o644;
 
-/// Puts `contents` at `path`: a reader sees the old file or the new one, and after a crash one of
-/// them is there. It keeps the owner, group and mode of the file before. A new one has `mode`, and
-/// belongs to the folder's owner where root makes it. Where an owner cannot be kept, nothing changes.
+/// Replaces a file atomically: a reader sees the old contents or the new ones, and after a crash one of them is there.
+/// Owner, group and mode stay. A new file has `mode`, and belongs to the directory's owner if root creates it. If the
+/// owner cannot be kept, nothing changes.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
     replace_for(path, contents, mode, Reader::Directory)
 }
 
-/// As [`replace`], for a file that this process reads again when it is started the next time, and nobody
-/// else: what another user left, it takes over.
+/// Replaces a file as [`replace`] does, if only this process reads it after a restart: a file of another user changes
+/// its owner.
 pub fn replace_own(path: &Path, contents: &[u8], mode: u32) -> Result<(), WriteError> {
     replace_for(path, contents, mode, Reader::Itself)
 }
 
-/// As [`replace`], for a file that `reader` is to read.
+/// Replaces a file as [`replace`] does, for `reader`.
 pub(crate) fn replace_for(
     path: &Path,
     contents: &[u8],
@@ -60,14 +60,15 @@ pub(crate) fn replace_for(
         .map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
-/// Makes an empty file for `reader`, where there is nothing yet.
+/// Creates an empty file for `reader`, if it is missing.
 pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), WriteError> {
     let process = Process::current();
     let wanted = wanted(None, reader.user(directory_of(path), process), process, mode);
     match write_new(path, b"", wanted) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
-            // It could be given to nobody. What cannot be removed is reported as what the server cannot read.
+            // The file could not be given to its owner. If it cannot be removed either, the server reports it as
+            // unreadable.
             let _ = std::fs::remove_file(path);
             Err(WriteError { path: path.to_owned(), error })
         }
@@ -75,13 +76,13 @@ pub(crate) fn create_for(path: &Path, mode: u32, reader: Reader) -> Result<(), W
     }
 }
 
-/// Makes a folder and those above it, for their owner alone: where root makes it, that is the
-/// owner of the folder above.
+/// Creates a directory and its parents, readable only by their owner: if root creates it, by the owner of the existing
+/// parent.
 pub fn create_directory(path: &Path) -> Result<(), WriteError> {
     create_directory_for(path, Reader::Directory)
 }
 
-/// As [`create_directory`], for `reader`.
+/// Creates directories as [`create_directory`] does, for `reader`.
 pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), WriteError> {
     if path.is_dir() {
         return Ok(());
@@ -101,7 +102,7 @@ pub(crate) fn create_directory_for(path: &Path, reader: Reader) -> Result<(), Wr
     made.map_err(|error| WriteError { path: path.to_owned(), error })
 }
 
-/// Gives a folder that this process has just made to another user.
+/// Changes the owner of a directory that this process has just created.
 fn give_directory(path: &Path, user: User, process: Process) -> io::Result<()> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
     let directory = File::options().read(true).custom_flags(flags.bits()).open(path)?;
@@ -128,7 +129,7 @@ fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
                 && uid.is_none_or(|uid| uid == present.uid)
                 && gid.is_none_or(|gid| gid == present.gid)
         }
-        // A link to what is wanted is left alone.
+        // A link to a file with these contents stays.
         None => std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o777 == mode),
     };
     is_like && std::fs::read(path).is_ok_and(|present| present == contents)
@@ -136,10 +137,10 @@ fn is_as_wanted(path: &Path, contents: &[u8], wanted: Wanted) -> bool {
 
 fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Hidden, so that whoever lists the folder does not take it for a file; named by the process,
-    // so that two processes do not write into each other's.
+    // The name is hidden, so that other programs do not take it for a file of the directory, and contains the process
+    // ID, so that two processes do not share it.
     let temporary = directory.join(format!(".{name}.{}", std::process::id()));
-    // One that a crash has left. Whatever else is there by that name is not followed nor written to.
+    // A crash may have left the file. Whatever has the name is neither followed nor written to.
     match std::fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -148,7 +149,7 @@ fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -
         .and_then(|()| std::fs::rename(&temporary, path))
         .and_then(|()| File::open(directory)?.sync_all());
     if written.is_err() {
-        // What cannot be removed is met by the next try.
+        // The next attempt meets a file that cannot be removed.
         let _ = std::fs::remove_file(&temporary);
     }
     written
@@ -156,16 +157,15 @@ fn try_replace(path: &Path, directory: &Path, contents: &[u8], wanted: Wanted) -
 
 fn write_new(path: &Path, contents: &[u8], wanted: Wanted) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
-    // By its descriptor, and before others may read it.
+    // Change the owner by descriptor, before others can read the file.
     give(&file, wanted.uid, wanted.gid)?;
-    // The process' umask may have taken bits away.
+    // The umask can have removed bits.
     file.set_permissions(Permissions::from_mode(wanted.mode))?;
     file.write_all(contents)?;
     file.sync_all()
 }
 
-/// Gives a file to a user and a group. Only what differs is asked for: a service may lack the right to
-/// ask at all.
+/// Changes user and group of a file, if they differ: a service may lack the right to change them.
 fn give(file: &File, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
     let found = file.metadata()?;
     let uid = uid.filter(|uid| *uid != found.uid());

@@ -1,4 +1,4 @@
-//! What tells one state of a file from another without reading it.
+//! Stamps that detect changes of a file without reading it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::stat::FileStat;
 
-/// File systems count time in steps of some milliseconds: a stamp that is younger than this may be
-/// that of a later change, too.
+/// Resolution of file system times: a younger stamp can be that of a later change, too.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 /// A file's identity, size and times.
@@ -41,15 +40,15 @@ impl FileStamp {
         }
     }
 
-    /// Whether a later change would have another stamp.
+    /// Returns `true` if every later change would have another stamp.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         now.duration_since(self.changed_at()).is_ok_and(|age| age >= CLOCK_STEP)
     }
 
-    /// When the file was changed last, by the clock of its file system.
+    /// Time of the last change, by the clock of the file system.
     pub(crate) fn changed_at(&self) -> SystemTime {
         let (seconds, nanoseconds) = self.changed;
-        // What was changed before 1970 was changed long ago, which is all that matters.
+        // A time before 1970 is only known to be long ago.
         let since = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
         let (seconds, nanoseconds) = since.unwrap_or_default();
         SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds)

@@ -1,10 +1,9 @@
-//! Notices when files change.
+//! Detects changes of files.
 //!
-//! The kernel's notifications make it fast, a scan from time to time makes it certain:
-//! notifications get lost (a full queue), do not come at all (network file systems, no inotify
-//! watches left), or come for another folder (a link that leads out of the one that is watched).
-//! Folders are watched and not files, because a file that is replaced, or a symbolic link that
-//! kubelet swaps, leaves a watched file behind.
+//! The kernel's notifications make it fast, and periodic scans make it reliable: notifications can be lost (a full
+//! queue), unavailable (network file systems, no inotify watches left), or concern another directory (a link that leads
+//! out of the watched one). Directories are watched instead of files, because replaced files, and symbolic links that
+//! kubelet swaps, leave a watched file behind.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,75 +17,74 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
-/// Changes come in bursts; a scan waits for this much quiet,
+/// Quiet time before a scan, because changes come in bursts.
 const QUIET: Duration = Duration::from_millis(25);
-/// but no longer than this.
+/// Maximum wait for quiet.
 const BURST: Duration = Duration::from_millis(200);
-/// How soon to scan again while files are being written, doubled each time up to [`SAFETY`]: a file
-/// may seem to be written for ever, because its clock is ahead of ours.
+/// First interval between scans while files are being written. It doubles up to [`SAFETY`], because a file with a clock
+/// ahead seems to be written forever.
 const UNSETTLED: Duration = Duration::from_millis(70);
-/// How often to scan without a notification, as a safety net. A scan that takes long comes less
-/// often, so that a server at rest spends a thousandth of its time on it.
+/// Interval between scans without notifications. After long scans it grows, so that an idle server spends a thousandth
+/// of its time on them.
 const SAFETY: Duration = Duration::from_secs(5);
-/// The same where the kernel gives no notifications, and a hundredth of the time.
+/// Interval between scans if the kernel provides no notifications, with a hundredth of the time.
 const POLL: Duration = Duration::from_millis(700);
-/// A writer that has been silent this long is taken to have gone.
+/// Silence after which a writer is assumed to have ended.
 const WRITER_GONE: Duration = Duration::from_secs(10);
-/// File systems whose files others change without this kernel noticing: NFS, SMB under three names,
-/// 9p, Ceph, FUSE.
+/// Types of file systems on which other machines make changes without notifications: NFS, SMB under three names, 9p,
+/// Ceph, FUSE.
 const SILENT: [i64; 7] =
     [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x517b, 0x0102_1997, 0x00c3_6400, 0x6573_5546];
 
-/// What a scan of the files found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scanned {
     /// Everything was read.
     Settled,
-    /// The same, but some of it lies elsewhere: no notification tells when that changes.
+    /// Everything was read, and some of it is outside of the watched directories, without notifications.
     SettledElsewhere,
-    /// Some files were left alone because they were being written.
+    /// Some files were skipped because they are being written.
     Unsettled,
 }
 
-/// Watches folders and everything below them. Call it within a runtime.
+/// Watches directories recursively. Must be used within a runtime.
 #[derive(Debug)]
 pub(crate) struct DirectoryWatch {
     directories: Vec<Directory>,
-    /// `None` where the kernel gives no notifications.
+    /// `None` if the kernel provides no notifications.
     watcher: Option<RecommendedWatcher>,
     notices: UnboundedReceiver<notify::Event>,
-    /// Who writes to a file and has not closed it yet, with the last sign of it.
+    /// Files that are open for writing, with the time of the last notification.
     writers: HashMap<PathBuf, Instant>,
-    /// Whether a change was noticed since the last scan.
+    /// True if a change was noticed since the last scan.
     is_noticed: bool,
-    /// When to scan without a notification.
+    /// Time of the next scan without a notification.
     scan_at: Instant,
     unsettled: Duration,
 }
 
 #[derive(Debug)]
 struct Directory {
-    /// Absolute, as the notifications have it.
+    /// Absolute path, as in notifications.
     path: PathBuf,
-    /// Device and inode of what is watched at this path, `None` while nothing is.
+    /// Device and inode of the watched directory, `None` if it does not exist.
     watched: Option<(u64, u64)>,
-    /// The same for the folder above, where the path leads through a link.
+    /// Device and inode of the watched parent, if the path leads through a link.
     parent: Option<(u64, u64)>,
-    /// Whether the file system tells of changes.
+    /// True if the file system notifies of changes.
     is_reported: bool,
 }
 
 impl DirectoryWatch {
-    /// Watches `directories`, which need not be there yet. Where the kernel gives no notifications,
-    /// scans from time to time have to do; that is logged and no error.
+    /// Watches `directories`, which can be missing yet. Without notifications from the kernel, periodic scans replace
+    /// them; that is logged, and no error.
     #[must_use]
     pub(crate) fn new(directories: Vec<PathBuf>) -> Self {
         let (sender, notices) = unbounded_channel();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            // Reading a file, as a scan does itself, is no change; ending to write one is.
+            // Reading a file, as scans do, is no change; closing a written one is.
             let is_change = |event: &notify::Event| !matches!(event.kind, EventKind::Access(kind) if kind != AccessKind::Close(AccessMode::Write));
             if let Some(event) = event.ok().filter(is_change) {
-                // Nobody receives any more when the watch ends.
+                // The receiver is gone when the watch ends.
                 let _ = sender.send(event);
             }
         });
@@ -112,10 +110,9 @@ impl DirectoryWatch {
         watch
     }
 
-    /// Waits until a scan is due: something has changed and is quiet now, or it is time for the
-    /// safety net.
+    /// Waits until a scan is due: after a change and a quiet time, or after the interval.
     ///
-    /// A caller may drop this and call it again: no change is lost by that.
+    /// It is cancel safe: no change is lost.
     pub(crate) async fn changed(&mut self) {
         while !self.is_noticed {
             tokio::select! {
@@ -133,8 +130,7 @@ impl DirectoryWatch {
         }
     }
 
-    /// Scans the files by `scan`, which can ask of each file whether a program has it open to write,
-    /// and notes when the next scan is due if nothing changes.
+    /// Runs `scan`, which can ask if a program has a file open for writing, and schedules the next scan.
     pub(crate) fn scan(&mut self, scan: impl FnOnce(&dyn Fn(&Path) -> bool) -> Scanned) {
         self.is_noticed = false;
         let started = Instant::now();
@@ -160,7 +156,7 @@ impl DirectoryWatch {
         self.scan_at = Instant::now() + wait;
     }
 
-    /// Scans after each change, for ever. `scan` may block.
+    /// Scans after each change, forever. `scan` may block.
     pub(crate) async fn follow(mut self, mut scan: impl FnMut(&dyn Fn(&Path) -> bool) -> Scanned) {
         loop {
             self.changed().await;
@@ -168,7 +164,7 @@ impl DirectoryWatch {
         }
     }
 
-    /// Whether the kernel tells of changes in all folders.
+    /// Returns `true` if all directories have notifications.
     fn is_reported(&self) -> bool {
         let is_reported =
             |directory: &Directory| directory.watched.is_some() && directory.is_reported;
@@ -177,14 +173,14 @@ impl DirectoryWatch {
 
     fn note(&mut self, event: notify::Event) {
         if event.need_rescan() {
-            // Notifications were lost, and with them perhaps the news of who has ended to write.
+            // Notifications were lost, possibly those of closed files too.
             self.is_noticed = true;
             self.writers.clear();
             return;
         }
         let is_writing = matches!(event.kind, EventKind::Modify(ModifyKind::Data(_)));
         for path in event.paths {
-            // The folder above holds much that is no concern of ours.
+            // The parent directory can have unrelated files.
             if !self.directories.iter().any(|directory| path.starts_with(&directory.path)) {
                 continue;
             }
@@ -197,18 +193,19 @@ impl DirectoryWatch {
         }
     }
 
-    /// Watches the folders that are not watched yet, or are others than those that were.
+    /// Watches directories that are not watched yet, or have been replaced.
     fn watch_directories(&mut self) {
         let Some(watcher) = &mut self.watcher else { return };
         let paths: Vec<PathBuf> =
             self.directories.iter().map(|directory| directory.path.clone()).collect();
         for directory in &mut self.directories {
-            // A link in the path may be swapped, which nothing below it tells. A folder itself tells
-            // that it is moved or removed, and what is above it may be a busy place.
+            // If a link in the path is swapped, the watched directory gets no notification, so the parent is watched
+            // too. Otherwise it is not: a directory is notified when it is moved or removed, and its parent can be
+            // busy.
             let is_linked =
                 std::fs::canonicalize(&directory.path).is_ok_and(|p| p != directory.path);
             let above = directory.path.parent().filter(|_| is_linked);
-            // One that is watched with everything below it must not be watched alone besides.
+            // A directory in a recursive watch must not be watched separately.
             let above = above.filter(|above| !paths.iter().any(|path| above.starts_with(path)));
             if let Some(above) = above {
                 watch(watcher, above, RecursiveMode::NonRecursive, &mut directory.parent);
@@ -231,7 +228,7 @@ fn watch(
         return;
     }
     if present.take().is_some() {
-        // The old folder may be gone, and its watch with it.
+        // The old directory may be deleted, and its watch with it.
         let _ = watcher.unwatch(directory);
     }
     if identity.is_none() {
@@ -243,14 +240,14 @@ fn watch(
     }
 }
 
-/// Whether a file system of this type notifies of changes, whoever makes them.
+/// Returns `true` if a file system of this type notifies of all changes, by other machines too.
 fn tells(FsType(kind): FsType) -> bool {
-    // The type's width differs between architectures; the numbers have 32 bits.
+    // The type's width depends on the architecture; the numbers have 32 bits.
     SILENT.iter().all(|silent| kind & 0xffff_ffff != *silent)
 }
 
 fn absolute(path: &Path) -> PathBuf {
-    // Without a current folder there is nothing that a relative path could mean.
+    // Without a current directory, a relative path has no meaning.
     std::path::absolute(path).unwrap_or_else(|_: io::Error| path.to_owned())
 }
 
@@ -265,7 +262,7 @@ mod tests {
         tokio::time::timeout(DEADLINE, watch.changed()).await.unwrap();
     }
 
-    /// A watch that is past its first scan, so that only notifications make it scan soon.
+    /// A watch after its first scan, so that only notifications cause the next one soon.
     fn settled(directory: &Path) -> DirectoryWatch {
         let mut watch = DirectoryWatch::new(vec![directory.to_owned()]);
         watch.scan(|_| Scanned::Settled);
@@ -280,7 +277,7 @@ mod tests {
         let started = Instant::now();
         changed(&mut watch).await;
         assert!(watch.is_noticed && started.elapsed() < SAFETY);
-        // Who does not scan is told again.
+        // Without a scan, the change is reported again.
         changed(&mut watch).await;
         assert!(watch.is_noticed);
     }
@@ -336,7 +333,7 @@ mod tests {
         let mut watch = settled(&directory);
         std::fs::write(above.path().join("beside"), "b").unwrap();
         std::fs::write(directory.join("within"), "b").unwrap();
-        // Notifications come in order: when the second one is here, the first has been passed over.
+        // Notifications are ordered: when the second one is here, the first has been ignored.
         changed(&mut watch).await;
         let writers: Vec<_> = watch.writers.keys().collect();
         assert!(writers.iter().all(|path| path.starts_with(&directory)), "{writers:?}");

@@ -1,7 +1,7 @@
-//! Reading, listing and writing objects.
+//! Reads, lists and writes objects.
 //!
-//! Not by kube's `Api::entry`, which reads an object anew before it writes: what was planned on has to
-//! be what is replaced.
+//! kube's `Api::entry` is not used, because it reads the object again before it writes: a write must replace the
+//! version that was planned on.
 
 use std::fmt::Debug;
 
@@ -19,22 +19,22 @@ use super::client::{api, found};
 use super::write::{Change, ObjectName, ObjectWrite, Precondition, StatusPatch};
 use crate::kubernetes::error::api_error;
 
-/// Objects a page of a list: bounds the memory that a list takes.
+/// Number of objects in a page of a list, which bounds its memory.
 const PAGE: u32 = 100;
 
-/// A write to an object of a kind that is defined in the cluster.
+/// A write to an object of a custom resource.
 pub(crate) type CustomWrite = ObjectWrite<DynamicObject, ()>;
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
-    /// It is done.
+    /// The write succeeded.
     Done,
-    /// Somebody else came first: what was planned is to be planned anew.
+    /// Another client has changed the object, so that a new plan is needed.
     Superseded,
 }
 
-/// Reads an object, `None` if it is not there.
+/// Reads an object, `None` if it does not exist.
 pub(crate) async fn read<K>(client: &Client, object: &ObjectName) -> Result<Option<K>, ControlError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -43,7 +43,7 @@ where
     get(&Api::namespaced(client.clone(), &object.namespace), object).await
 }
 
-/// Reads an object of a kind that is defined in the cluster, `None` if it is not there, nor its kind.
+/// Reads an object of a custom resource, `None` if the object or its kind does not exist.
 pub(crate) async fn read_custom(
     client: &Client,
     object: &ObjectName,
@@ -59,7 +59,7 @@ where
     found(api.get(&object.name).await).map_err(api_error(object))
 }
 
-/// Lists the objects of `api` that are wanted; none where the cluster does not know the kind.
+/// Lists the wanted objects of `api`; empty if the cluster does not have the kind.
 pub(crate) async fn list<K>(
     api: &Api<K>,
     all: &ObjectName,
@@ -81,7 +81,6 @@ where
     }
 }
 
-/// Makes a write.
 pub(crate) async fn apply<K, V>(
     client: &Client,
     write: &ObjectWrite<K, V>,
@@ -94,7 +93,7 @@ where
     apply_by(&Api::namespaced(client.clone(), &write.object.namespace), write).await
 }
 
-/// Makes a write to an object of a kind that is defined in the cluster.
+/// Applies a write to an object of a custom resource.
 pub(crate) async fn apply_custom(
     client: &Client,
     kind: &ApiResource,
@@ -118,12 +117,12 @@ where
         Change::Replace(new) => api.replace(name, &PostParams::default(), new).await.map(drop),
         Change::Delete(precondition) => api.delete(name, &deletion(precondition)).await.map(drop),
     };
-    // Where nothing is to be replaced, it is the namespace or the kind that is not there.
+    // For a creation, "not found" refers to the namespace or the kind.
     let was_there = !matches!(change, Change::Create(_));
     outcome(object, was_there, result)
 }
 
-/// Sets fields of the status of an object of a kind that is defined in the cluster.
+/// Sets status fields of a custom resource's object.
 pub(crate) async fn apply_status(
     client: &Client,
     kind: &ApiResource,
@@ -136,7 +135,7 @@ pub(crate) async fn apply_status(
     outcome(object, true, result.map(drop))
 }
 
-/// What became of a write to an object that was there when it was planned, or was not.
+/// The result of a write; `was_there` is true if the object existed in the plan.
 #[expect(clippy::result_large_err, reason = "it is made once a write, and most are none")]
 fn outcome(
     object: &ObjectName,
@@ -154,7 +153,7 @@ fn outcome(
     }
 }
 
-/// How the object that was read is deleted, and no other.
+/// Parameters that delete only the version that was read.
 fn deletion(precondition: &Precondition) -> DeleteParams {
     let Precondition { uid, resource_version } = precondition;
     DeleteParams::default().preconditions(Preconditions {

@@ -1,4 +1,4 @@
-//! A client for the Kubernetes API, set up the same way for everything that asks there.
+//! Clients for the Kubernetes API, with common timeouts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,35 +7,34 @@ use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigErro
 use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
 use kube::{Api, Client, Resource};
 
-/// A connection to the API server that takes longer than this to be made has failed.
+/// Maximum time for a connection to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Silence longer than this, on a connection that is waited on, is a failure. The API server ends
-/// a watch sooner than that.
+/// Maximum silence on a connection. The API server ends watches sooner.
 const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// Why there is no way to the API server at all.
+/// Reasons why no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be used.
+    /// The kubeconfig is unusable.
     #[error("--kubeconfig {}: {}", path.display(), reason(error))]
     Kubeconfig {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         error: KubeconfigError,
     },
-    /// There is no kubeconfig, and this is no pod.
+    /// There is no kubeconfig, and no service account of a pod.
     #[error("no --kubeconfig is given, and there is no service account: {}", reason(.0))]
     NoServiceAccount(InClusterError),
-    /// The credentials or certificate authorities cannot be used.
+    /// The credentials or CAs are unusable.
     #[error("cannot make a client for the API server: {}", reason(.0))]
     Client(kube::Error),
 }
 
-/// Prepares a client by a kubeconfig, `None` for the pod's own service account. Nothing is asked of
-/// the API server yet. Call it within a runtime.
+/// Creates a client from a kubeconfig, `None` for the pod's service account. It sends no request. Must be called within
+/// a runtime.
 pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError> {
-    // An empty path is none, as it is for the reference.
+    // An empty path means none, as in the reference.
     let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         Some(path) => {
             let failed = |error| ConnectError::Kubeconfig { path: path.clone(), error };
@@ -48,7 +47,7 @@ pub async fn connect(kubeconfig: Option<PathBuf>) -> Result<Client, ConnectError
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
-    // What failed is told at once, and tried again where it was told.
+    // Failures are reported at once, and callers retry.
     config.default_retry = false;
     Client::try_from(config).map_err(ConnectError::Client)
 }
@@ -58,7 +57,7 @@ pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> 
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
 }
 
-/// The objects of a kind in a namespace, or in the whole cluster where that is empty.
+/// The objects of a kind in a namespace, or in the whole cluster if that is empty.
 pub(crate) fn api<K>(client: &Client, namespace: &str, resource: &ApiResource) -> Api<K>
 where
     K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -69,8 +68,8 @@ where
     }
 }
 
-/// What was found: nothing where there is no such object, or no such kind. That a cluster does not know a
-/// kind is told without a status object, which `Api::get_opt` does not take for "not found".
+/// Converts 404 to `None`, for a missing object or kind. The answer for an unknown kind has no status object, so
+/// `Api::get_opt` does not recognise it.
 pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
     match answer {
         Ok(found) => Ok(Some(found)),
@@ -79,7 +78,7 @@ pub(crate) fn found<T>(answer: kube::Result<T>) -> kube::Result<Option<T>> {
     }
 }
 
-/// An error with its causes in one line; many of the library's say what happened only there.
+/// An error with its causes in one line; many errors of the library have details only there.
 pub(crate) fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,66 +1,66 @@
-//! Why a controller could not bring things in order.
+//! Errors of controllers.
 
 use pki::IssueError;
 
 use crate::kubernetes::client::reason;
 use crate::kubernetes::write::{Malformed, ObjectName};
 
-/// Why something is not in order.
+/// Reasons why a controller fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The API server refused, or was not reached.
+    /// The API server refused, or is unreachable.
     #[error("{object}: {}", api_reason(error))]
     Api {
-        /// The object that was read or written.
+        /// Object of the request.
         object: ObjectName,
-        /// What came back.
+        /// Error of the request.
         error: kube::Error,
     },
-    /// An object is not as it has to be, so that nothing may be made of it.
+    /// An object is malformed, and nothing is derived from it.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// A certificate cannot be issued.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// A token cannot be made.
+    /// The random generator failed, so that there is no token.
     #[error("the system has no randomness for a new token")]
     NoRandomness,
-    /// Others were faster each time.
+    /// Other clients changed the object before each attempt.
     #[error("{object}: others changed it {tries} times in a row; run the command again")]
     Contended {
-        /// The object that was to be changed.
+        /// Object of the write.
         object: ObjectName,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: usize,
     },
-    /// The plan finds no end.
+    /// The plan does not settle.
     #[error("still not in order after many steps")]
     Endless,
-    /// A task that runs for ever has ended.
+    /// A task that runs forever has ended.
     #[error("a watch for the {keeps} ended: {reason}")]
     Ended {
-        /// What the task was needed for.
+        /// Purpose of the task.
         keeps: &'static str,
-        /// Why it ended, as far as is known.
+        /// Reason, as far as it is known.
         reason: String,
     },
 }
 
 impl ControlError {
-    /// Whether the API server has judged the write and refuses it for as long as nobody changes what it
-    /// judges by: not where it was not reached, is in trouble, or does not know who asks.
+    /// Returns `true` if the API server judged the write, and refuses it until its inputs change: not if it is
+    /// unreachable, in trouble, or does not authenticate the client.
     pub(crate) fn is_for_good(&self) -> bool {
         let Self::Api { error: kube::Error::Api(status), .. } = self else { return false };
         (400..500).contains(&status.code) && !matches!(status.code, 401 | 408 | 409 | 429)
     }
 }
 
-/// For `map_err`: an answer of the API server about `object`.
+/// Converts an error of the API about `object`, for `map_err`.
 pub(crate) fn api_error(object: &ObjectName) -> impl FnOnce(kube::Error) -> ControlError {
     move |error| ControlError::Api { object: object.clone(), error }
 }
 
-/// What the API server says, or why it was not reached.
+/// The API server's message, or the reason why it is unreachable.
 pub(crate) fn api_reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),

@@ -1,4 +1,4 @@
-//! Kubernetes Events: what an administrator sees with `kubectl describe`.
+//! Publishes Kubernetes Events, which `kubectl describe` shows.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -6,7 +6,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use super::write::ObjectName;
 
-/// As long as a note may be, in bytes.
+/// Maximum length of a note in bytes.
 const MAX_BYTES: usize = 1024;
 
 /// Publishes events of this process.
@@ -16,7 +16,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// `identity` is this process' name.
+    /// Creates a publisher; `identity` is the name of this process.
     pub(crate) fn new(client: Client, identity: &str) -> Self {
         let reporter = Reporter {
             controller: "machine-config-server".to_owned(),
@@ -25,8 +25,7 @@ impl Events {
         Self { client, reporter }
     }
 
-    /// Publishes an event about an object of the core API. That it does not arrive is no reason to
-    /// stop.
+    /// Publishes an event about an object of the core API. A failure is only logged.
     pub(crate) async fn publish(
         &self,
         type_: EventType,
@@ -48,7 +47,7 @@ impl Events {
             namespace: Some(object.namespace.clone()),
             ..ObjectReference::default()
         };
-        // A recorder counts an event with the reason of an earlier one as the same, whatever its note is.
+        // A new recorder for each event: one recorder merges events with the same reason, even if their notes differ.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         if let Err(error) = recorder.publish(&event, &object).await {
             tracing::debug!(%error, "an event was not published");
@@ -56,7 +55,7 @@ impl Events {
     }
 }
 
-/// A note that is not too long: the API server refuses others.
+/// Cuts a note to the length that the API server accepts.
 fn shortened(note: &str) -> String {
     if note.len() <= MAX_BYTES {
         return note.to_owned();
@@ -67,7 +66,7 @@ fn shortened(note: &str) -> String {
     format!("{}{end}", &note[..kept.unwrap_or_default()])
 }
 
-/// `newer-authority` as `NewerAuthority`, which is how events' reasons are written.
+/// Converts `newer-authority` to `NewerAuthority`, the form of reasons in Events.
 fn camel_case(word: &str) -> String {
     word.split('-')
         .map(|part| {

@@ -1,4 +1,4 @@
-//! Readiness, counts and log lines of what works with the API server.
+//! Reports the state of controllers by readiness, metrics and log lines.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use super::write::{Malformed, ObjectName};
 use crate::telemetry::ControllerMetrics;
 use crate::telemetry::conditions::{Condition, Status};
 
-/// What an administrator is told about how the controllers get on: log, metrics, readiness.
+/// Sinks for the state of controllers.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
-    /// What is not in order, one line each.
+    /// Conditions for readiness, one line each.
     pub status: Status,
-    /// What is counted.
+    /// Metrics of the controllers.
     pub metrics: Arc<ControllerMetrics>,
 }
 
@@ -34,8 +34,7 @@ impl Health {
         );
     }
 
-    /// Notes why the object that says what `thing` should be cannot be followed, or with `None`
-    /// that it can.
+    /// Reports why the object that configures `thing` cannot be followed; `None` if it can.
     pub(crate) fn can_follow(&self, thing: &'static str, error: Option<&Malformed>) {
         let condition = Condition::new(thing, error.map(ToString::to_string));
         condition.report(&self.status.not_ready, |reason| {
@@ -56,7 +55,7 @@ impl Health {
     pub(crate) fn watch_failed(&self, object: &ObjectName, failure: &Failure) {
         let Failure { reason, cause } = failure;
         if *cause == Cause::NoSuchKind {
-            // A cluster without the kind has none of its objects.
+            // A cluster without the kind has no objects of it.
             Condition::ok(object.to_string()).note(&self.status.not_ready);
             tracing::debug!(%object, "the cluster has no such kind");
             return;
@@ -69,7 +68,7 @@ impl Health {
         });
     }
 
-    /// Notes why the Lease cannot be had, or with `None` that it can.
+    /// Reports why the Lease is not accessible; `None` if it is.
     pub(crate) fn lease(&self, object: &ObjectName, error: Option<&kube::Error>) {
         let condition = Condition::new(object.to_string(), error.map(api_reason));
         condition.report(&self.status.not_ready, |reason| {

@@ -1,11 +1,11 @@
-//! One active controller of several: a Lease, as Kubernetes' own controllers use it.
+//! Elects one active controller of several by a Lease, as Kubernetes' own controllers do.
 //!
-//! Whoever holds the Lease renews it; whoever wants it watches whether it changes, by its own clock
-//! alone, so that clocks which differ do no harm. A holder that ends in order gives it back, and
-//! the next one takes over at once; one that crashes is succeeded when the Lease has run out.
+//! The holder renews the Lease; other candidates measure by their own clocks how long it stays unchanged, so that
+//! different clocks do no harm. A holder that shuts down releases it, and the next one takes over at once; after a
+//! crash, the next one takes over when the Lease expires.
 //!
 //! No library is used: kube-lease-manager, the one that fits kube 5, compares the holder's timestamps with the local
-//! clock, and frees a Lease that has run out without a precondition, so that two may hold it at once.
+//! clock, and frees an expired Lease without a precondition, so that two candidates can hold it at once.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,10 @@ use super::lease::{Decision, created, decide, released, renewed, taken};
 use super::write::ObjectName;
 use crate::kubernetes::Health;
 
-/// How often the holder renews it.
 const RENEWAL: Duration = Duration::from_secs(5);
-/// The holder gives up when it could not renew it for so long: well before anybody takes it.
+/// Time without a renewal after which the holder stops, well before the Lease expires.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How often others look, and the holder when it could not renew it.
+/// Interval between reads by candidates, and between the holder's retries.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// A candidate for a Lease.
@@ -35,7 +34,7 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// A candidate by the name of `identity`, which no other one has.
+    /// Creates a candidate with the unique name `identity`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -48,7 +47,7 @@ impl LeaderElector {
         Self { leases: Api::namespaced(client, namespace), object, identity, health }
     }
 
-    /// Waits until the Lease is held.
+    /// Waits until this candidate holds the Lease.
     pub async fn acquire(&self) {
         let mut seen: Option<(Option<LeaseSpec>, Instant)> = None;
         loop {
@@ -80,7 +79,7 @@ impl LeaderElector {
         }
     }
 
-    /// Gives the Lease back, if it is held.
+    /// Releases the Lease, if it is held.
     pub async fn release(&self) -> kube::Result<()> {
         let lease = self.leases.get_opt(&self.object.name).await?;
         if let Some(lease) = lease.and_then(|lease| released(lease, &self.identity)) {
@@ -89,7 +88,7 @@ impl LeaderElector {
         Ok(())
     }
 
-    /// `seen` is what the Lease said, and since when.
+    /// Tries once; `seen` is the last contents of the Lease, and the time since which it has them.
     async fn try_acquire(
         &self,
         seen: &mut Option<(Option<LeaseSpec>, Instant)>,
@@ -113,7 +112,7 @@ impl LeaderElector {
         }
     }
 
-    /// Tells whether the Lease is still held.
+    /// Renews the Lease; returns false if it is lost.
     async fn renew(&self) -> kube::Result<bool> {
         let lease = self.leases.get_opt(&self.object.name).await?;
         match lease.and_then(|lease| renewed(lease, &self.identity, &now())) {
@@ -122,7 +121,7 @@ impl LeaderElector {
         }
     }
 
-    /// Writes the Lease that was read, with its UID and version. Tells whether it went through.
+    /// Replaces the Lease that was read, with its UID and version as preconditions. Returns true on success.
     async fn replace(&self, lease: &Lease) -> kube::Result<bool> {
         first(self.leases.replace(&self.object.name, &PostParams::default(), lease).await)
     }
@@ -132,7 +131,7 @@ fn now() -> MicroTime {
     MicroTime(Timestamp::now())
 }
 
-/// Whether a write went through; somebody else's that came first is no error.
+/// True if a write succeeded, and false if another client was first.
 fn first(result: kube::Result<Lease>) -> kube::Result<bool> {
     match result {
         Ok(_) => Ok(true),

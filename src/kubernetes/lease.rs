@@ -1,26 +1,25 @@
-//! What to do about a Lease: pure decisions, and the Leases that they lead to.
+//! Decides on the next state of a Lease, without I/O.
 
 use core::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-/// How long a Lease is good without being renewed.
+/// Time for which a Lease is valid without a renewal.
 pub(crate) const DURATION: Duration = Duration::from_secs(15);
 
-/// What to do about a Lease that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// There is none: make it.
+    /// Create the Lease.
     Create,
-    /// It is free, or its holder is gone: take it.
+    /// Take the Lease: it is free, or expired.
     Take,
-    /// Another one holds it.
+    /// Wait: another holder renews it.
     Wait,
 }
 
-/// Decides about a Lease for `identity`. `unchanged_for` is how long it has been seen as it is, by
-/// the clock of whoever asks: clocks that differ do no harm.
+/// Decides for the candidate `identity`. `unchanged_for` is the time for which the candidate has seen the Lease
+/// unchanged, by its own clock.
 pub(crate) fn decide(lease: Option<&Lease>, identity: &str, unchanged_for: Duration) -> Decision {
     let Some(lease) = lease else { return Decision::Create };
     let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
@@ -38,21 +37,21 @@ pub(crate) fn created(name: &str, identity: &str, now: &MicroTime) -> Lease {
     }
 }
 
-/// The Lease that was read, held by `identity` from now on. Its metadata are the precondition.
+/// The Lease that was read, with the new holder `identity`. Its metadata are the precondition.
 pub(crate) fn taken(lease: Lease, identity: &str, now: &MicroTime) -> Lease {
     let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
     let transitions = transitions.unwrap_or(0).saturating_add(1);
     Lease { spec: Some(held(identity, transitions, now)), ..lease }
 }
 
-/// The Lease that was read, renewed, `None` if `identity` holds it no more.
+/// The Lease that was read, renewed; `None` if `identity` does not hold it.
 pub(crate) fn renewed(lease: Lease, identity: &str, now: &MicroTime) -> Option<Lease> {
     let spec = lease.spec.clone().filter(|_| holder(&lease) == identity)?;
     let spec = LeaseSpec { renew_time: Some(now.clone()), ..spec };
     Some(Lease { spec: Some(spec), ..lease })
 }
 
-/// The Lease that was read, given back, `None` if `identity` holds it no more.
+/// The Lease that was read, released; `None` if `identity` does not hold it.
 pub(crate) fn released(lease: Lease, identity: &str) -> Option<Lease> {
     let spec = lease.spec.clone().filter(|_| holder(&lease) == identity)?;
     let spec =

@@ -1,4 +1,4 @@
-//! The Kubernetes API: clients, objects, watches, Leases, Events, and how working with it goes.
+//! The Kubernetes API: clients, objects, watches, Leases, Events, and the state of this work.
 
 pub(crate) mod apply;
 pub mod client;

@@ -1,8 +1,8 @@
-//! One way to watch objects of a cluster: a list, then every change, for ever.
+//! Watches objects of a cluster: a list, then every change, forever.
 //!
-//! Lists, resumption, expired versions and stalled connections are kube's work. Here are what an error means, and the
-//! wait before the next try. kube's own `WatchStreamExt::backoff` is not used: it resumes after an error, and nothing
-//! says that the watch works again. A watch that failed here begins with a list, whose end says so.
+//! kube does lists, resumption, expired versions and stalled connections. This module classifies errors, and waits
+//! before retries. kube's `WatchStreamExt::backoff` is not used: it resumes after an error without a sign that the
+//! watch works again. A failed watch of this module starts again with a list, whose end is that sign.
 
 use std::time::Duration;
 
@@ -16,51 +16,50 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::client::reason;
 use crate::backoff::Backoff;
 
-/// How long the API server is asked to keep a watch open. What breaks a connection without telling
-/// either side goes unnoticed no longer than this.
+/// Time for which the API server keeps a watch open, and so the maximum time for which a silently broken connection is
+/// not noticed.
 const WATCH_SECONDS: u32 = 60;
-/// Objects a page of a list: bounds the memory that a list takes.
+/// Number of objects in a page of a list, which bounds its memory.
 const PAGE: u32 = 50;
-/// The waits after failures.
+/// Waits after failures: they grow from the first to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// A watch that was listed and says nothing for so long works. Its start has no answer of its own.
+/// Silence after a list that means that the watch works. Its start has no answer.
 const STARTED: Duration = Duration::from_secs(1);
 
-/// News of the objects that are watched.
+/// An event of a watch.
 #[derive(Debug)]
 pub(crate) enum WatchEvent<K> {
-    /// A list begins; it replaces all that was known.
+    /// A list begins, which replaces all known objects.
     ListBegins,
     /// An object of the list.
     Listed(K),
-    /// The list has ended: all objects are known.
+    /// The list is complete: all objects are known.
     Synced,
-    /// An object is new or other than before.
+    /// An object is new or changed.
     Applied(K),
     Deleted(K),
-    /// Nothing has changed since the list, and the API server lets changes be watched.
+    /// Nothing has changed since the list, and the watch works.
     Works,
-    /// The watch has failed, and begins anew after a wait.
+    /// The watch failed, and restarts after a wait.
     Failed(Failure),
 }
 
-/// Why a watch does not work now.
+/// Reason why a watch fails.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// The API server's message, or why it was not reached. One line.
+    /// The API server's message, or the reason why it is unreachable, in one line.
     pub(crate) reason: String,
     pub(crate) cause: Cause,
 }
 
-/// What a failure says of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The API server does not know the kind.
+    /// The API server does not have the kind.
     NoSuchKind,
-    /// This process has not the right.
+    /// This process lacks the permission.
     Forbidden,
-    /// The API server is in trouble, or was not reached.
+    /// The API server is in trouble, or unreachable.
     Other,
 }
 
@@ -85,7 +84,7 @@ impl Failure {
     }
 }
 
-/// A watch of objects. Nothing is asked of the API server before the first [`next`](Self::next).
+/// A watch of objects. It sends no request before the first [`next`](Self::next).
 pub(crate) struct Watch<K> {
     api: Api<K>,
     config: watcher::Config,
@@ -96,10 +95,10 @@ pub(crate) struct Watch<K> {
 
 enum Stage {
     Listing,
-    /// Listed, and works unless something fails before this time.
+    /// Listed; it works unless it fails before this time.
     Listed(Instant),
     Works,
-    /// Failed, and begins anew at this time.
+    /// Failed; it restarts at this time.
     Failed(Instant),
 }
 
@@ -107,7 +106,7 @@ impl<K> Watch<K>
 where
     K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    /// Watches the objects of `api`, or the one of the name `only`.
+    /// Watches the objects of `api`, or only the one with this name.
     pub(crate) fn new(api: Api<K>, only: Option<&str>) -> Self {
         let mut config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
         if let Some(name) = only {
@@ -122,7 +121,7 @@ where
         }
     }
 
-    /// Waits for the next event; they have no end. May be dropped and called again: no event is lost by that.
+    /// Waits for the next event; there is always one. It is cancel safe: no event is lost.
     pub(crate) async fn next(&mut self) -> WatchEvent<K> {
         loop {
             let event = match self.stage {
@@ -141,7 +140,7 @@ where
                 }
                 Stage::Listing | Stage::Works => self.events.next().await,
             };
-            // kube's stream has no end.
+            // kube's stream does not end.
             match event.unwrap_or(Err(watcher::Error::NoResourceVersion)) {
                 Ok(event) => return self.take(event),
                 Err(error) if self.is_resumed(&error) => {}
@@ -177,8 +176,8 @@ where
         self.waits.reset();
     }
 
-    /// Whether kube lists anew by itself, because the version to go on from is too old. A watch that has not worked
-    /// since its list is not resumed: it would do nothing but list.
+    /// Returns `true` if kube lists again by itself, because the version is too old. A watch that has not worked since
+    /// its list is not resumed: it would only list.
     fn is_resumed(&self, error: &watcher::Error) -> bool {
         let is_gone = matches!(error, watcher::Error::WatchError(status) if status.code == 410);
         is_gone && matches!(self.stage, Stage::Works)
@@ -197,12 +196,11 @@ pub(crate) struct ObjectWatch<K> {
     listed: Option<K>,
 }
 
-/// What is seen of one object.
 #[derive(Debug)]
 pub(crate) enum ObjectSeen<K> {
     Present(K),
     Absent,
-    /// It cannot be watched; trying again goes on.
+    /// The object cannot be watched; retries continue.
     Failed(Failure),
 }
 
@@ -214,8 +212,7 @@ where
         Self { watch: Watch::new(api, Some(name)), listed: None }
     }
 
-    /// Waits for the object as it is, for each change of it, and for what keeps it from being seen. May be dropped
-    /// and called again: no change is lost by that.
+    /// Waits for the object's present state, for each change, and for failures. It is cancel safe: no change is lost.
     pub(crate) async fn next(&mut self) -> ObjectSeen<K> {
         loop {
             match self.watch.next().await {

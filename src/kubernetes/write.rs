@@ -1,7 +1,7 @@
-//! Writes to objects of a cluster, as values: what to write, and what it may replace.
+//! Writes to objects of a cluster, as values.
 //!
-//! A write that is not a creation goes to the very object that was read, in the version that was
-//! read: its UID and its resource version are preconditions that the API server checks.
+//! Every write except a creation applies to the version that was read: UID and resource version are preconditions that
+//! the API server checks.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,43 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// How an administrator would name an object.
+/// Name of an object in messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectName {
-    /// `Secret`
+    /// Kind such as `Secret`.
     pub kind: &'static str,
-    /// Empty for an object of the whole cluster.
+    /// Namespace; empty for an object of the whole cluster.
     pub namespace: String,
-    /// `*` for all of them.
+    /// Name; `*` for all objects.
     pub name: String,
 }
 
 impl ObjectName {
-    /// An object in a namespace.
+    /// Names an object in a namespace.
     #[must_use]
     pub fn new(kind: &'static str, namespace: &str, name: &str) -> Self {
         Self { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    /// A secret.
+    /// Names a Secret.
     #[must_use]
     pub fn secret(namespace: &str, name: &str) -> Self {
         Self::new("Secret", namespace, name)
     }
 
-    /// A config map.
+    /// Names a ConfigMap.
     #[must_use]
     pub fn config_map(namespace: &str, name: &str) -> Self {
         Self::new("ConfigMap", namespace, name)
     }
 
-    /// For `map_err`: what is wrong with this object.
+    /// Converts a reason to an error about this object, for `map_err`.
     pub(crate) fn malformed(&self, reason: impl Into<String>) -> Malformed {
         Malformed { object: self.clone(), reason: reason.into() }
     }
 }
 
-/// Checks that a value is a mapping, where it is there at all. A list would pass for one that says
-/// nothing.
+/// Checks that a value is a mapping, if it is present. A list would pass for an empty one.
 pub(crate) fn expect_mapping(
     object: &ObjectName,
     place: &str,
@@ -70,17 +69,17 @@ impl std::fmt::Display for ObjectName {
     }
 }
 
-/// An object that cannot be understood. Nothing is made of it, and nothing written in its place.
+/// A malformed object. Nothing is derived from it, and it is not overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {reason}")]
 pub struct Malformed {
     /// Kind, namespace and name.
     pub object: ObjectName,
-    /// What is wrong with it.
+    /// Fault of the object.
     pub reason: String,
 }
 
-/// The object that was read, in the version that was read.
+/// UID and version of the object that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Precondition {
@@ -89,7 +88,8 @@ pub(crate) struct Precondition {
 }
 
 impl Precondition {
-    /// Of an object that was read. Without them a write could hit anything: that is refused.
+    /// The precondition for an object that was read. Metadata without UID or version are an error: the write could hit
+    /// any object.
     pub(crate) fn of(object: &ObjectName, metadata: &ObjectMeta) -> Result<Self, Malformed> {
         match (&metadata.uid, &metadata.resource_version) {
             (Some(uid), Some(version)) if !uid.is_empty() && !version.is_empty() => {
@@ -100,11 +100,11 @@ impl Precondition {
     }
 }
 
-/// A JSON merge patch (RFC 7396) of a secret or a config map: what it does not name stays.
+/// A JSON merge patch (RFC 7396) of a Secret or a ConfigMap; unnamed values stay.
 #[derive(Serialize)]
 pub(crate) struct MergePatch<V> {
     metadata: PatchedMetadata,
-    /// The values to set, and `None` for those to remove.
+    /// Values to set, and `None` for those to remove.
     data: BTreeMap<&'static str, Option<V>>,
 }
 
@@ -127,7 +127,7 @@ impl<V> MergePatch<V> {
 }
 
 impl<V> std::fmt::Debug for MergePatch<V> {
-    /// Without the values, which may be secret.
+    /// Hides the values, which can be secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("MergePatch").field(&self.data.keys()).finish()
     }
@@ -146,15 +146,14 @@ pub(crate) struct ObjectWrite<K, V> {
     pub(crate) change: Change<K, V>,
 }
 
-/// What happens to the object.
 pub(crate) enum Change<K, V> {
-    /// It is made; one that is there by then stays.
+    /// Creates it; an existing one stays.
     Create(K),
-    /// Some fields of it are set.
+    /// Sets some of its fields.
     Patch(MergePatch<V>),
-    /// All of it is set. The new object has the metadata of the one that was read.
+    /// Sets all of it. The new object has the metadata of the one that was read.
     Replace(K),
-    /// It is removed.
+    /// Deletes it.
     Delete(Precondition),
 }
 

@@ -1,4 +1,4 @@
-//! Looks at a node's file of registry logins, and does what was decided.
+//! Checks a node's file of registry credentials, and applies the decided changes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use super::credential_plan::{CredentialPlan, Written, plan_credentials};
 use super::open_directory::OpenDirectory;
 use crate::files::stamp::FileStamp;
 
-/// Keeps one file in step.
+/// Keeps one file up to date.
 #[derive(Debug)]
 pub struct CredentialKeeper {
     path: PathBuf,
     directory: PathBuf,
     name: String,
-    /// The name of the list of what was written here, beside the file.
+    /// Name of the list of written credentials, in the same directory.
     list: String,
-    /// How often the file is read if its stamp has not changed.
+    /// Interval between reads of a file with an unchanged stamp.
     resync: Duration,
     read_at: SystemTime,
-    /// What there was nothing to do about.
+    /// Result of the last check, if nothing was to do.
     settled: Option<Settled>,
 }
 
@@ -34,20 +34,20 @@ struct Settled {
     problem: Option<String>,
 }
 
-/// What a look has done, and what it could not do.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CredentialReport {
-    /// Registries whose logins are new or changed.
+    /// Registries with new or changed credentials.
     pub written: Vec<Registry>,
-    /// Registries whose logins were there already, and are kept from now on.
+    /// Registries whose credentials existed already, and are managed from this check on.
     pub adopted: Vec<Registry>,
-    /// Registries whose logins were taken out.
+    /// Registries whose credentials were removed.
     pub removed: Vec<Registry>,
-    /// What stands in the way. One line, and nothing of a login in it.
+    /// Problem in one line, without credentials.
     pub problem: Option<String>,
 }
 
-/// What a look has found, and what is to be done about it.
+/// Findings of a check, with the plan.
 struct Look {
     plan: CredentialPlan,
     listed: Written,
@@ -57,8 +57,8 @@ struct Look {
 }
 
 impl CredentialKeeper {
-    /// One that knows nothing of the file yet. `None` where `path` is no file's. Nothing is done
-    /// before the first look.
+    /// Creates a keeper without knowledge of the file. `None` if `path` cannot be a file. It does nothing before the
+    /// first check.
     #[must_use]
     pub fn new(path: &Path, resync: Duration) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_owned();
@@ -74,14 +74,13 @@ impl CredentialKeeper {
         })
     }
 
-    /// The file that is kept.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Brings the file in step with the secret's entries. One that is in step is not touched, and
-    /// not even read.
+    /// Updates the file to the Secret's entries. An unchanged file is neither written nor read.
     pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> CredentialReport {
         self.try_reconcile(entries, now).unwrap_or_else(|error| {
             self.settled = None;
@@ -118,7 +117,7 @@ impl CredentialKeeper {
             self.settled = stamps.iter().all(is_old).then_some(settled);
             return Ok(CredentialReport { problem: look.problem, ..CredentialReport::default() });
         }
-        // Two may be at work for a moment, while a pod takes another one's place.
+        // Two processes can overlap while a pod replaces another.
         let alone = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
         directory.tidy(&[])?;
@@ -158,15 +157,15 @@ impl CredentialKeeper {
         Ok(Look { plan, listed, present, stamp, problem })
     }
 
-    /// The list is written first with what is to be written, and last without what was before:
-    /// whenever this process dies, what it has written is on the list.
+    /// The list gets new entries before the write, and loses old ones after it: whenever this process dies, all that it
+    /// has written is on the list.
     fn write(&self, directory: &OpenDirectory, look: &Look) -> io::Result<()> {
         let Look { plan, listed, present, stamp, .. } = look;
         if let Some(file) = &plan.file {
             if plan.before != *listed {
                 credential_list::write(directory, &self.list, &plan.before)?;
             }
-            // What somebody wrote meanwhile is not written over.
+            // A concurrent change is not overwritten.
             if directory.stamp(&self.name)? != *stamp || directory.read(&self.name)? != *present {
                 return Err(io::Error::other("it was changed at this moment; trying again"));
             }

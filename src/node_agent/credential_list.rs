@@ -1,5 +1,4 @@
-//! The list of the logins that were written here: a file beside the one that it is about, so that
-//! the two cannot be parted, and as private, with a SHA-256 in place of each login.
+//! The list of written credentials, next to their file and equally private, with a SHA-256 for each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,7 +14,7 @@ struct List {
     registries: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Reads the list; there is none at first.
+/// Reads the list; empty if it does not exist.
 pub(super) fn read(directory: &OpenDirectory, name: &str) -> io::Result<Written> {
     let Some(bytes) = directory.read(name)? else { return Ok(Written::new()) };
     let List { registries } = serde_json::from_slice(&bytes)?;
@@ -25,7 +24,6 @@ pub(super) fn read(directory: &OpenDirectory, name: &str) -> io::Result<Written>
     Ok(read)
 }
 
-/// Replaces the list.
 pub(super) fn write(directory: &OpenDirectory, name: &str, written: &Written) -> io::Result<()> {
     let registries = written
         .iter()

@@ -1,4 +1,4 @@
-//! What to do about the registry logins of a node's file. Nothing here does I/O.
+//! Plans changes of a node's file of registry credentials, without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,41 +9,41 @@ use model::registry_credentials::{
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// The logins that were written here: their registries, each with the SHA-256 of what was written,
-/// and while the file is being replaced, of what is about to be.
+/// Written credentials: registries, each with the SHA-256 of the written value, and of the next one while the file is
+/// being replaced.
 pub type Written = BTreeMap<Registry, BTreeSet<String>>;
 
-/// What there is about one registry in the file.
+/// State of a registry's entry in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing.
+    /// The file has no entry.
     Absent,
-    /// The login that the secret has.
+    /// The entry is that of the Secret.
     Same,
-    /// Another one, just as it was written here.
+    /// Another entry, unchanged since it was written here.
     Ours,
-    /// Another one, which somebody else wrote or changed.
+    /// Another entry, which another party wrote or changed.
     Theirs,
 }
 
-/// What to do about one registry.
+/// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialAction {
-    /// Nothing.
+    /// Do nothing.
     Leave,
-    /// Take over a login that is as it would be if it had been written here.
+    /// Add it to the list: the entry is as if it had been written here.
     Adopt,
-    /// Write the secret's login.
+    /// Write the Secret's credentials.
     Write,
-    /// Take out what was written here.
+    /// Remove the written credentials.
     Remove,
-    /// Strike it off the list: what is there is not what was written here, if anything is.
+    /// Remove it from the list: the present entry was not written here.
     Forget,
-    /// Nothing, and tell of it: somebody else's login is in the way.
+    /// Report the entry of another party.
     Foreign,
 }
 
-/// Decides about a registry that the secret has a login for, or none.
+/// Decides on the action for a registry.
 #[must_use]
 pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> CredentialAction {
     match (is_wanted, entry) {
@@ -57,27 +57,27 @@ pub fn decide_credential(is_wanted: bool, is_listed: bool, entry: Entry) -> Cred
     }
 }
 
-/// What to do about a file.
+/// Plan for a file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CredentialPlan {
-    /// What the file is to hold, if it is to be another.
+    /// New contents, if the file must change.
     pub file: Option<Vec<u8>>,
-    /// The list as it has to be before the file is replaced: with what was written and what will be.
+    /// List before the write: with old and new entries.
     pub before: Written,
-    /// The list once it is.
+    /// List after the write.
     pub after: Written,
-    /// Registries whose logins are new or changed.
+    /// Registries with new or changed credentials.
     pub written: Vec<Registry>,
-    /// Registries whose logins were there already.
+    /// Registries whose credentials existed already.
     pub adopted: Vec<Registry>,
-    /// Registries whose logins are taken out.
+    /// Registries whose credentials are removed.
     pub removed: Vec<Registry>,
-    /// Registries whose logins are somebody else's and not the secret's.
+    /// Registries with other credentials of another party.
     pub foreign: Vec<Registry>,
 }
 
 impl std::fmt::Debug for CredentialPlan {
-    /// Leaves the file out: it holds logins.
+    /// Hides the file, which has credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LoginPlan")
             .field("file", &self.file.as_ref().map(|_| ".."))
@@ -89,8 +89,8 @@ impl std::fmt::Debug for CredentialPlan {
     }
 }
 
-/// Plans a file, which holds `present` now, from the secret's entries and the list. A registry whose
-/// entry is spoilt keeps what it has.
+/// Plans the next contents of a file from the Secret's entries and the list. A registry with a spoilt entry keeps its
+/// present one.
 pub fn plan_credentials(
     wanted: &Entries,
     listed: &Written,
@@ -112,7 +112,7 @@ pub fn plan_credentials(
         let digest = credential.map(|credential| digest(credential.as_json()));
         match decide_credential(credential.is_some(), listed.contains_key(registry), entry) {
             CredentialAction::Leave => {
-                // What was written is what is wanted: no other is ours any more.
+                // The written credentials are up to date, so older ones are removed from the list.
                 plan.after.extend(digest.map(|digest| (registry.clone(), [digest].into())));
             }
             CredentialAction::Adopt => {
@@ -220,14 +220,14 @@ mod tests {
             plan_credentials(&entries(&wanted), &first.after, first.file.as_deref()).unwrap();
         assert_eq!((again.file, &again.after), (None, &first.after));
 
-        // All leave the secret: what is theirs stays.
+        // All entries leave the Secret: those of others stay.
         let last =
             plan_credentials(&entries(&json!({})), &first.after, first.file.as_deref()).unwrap();
         assert_eq!(file(&last), json!({"auths": {"their.example": credential("them")}}));
         assert_eq!(names(&last.removed), ["new.example", "same.example"]);
         assert_eq!(last.after, Written::new());
 
-        // Somebody changed one: it is theirs from then on.
+        // An entry that another party changed is no longer managed.
         let mut changed = file(&first);
         changed["auths"]["new.example"] = credential("them");
         let text = changed.to_string();
@@ -235,7 +235,7 @@ mod tests {
             plan_credentials(&entries(&json!({})), &first.after, Some(text.as_bytes())).unwrap();
         assert_eq!(file(&plan)["auths"]["new.example"], credential("them"));
 
-        // A slip of a hand takes nothing away.
+        // A mistake in the Secret removes nothing.
         let spoilt = entries(&json!({"new.example": {}, "same.example": credential("a")}));
         let plan = plan_credentials(&spoilt, &first.after, first.file.as_deref()).unwrap();
         assert_eq!((plan.file, plan.after), (None, first.after));
@@ -245,8 +245,8 @@ mod tests {
     fn whenever_it_dies_what_it_wrote_is_known_to_be_its_own() {
         let users = ["a", "b", "c"];
         let wanted = |user: &str| entries(&json!({"q": credential(user)}));
-        // At each step the process dies before the list, before the file, before the second list or
-        // not at all; the next one sees the secret's next state.
+        // At each step the process dies before the list, before the file, before the second list or not at all; the
+        // next one sees the Secret's next state.
         for deaths in 0..4_u32.pow(3) {
             let (mut list, mut present) = (Written::new(), None::<Vec<u8>>);
             for (step, user) in users.iter().enumerate() {
@@ -276,7 +276,7 @@ mod tests {
             let wanted = entries(&json!({"q": credential("a")}));
             assert!(plan_credentials(&wanted, &Written::new(), Some(text.as_bytes())).is_err());
         }
-        // An empty file is like none; where nothing is wanted, none is made.
+        // An empty file is like none; without entries none is created.
         let plan = plan_credentials(&entries(&json!({})), &Written::new(), None).unwrap();
         assert_eq!(plan, CredentialPlan::default());
     }

@@ -1,60 +1,60 @@
-//! What to do about one registry. Nothing here does I/O.
+//! Decides on the action for one registry, without I/O.
 
-/// What lies where a registry's folder should be.
+/// State of a registry's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Present {
-    /// Nothing.
+    /// The directory does not exist.
     Nothing,
-    /// A file, a symbolic link or the like.
+    /// A file, a symbolic link or similar has its name.
     NoDirectory,
-    /// One of ours, or somebody's own.
+    /// A directory, of this program or another party.
     OpenDirectory {
-        /// The files by their place in the layout.
+        /// State of each file in the layout, in their order.
         files: Vec<File>,
-        /// Whether it holds nothing else.
+        /// True if the directory has no other files.
         is_pure: bool,
-        /// Whether everybody may look into it, and only its owner may write.
+        /// True if everyone can read it, and only its owner can write.
         has_mode: bool,
     },
 }
 
-/// What lies where a file should be.
+/// State of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum File {
-    /// The file with the right contents, mode and owner.
+    /// Contents, mode and owner are right.
     Same,
-    /// The right contents, but others may write to it, or not everybody may read it.
+    /// The contents are right, but others can write, or not everyone can read.
     Exposed,
-    /// Other contents, or no regular file; a new one can take its place.
+    /// Other contents, or no regular file; a new file can replace it.
     Other,
-    /// Nothing.
+    /// The file does not exist.
     Absent,
-    /// A folder, whose place no file can take.
+    /// A directory, which no file can replace.
     OpenDirectory,
 }
 
-/// What to do.
+/// Action for one registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
+    /// Do nothing.
     Leave,
-    /// Take over a folder that is as it would be if it had been made here.
+    /// Add it to the list: the directory is as if it had been created here.
     Adopt,
-    /// Make the folder.
+    /// Create the directory.
     Make,
-    /// Put a folder in the place of what is there.
+    /// Replace a file or link with a directory.
     Exchange,
-    /// Write the files that are not as they should be.
+    /// Write the files that are wrong.
     Repair,
-    /// Remove the files, and the folder if nothing else is in it.
+    /// Remove the files, and the directory if it is empty then.
     Remove,
-    /// Strike it off the list: what is there is not what was made here, if anything is.
+    /// Remove it from the list: nothing there was created here.
     Forget,
-    /// Nothing, and tell of it: somebody else made what is there.
+    /// Report the directory, which another party created.
     Foreign,
 }
 
-/// Decides about a registry that should have files, or `None` of them.
+/// Decides on the action for a registry.
 #[must_use]
 pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
     if !is_wanted {
@@ -76,7 +76,7 @@ pub fn decide(is_wanted: bool, is_owned: bool, present: &Present) -> Action {
             let has_contents = files.iter().all(|f| matches!(f, File::Same | File::Exposed));
             match (has_contents, is_pure) {
                 (true, true) => Action::Adopt,
-                // It is somebody else's, and all that is needed here.
+                // Another party created it, with all that is needed.
                 (true, false) => Action::Leave,
                 (false, _) => Action::Foreign,
             }

@@ -1,4 +1,4 @@
-//! The loop: whatever changes, the config map or the folder, the folder is brought in step.
+//! The loop of the node agent: it updates the directory after each change of the ConfigMap or the directory.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -11,8 +11,8 @@ use super::reconciler::{Reconciler, Report};
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::source::cluster::{MapSeen, RegistryCaMap};
 
-/// Keeps the folder in step with the merged config map, for ever. Before the map has been read
-/// nothing is done. Call it within a runtime.
+/// Keeps the directory up to date with the merged ConfigMap, forever. It does nothing before the ConfigMap has been
+/// read. Must be called within a runtime.
 pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: Health) {
     let mut watch = DirectoryWatch::new(vec![reconciler.directory().to_owned()]);
     let mut entries: Option<Entries> = None;
@@ -50,7 +50,7 @@ pub async fn follow(mut reconciler: Reconciler, mut map: RegistryCaMap, health: 
     }
 }
 
-/// What the log has been told, so that it is told once.
+/// Logged problems, so that each is logged once.
 #[derive(Default)]
 struct Reported {
     refused: Vec<Refused>,

@@ -1,5 +1,4 @@
-//! The loop for registry logins: whatever changes, the secret or the file, the file is brought in
-//! step.
+//! The loop for registry credentials: it updates the file after each change of the Secret or the file.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,12 +9,12 @@ use super::health::{Health, SECRETS};
 use crate::source::SecretSeen;
 use crate::source::cluster::NamedSecret;
 
-/// How often the file's stamp is looked at. The folder is kubelet's, with the volumes of all pods:
-/// nothing watches what goes on in it.
+/// Interval between checks of the file's stamp. The directory is kubelet's, with the volumes of all pods, so it is not
+/// watched.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Keeps the file in step with the secret, for ever. Before the secret has been read nothing is done.
-/// Call it within a runtime.
+/// Keeps the file up to date with the Secret, forever. It does nothing before the Secret has been read. Must be called
+/// within a runtime.
 pub async fn follow_credentials(
     mut keeper: CredentialKeeper,
     mut secret: NamedSecret,
@@ -54,7 +53,7 @@ pub async fn follow_credentials(
     }
 }
 
-/// Logs the entries that were not among those `known` before, each once.
+/// Logs refused entries that are not in `known`.
 fn log_refused(place: &str, refused: &[Refused], known: &mut Vec<Refused>) {
     for entry in refused.iter().filter(|entry| !known.contains(entry)) {
         let reason = entry.to_string();

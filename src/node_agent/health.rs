@@ -1,4 +1,4 @@
-//! What administrators and Prometheus are told of a node's folder.
+//! Reports the state of a node's files by readiness, metrics and log lines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,23 +12,22 @@ use super::reconciler::Report;
 use crate::telemetry::NodeCaMetrics;
 use crate::telemetry::conditions::{Condition, Status};
 
-/// The config map's kind, as the other commands count it.
+/// Kind of the ConfigMap in metrics, as in other commands.
 const WATCHED: &str = "configmaps";
-/// The kind of what holds registry logins.
+/// Kind of the Secret with registry credentials in metrics.
 pub(super) const SECRETS: &str = "secrets";
 
-/// Shared by what keeps the folder and what tells of it.
+/// Sinks for the state of the node's files.
 #[derive(Debug, Clone, Default)]
 pub struct Health {
-    /// What is counted.
+    /// Metrics of the node agent.
     pub metrics: Arc<NodeCaMetrics>,
-    /// What is not as it should be, with the reason: a path of the folder is not ready; without the
-    /// config map the node keeps what it has.
+    /// Conditions with reasons: a faulty path makes the node not ready; a missing ConfigMap keeps the present files.
     pub status: Status,
 }
 
 impl Health {
-    /// Notes what the secret with registry logins holds, or why the node keeps what it has.
+    /// Reports the entries of the Secret with registry credentials, or the reason why the present ones are kept.
     pub(super) fn secret(
         &self,
         place: &str,
@@ -59,7 +58,7 @@ impl Health {
         self.metrics.credentials_refused.set(count(entries.refused.len()));
     }
 
-    /// Notes what a look at the file of registry logins has found and done.
+    /// Reports the result of a check of the credentials file.
     pub(super) fn credentials_looked(&self, path: &str, report: &CredentialReport) {
         self.metrics
             .credential_changes
@@ -68,7 +67,7 @@ impl Health {
         self.path_looked(path, report.problem.clone());
     }
 
-    /// Notes that the config map is followed.
+    /// Reports that the ConfigMap is followed.
     pub(super) fn watched(&self, map: Result<&Entries, &str>) {
         let condition = map.err().map(|reason| format!("{reason}; what is on the node is kept"));
         Condition::new(map_name(), condition).note(&self.status.degraded);
@@ -79,7 +78,7 @@ impl Health {
         self.metrics.entries_refused(entries.refused.iter().map(|entry| entry.reason.label()));
     }
 
-    /// Notes that it is not, and why.
+    /// Reports why the ConfigMap cannot be watched.
     pub(super) fn unwatched(&self, reason: &str, now: SystemTime) {
         let condition = format!("cannot be watched ({reason}); what is on the node is kept");
         Condition::failed(map_name(), condition)
@@ -91,7 +90,7 @@ impl Health {
         }
     }
 
-    /// Notes what a look at the folder has found and done; `known` is what was not in order before it.
+    /// Reports the result of a check of the directory; `known` has the earlier problems.
     pub(super) fn looked(&self, report: &Report, known: &BTreeMap<String, String>) {
         self.metrics.changes.inc_by((report.written.len() + report.removed.len()) as u64);
         let problems = i64::try_from(report.problems.len()).unwrap_or(i64::MAX);
@@ -104,7 +103,7 @@ impl Health {
         }
     }
 
-    /// Notes why a path is not as it should be, or with `None` that it is.
+    /// Reports the problem of a path; `None` if it has none.
     fn path_looked(&self, path: &str, problem: Option<String>) {
         Condition::new(path.to_owned(), problem).report(&self.status.not_ready, |reason| {
             if let Some(reason) = reason {

@@ -1,4 +1,4 @@
-//! The files that a container runtime looks for.
+//! Layouts of the files that container runtimes read.
 
 use bytes::Bytes;
 use clap::ValueEnum;
@@ -13,13 +13,13 @@ pub enum Layout {
     Containerd,
 }
 
-/// The certificate authorities.
+/// Name of the file with CAs.
 const CAS: &str = "ca.crt";
-/// What makes containerd use them.
+/// Name of the file by which containerd uses the CAs.
 const HOSTS: &str = "hosts.toml";
 
 impl Layout {
-    /// The folder that the runtime reads.
+    /// Directory that the runtime reads.
     #[must_use]
     pub fn directory(self) -> &'static str {
         match self {
@@ -28,8 +28,7 @@ impl Layout {
         }
     }
 
-    /// The names of a registry's files, in the order in which they are written: what refers to
-    /// another file comes after it.
+    /// Names of a registry's files, in the order of writing: a file comes after those that it refers to.
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         match self {
@@ -38,7 +37,7 @@ impl Layout {
         }
     }
 
-    /// The contents of a registry's files, in the order of their names.
+    /// Contents of a registry's files, in the order of their names.
     #[must_use]
     pub fn contents(self, host: &RegistryHost, cas: &Bytes) -> Vec<Bytes> {
         match self {
@@ -48,10 +47,10 @@ impl Layout {
     }
 }
 
-/// containerd's `hosts.toml`: the registry itself, by its own authorities. A relative path is one
-/// beside this file, wherever the folder is mounted.
+/// containerd's `hosts.toml` for the registry itself with its CAs. A relative path refers to the directory of this
+/// file, wherever it is mounted.
 fn hosts_toml(host: &RegistryHost) -> String {
-    // What containerd asks in place of a name that is no host's.
+    // Host that containerd uses for a name without one.
     let server = match host.as_str() {
         "docker.io" => "registry-1.docker.io",
         host => host,

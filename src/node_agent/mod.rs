@@ -1,4 +1,4 @@
-//! Keeps the registries' certificate authorities of a running node in step with the cluster's.
+//! Keeps the registry CAs of a running node up to date with the cluster's.
 //!
 //! ```text
 //!  merged config map ─> entries ─┐
@@ -6,23 +6,21 @@
 //!  folder, list ────> present ───┘
 //! ```
 //!
-//! - **Whose folder it is.** What was made here is on a list, which is written before anything is
-//!   made and after it was removed, so that a process that dies at any point leaves nothing of its
-//!   own that is not on the list. A folder that is not on it is somebody else's and is never
-//!   touched; one that would be needed is reported. There is one exception, and it changes
-//!   nothing in the folder: one that holds exactly what would be put there, and nothing else, is
-//!   taken onto the list. That is how what Ignition wrote at the first boot comes to be kept.
-//! - **Old or new, never neither.** A folder is put together beside its place and moved there
-//!   whole; a file is replaced by a rename, and never deleted first.
-//! - **No symbolic link** is followed, neither on the way to the folder nor in it. One that has
-//!   taken the place of what was made here is replaced like any other drift.
-//! - **Nothing is done when nothing has changed**: stamps are compared, and files are read only
-//!   where a stamp is new, or long after.
-//! - **Registry logins** are kept in the same way, where a flag asks for it: one file for all
-//!   registries, in which each login is somebody's own. What was written here is on a list beside
-//!   it, by its hash.
-//! - A config map that is not there says nothing, and what is there is kept; so is a registry
-//!   whose entry is spoilt. An empty map says that there are no authorities.
+//! - **Ownership.** A list names the directories that were created here. It is written before a directory is created
+//!   and after it was removed, so that a process that dies leaves no unlisted directory. A directory that is not listed
+//!   belongs to another party and is never changed; if its name is needed, it is reported. As the only exception, a
+//!   directory with exactly the wanted files and no others is added to the list. This includes the directories that
+//!   Ignition wrote at the first boot.
+//! - **Atomic changes.** A directory is prepared under another name and renamed; a file is replaced by a rename, and
+//!   never deleted first.
+//! - **No symbolic link** is followed, neither in the path nor in the directory. A link that has replaced a created
+//!   directory is replaced again, like any other change.
+//! - **No work without a change**: stamps are compared, and files are read only if a stamp is new, or after a long
+//!   interval.
+//! - **Registry credentials** are managed in the same way, if a flag enables it: in one file for all registries, each
+//!   entry has a separate owner. A list next to the file has the hashes of written entries.
+//! - If the ConfigMap is missing, or an entry is spoilt, the present files are kept. An empty ConfigMap means that
+//!   there are no CAs.
 
 mod credential_keeper;
 mod credential_list;

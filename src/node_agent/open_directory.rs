@@ -1,5 +1,5 @@
-//! A folder that is worked on by its descriptor: no path is looked up twice, no symbolic link is
-//! followed, and whatever changes comes to be in one rename.
+//! A directory accessed by its descriptor: no path is looked up twice, no symbolic link is followed, and every change
+//! is one rename.
 
 use std::fs::File as StdFile;
 use std::io::{self, Read as _, Write as _};
@@ -15,25 +15,25 @@ use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use super::decide::{File, Present};
 use crate::files::stamp::FileStamp;
 
-/// What a new folder has: everybody may look, its owner may write.
+/// Mode of a new directory: everyone can read, its owner can write.
 const DIRECTORY: Mode = Mode::from_bits_truncate(0o755);
-/// What a new file has.
+/// Mode of a new file.
 const FILE: Mode = Mode::from_bits_truncate(0o644);
-/// What one has that only its owner may read.
+/// Mode of a new file that only its owner reads.
 const PRIVATE_FILE: Mode = Mode::from_bits_truncate(0o600);
-/// No file that is made here is larger: a config map has 1 MiB at most, and all lists are shorter.
+/// Maximum size of a file that is read: a ConfigMap has at most 1 MiB, and lists are shorter.
 const MAX_BYTES: u64 = 4 << 20;
-/// Where a file is written before it takes its place. No registry has such a name.
+/// Temporary name of a file before its rename. No registry has such a name.
 const NEW_FILE: &str = ".machine-config-server.tmp";
-/// Where a registry's folder is put together before it takes its place.
+/// Temporary name of a registry's directory before its rename.
 const NEW_DIRECTORY: &str = ".machine-config-server.new";
 
-/// An open folder.
+/// Descriptor of a directory.
 #[derive(Debug)]
 pub(super) struct OpenDirectory(OwnedFd);
 
 impl OpenDirectory {
-    /// Opens a folder, and makes it and those above it where they are missing.
+    /// Opens a directory, and creates it and its parents if they are missing.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let mut directory = Self(nix::fcntl::open(
             if path.is_absolute() { "/" } else { "." },
@@ -73,18 +73,18 @@ impl OpenDirectory {
         openat(&self.0, name, flags, Mode::empty()).map(Self)
     }
 
-    /// The folder opened for reading: to list it, lock it, or have it written to disk.
+    /// Opens the directory for reading: to list, lock or sync it.
     pub(super) fn readable(&self) -> io::Result<OwnedFd> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, ".", flags, Mode::empty())?)
     }
 
-    /// Waits until what was changed here is on the disk.
+    /// Syncs changes in the directory to disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(nix::unistd::fsync(self.readable()?)?)
     }
 
-    /// The stamp of what is at a path below, `None` where nothing is.
+    /// The stamp of a file below, `None` if it does not exist.
     pub(super) fn stamp(&self, path: &str) -> io::Result<Option<FileStamp>> {
         Ok(self.stat(path)?.as_ref().map(FileStamp::of_stat))
     }
@@ -97,20 +97,20 @@ impl OpenDirectory {
         }
     }
 
-    /// Whether a process that died has left behind what it was putting together.
+    /// Returns true if a process that died has left temporary files.
     pub(super) fn is_untidy(&self) -> io::Result<bool> {
         Ok(self.stat(NEW_FILE)?.is_some() || self.stat(NEW_DIRECTORY)?.is_some())
     }
 
-    /// Removes what was left behind. `files` are the names of a registry's files.
+    /// Removes temporary files. `files` are the names of a registry's files.
     pub(super) fn tidy(&self, files: &[&str]) -> io::Result<()> {
         self.unlink(NEW_FILE)?;
         self.clear(files)
     }
 
-    /// Reads a file of this folder, `None` where there is none.
+    /// Reads a file of this directory, `None` if it does not exist.
     pub(super) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        // A pipe must not hold it up.
+        // Opening a pipe must not block.
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = match openat(&self.0, name, flags, Mode::empty()) {
             Ok(file) => file,
@@ -129,7 +129,7 @@ impl OpenDirectory {
         Ok(Some(bytes))
     }
 
-    /// Looks at what lies at a registry's name, against the files that should be there.
+    /// Compares a registry's directory with the wanted files.
     pub(super) fn present<C: AsRef<[u8]>>(
         &self,
         name: &str,
@@ -171,24 +171,24 @@ impl OpenDirectory {
                     stat.st_mode & 0o7777 == FILE.bits() && stat.st_uid == geteuid().as_raw();
                 Ok(if is_private { File::Same } else { File::Exposed })
             }
-            // What cannot be read can be replaced.
+            // An unreadable file can be replaced.
             _ => Ok(File::Other),
         }
     }
 
-    /// Puts a file into this folder in one step.
+    /// Replaces a file of this directory atomically.
     pub(super) fn put(&self, name: &str, contents: &[u8]) -> io::Result<()> {
         self.put_into(self, name, contents, FILE)?;
         self.sync()
     }
 
-    /// Puts a file that only its owner may read into this folder in one step.
+    /// Replaces a file of this directory atomically, readable only by its owner.
     pub(super) fn put_private(&self, name: &str, contents: &[u8]) -> io::Result<()> {
         self.put_into(self, name, contents, PRIVATE_FILE)?;
         self.sync()
     }
 
-    /// Whether only its owner may read a file, which is this process'.
+    /// Returns true if a file belongs to this process' user, and no other can read it.
     pub(super) fn is_private(&self, name: &str) -> io::Result<bool> {
         let owner = geteuid().as_raw();
         let others = Mode::S_IRWXG | Mode::S_IRWXO;
@@ -198,7 +198,7 @@ impl OpenDirectory {
         Ok(self.stat(name)?.is_some_and(is_private))
     }
 
-    /// Writes a file here and moves it into another folder of the same file system.
+    /// Writes a file here, and moves it into another directory of the same file system.
     fn put_into(
         &self,
         directory: &Self,
@@ -209,20 +209,20 @@ impl OpenDirectory {
         self.write_new(NEW_FILE, contents, mode)?;
         let moved = match renameat(&self.0, NEW_FILE, &directory.0, name) {
             Err(Errno::EISDIR) => {
-                // An empty folder gives way; nothing is lost with it.
+                // An empty directory can be removed without a loss.
                 unlinkat(&directory.0, name, UnlinkatFlags::RemoveDir)
                     .and_then(|()| renameat(&self.0, NEW_FILE, &directory.0, name))
             }
             moved => moved,
         };
         if moved.is_err() {
-            // What cannot be removed is replaced by the next try.
+            // The next attempt replaces a file that cannot be removed.
             let _ = unlinkat(&self.0, NEW_FILE, UnlinkatFlags::NoRemoveDir);
         }
         Ok(moved?)
     }
 
-    /// Writes a file that was not there, or was left behind.
+    /// Creates a file, or replaces one that was left by a dead process.
     fn write_new(&self, name: &str, contents: &[u8], mode: Mode) -> io::Result<()> {
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -234,14 +234,14 @@ impl OpenDirectory {
             opened => opened,
         };
         let mut file = StdFile::from(opened?);
-        // The process' umask may have taken bits away.
+        // The umask can have removed bits.
         fchmod(&file, mode)?;
         file.write_all(contents)?;
         file.sync_all()
     }
 
-    /// Makes a folder with these files, which nobody sees before it is complete. Tells whether it
-    /// was made: something may be there by now.
+    /// Creates a directory with these files, which appears when it is complete. Returns false if something else has the
+    /// name meanwhile.
     pub(super) fn make<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<bool> {
         self.put_together(files)?;
         match renameat2(&self.0, NEW_DIRECTORY, &self.0, name, RenameFlags::RENAME_NOREPLACE) {
@@ -251,7 +251,7 @@ impl OpenDirectory {
         }
     }
 
-    /// Puts a folder with these files in the place of a file or symbolic link, in one step.
+    /// Replaces a file or symbolic link with a directory of these files, atomically.
     pub(super) fn exchange<C: AsRef<[u8]>>(
         &self,
         name: &str,
@@ -273,7 +273,7 @@ impl OpenDirectory {
         Ok(())
     }
 
-    /// Removes what was being put together, as a process that died leaves it.
+    /// Removes an incomplete directory, as a dead process leaves it.
     fn clear(&self, files: &[&str]) -> io::Result<()> {
         match self.enter(Path::new(NEW_DIRECTORY)) {
             Ok(directory) => {
@@ -287,7 +287,7 @@ impl OpenDirectory {
         }
     }
 
-    /// Writes the files of a registry that are not as they should be.
+    /// Writes the wrong files of a registry.
     pub(super) fn repair<C: AsRef<[u8]>>(&self, name: &str, files: &[(&str, C)]) -> io::Result<()> {
         let directory = self.enter(Path::new(name))?;
         let readable = directory.readable()?;
@@ -302,8 +302,8 @@ impl OpenDirectory {
         Ok(())
     }
 
-    /// Removes the files of a registry, last written first, and its folder. Tells whether the
-    /// folder is gone: it stays when it holds anything else.
+    /// Removes the files of a registry, last written first, and its directory. Returns false if the directory stays
+    /// because of other files.
     pub(super) fn remove(&self, name: &str, files: &[&str]) -> io::Result<bool> {
         let directory = self.enter(Path::new(name))?;
         for name in files.iter().rev() {
@@ -316,7 +316,7 @@ impl OpenDirectory {
         }
     }
 
-    /// Removes a file or symbolic link. A folder is left where it is.
+    /// Removes a file or symbolic link. A directory stays.
     fn unlink(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.0, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT | Errno::EISDIR) => Ok(()),

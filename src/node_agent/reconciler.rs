@@ -1,4 +1,4 @@
-//! Looks at a folder, decides, and does what was decided.
+//! Checks a directory, decides, and applies the decided changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -14,12 +14,12 @@ use super::open_directory::OpenDirectory;
 use super::{Layout, list};
 use crate::files::stamp::FileStamp;
 
-/// Keeps one folder in step.
+/// Keeps one directory up to date.
 #[derive(Debug)]
 pub struct Reconciler {
     path: PathBuf,
     layout: Layout,
-    /// How often files are read whose stamps have not changed.
+    /// Interval between reads of files with unchanged stamps.
     resync: Duration,
     read_all: SystemTime,
     /// The list, with its stamp.
@@ -27,7 +27,7 @@ pub struct Reconciler {
     settled: HashMap<RegistryHost, Settled>,
 }
 
-/// A registry that there was nothing to do about.
+/// A registry for which nothing was to do.
 #[derive(Debug)]
 struct Settled {
     contents: Vec<Bytes>,
@@ -36,21 +36,20 @@ struct Settled {
     action: Action,
 }
 
-/// What a look has done, and what it could not do.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Registries whose files are new or changed.
+    /// Registries with new or changed files.
     pub written: Vec<RegistryHost>,
-    /// Registries whose folders were there already, just as they should be, and are kept from now
-    /// on.
+    /// Registries whose directories existed already with the right files, and are managed from this check on.
     pub adopted: Vec<RegistryHost>,
     /// Registries whose files were removed.
     pub removed: Vec<RegistryHost>,
-    /// What stands in the way, by its path.
+    /// Problems by path.
     pub problems: BTreeMap<String, String>,
 }
 
-/// The directory that is looked at, what it should hold, and the time.
+/// Directory of one round, with its wanted contents and the time.
 #[derive(Clone, Copy)]
 struct Round<'a> {
     directory: &'a OpenDirectory,
@@ -58,7 +57,7 @@ struct Round<'a> {
     now: SystemTime,
 }
 
-/// What one registry should have, and what to do about it.
+/// Wanted files of one registry, with the action.
 struct Task {
     host: RegistryHost,
     files: Vec<(&'static str, Bytes)>,
@@ -66,22 +65,22 @@ struct Task {
 }
 
 impl Reconciler {
-    /// One that knows nothing of the folder yet. Nothing is done before the first look.
+    /// Creates a reconciler without knowledge of the directory. It does nothing before the first check.
     #[must_use]
     pub fn new(path: PathBuf, layout: Layout, resync: Duration) -> Self {
         Self { path, layout, resync, read_all: UNIX_EPOCH, owned: None, settled: HashMap::new() }
     }
 
-    /// The folder that is kept.
+    /// Path of the directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.path
     }
 
-    /// Brings the folder in step with the entries of the merged config map.
+    /// Updates the directory to the entries of the merged ConfigMap.
     ///
-    /// A folder that is in step is not touched, and after a while not even read. What goes wrong
-    /// with one registry keeps no other from being looked after.
+    /// An unchanged directory is not written, and after a while not even read. A fault of one registry does not affect
+    /// the others.
     pub fn reconcile(&mut self, entries: &Entries, now: SystemTime) -> Report {
         let mut report = Report::default();
         if let Err(error) = self.try_reconcile(entries, now, &mut report) {
@@ -109,7 +108,7 @@ impl Reconciler {
         if tasks.iter().all(is_nothing) && !directory.is_untidy()? {
             return Ok(());
         }
-        // Two may be at work for a moment, while a pod takes another one's place.
+        // Two processes can overlap while a pod replaces another.
         let lock = Flock::lock(directory.readable()?, FlockArg::LockExclusive)
             .map_err(|(_, error)| io::Error::from(error))?;
         *report = Report::default();
@@ -124,7 +123,7 @@ impl Reconciler {
         done
     }
 
-    /// The registries whose folders were made here.
+    /// Registries whose directories were created here.
     fn owned(
         &mut self,
         directory: &OpenDirectory,
@@ -141,7 +140,7 @@ impl Reconciler {
                 self.owned = Some((stamp, owned.clone()));
                 Ok(owned)
             }
-            // What is as it should be is taken over again.
+            // Directories with the right files are added to the list again.
             Err(error) => {
                 let path = self.path.join(list::NAME).display().to_string();
                 report.problems.insert(path, format!("{error}; starting a new list"));
@@ -222,8 +221,8 @@ impl Reconciler {
         Ok(Task { host: host.clone(), files, action })
     }
 
-    /// Does what was decided. The list is written first with what is to be made, and last without
-    /// what was removed: whenever this process dies, what it has made is on the list.
+    /// Applies the actions. The list gets new entries before the changes, and loses old ones after them: whenever this
+    /// process dies, all that it has created is on the list.
     fn work(
         &self,
         directory: &OpenDirectory,
@@ -263,7 +262,7 @@ impl Reconciler {
                 if directory.make(name, files)? {
                     report.written.push(host.clone());
                 } else {
-                    // Somebody was faster; the next look tells what it is.
+                    // Another process was faster; the next check decides again.
                     owned.remove(host);
                 }
             }

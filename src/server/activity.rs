@@ -1,4 +1,4 @@
-//! What a connection is doing, as far as its client has to do something.
+//! State of a connection, as far as its client has to act.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -6,24 +6,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a connection is doing.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// The TLS handshake is under way.
+    /// The TLS handshake is in progress.
     Handshake,
-    /// The client has to begin its first request.
+    /// The client must begin its first request.
     FirstHead,
-    /// The client has the answer and may ask again.
+    /// The client has the answer, and may send another request.
     Idle,
     /// The head of a request has begun.
     Head,
-    /// A request is complete; the client has nothing to say until it is answered.
+    /// A request is complete, and the answer is being made.
     Answer,
-    /// The answer is complete; the client has to take what is left of it.
+    /// The answer is complete, and the client must receive the rest.
     Sending,
-    /// All of the answer is with the kernel, which may hold much of it for the client; then it may ask
-    /// again.
+    /// The kernel has the whole answer, and may still buffer much of it; the client may send another request.
     Handed,
 }
 
@@ -39,8 +38,7 @@ impl Phase {
     ];
 }
 
-/// The activity of a connection, shared by the side that knows it (TLS, HTTP), the side that keeps
-/// the time, and the side that gives permits away.
+/// Activity of a connection, shared by TLS and HTTP, which set it, the timeouts, and the connection limiter.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<State>);
 
@@ -52,14 +50,14 @@ struct State {
     since: AtomicU64,
     requests: AtomicU32,
     answer_bytes: AtomicU64,
-    /// Bytes given to the kernel since the handshake,
+    /// Bytes written to the kernel since the handshake.
     written: AtomicU64,
-    /// and how many of them before this answer.
+    /// Value of `written` at the beginning of the present answer.
     written_before: AtomicU64,
 }
 
 impl Activity {
-    /// Of a connection that was opened at this time.
+    /// Activity of a connection that was opened at this time.
     #[must_use]
     pub fn new(opened: Instant) -> Self {
         Self(Arc::new(State {
@@ -73,66 +71,66 @@ impl Activity {
         }))
     }
 
-    /// Notes what the connection is doing from now on.
+    /// Sets the phase.
     pub fn begin(&self, phase: Phase, now: Instant) {
         self.0.since.store(self.milliseconds(now), Ordering::Relaxed);
         self.0.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Notes that the kernel took so many bytes.
+    /// Counts bytes written to the kernel.
     pub fn write(&self, bytes: usize) {
         self.0.written.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Bytes given to the kernel since the handshake.
+    /// Bytes written to the kernel since the handshake.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.0.written.load(Ordering::Relaxed)
     }
 
-    /// Those of the answer that is sent.
+    /// Bytes written of the present answer.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.written().saturating_sub(self.0.written_before.load(Ordering::Relaxed))
     }
 
-    /// Notes how large the body of the answer is that is sent now.
+    /// Sets the size of the present answer's body.
     pub fn answer(&self, bytes: u64) {
         self.0.written_before.store(self.written(), Ordering::Relaxed);
         self.0.answer_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How large the body of the last answer is.
+    /// Size of the last answer's body.
     #[must_use]
     pub fn answer_bytes(&self) -> u64 {
         self.0.answer_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts a request, and tells how many there have been.
+    /// Counts a request, and returns the number of requests.
     pub fn count_request(&self) -> u32 {
         self.0.requests.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// How many requests there have been.
+    /// Number of requests.
     #[must_use]
     pub fn requests(&self) -> u32 {
         self.0.requests.load(Ordering::Relaxed)
     }
 
-    /// What it is doing.
+    /// Present phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        // Only `begin` stores, so that there is always a phase of this number.
+        // Only `begin` stores the number, so that it is valid.
         Phase::ALL[usize::from(self.0.phase.load(Ordering::Relaxed))]
     }
 
-    /// When it began to.
+    /// Beginning of the phase.
     #[must_use]
     pub fn since(&self) -> Instant {
         self.0.opened + Duration::from_millis(self.0.since.load(Ordering::Relaxed))
     }
 
-    /// When the connection was opened.
+    /// Time of the connection's beginning.
     #[must_use]
     pub fn opened(&self) -> Instant {
         self.0.opened
@@ -140,7 +138,7 @@ impl Activity {
 
     fn milliseconds(&self, now: Instant) -> u64 {
         let since = now.saturating_duration_since(self.0.opened).as_millis();
-        // A connection of half a billion years is as good as one that is a millisecond younger.
+        // An overflow takes half a billion years.
         u64::try_from(since).unwrap_or(u64::MAX)
     }
 }

@@ -1,4 +1,4 @@
-//! What administrators, probes and Prometheus ask for, on a listener of their own.
+//! Pages for administrators, probes and Prometheus, on a separate listener.
 
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response};
@@ -18,8 +18,8 @@ use super::renderings::{Renderings, share};
 const OPEN_METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 
-/// `/metrics` with what `encode` gives, `/healthz`, `/livez`, and `/readyz` with what `readiness`
-/// tells: 503 while something keeps the process from being ready, else 200.
+/// Routes of `/metrics` with the output of `encode`, `/healthz`, `/livez`, and `/readyz` by `readiness`: 503 while the
+/// process is not ready, otherwise 200.
 pub fn router<E, R>(encode: E, readiness: R) -> Router
 where
     E: Fn() -> Result<String, std::fmt::Error> + Clone + Send + Sync + 'static,
@@ -36,15 +36,14 @@ where
         .fallback(async || StatusCode::NOT_FOUND)
 }
 
-/// The same pages, for those alone who ask by a name of this listener, and for no other page to show,
-/// embed or keep.
+/// Protects pages: requests must use a name of this listener, and other sites can neither show nor embed them.
 pub fn protected(pages: Router, hosts: KnownHosts) -> Router {
     let check = from_fn_with_state(HostCheck::new(hosts), check_host);
     let share = from_fn_with_state(Renderings::default(), share);
     pages.layer(share).layer(check).layer(map_response(with_headers))
 }
 
-/// What every answer has for browsers. A page that loads something says so itself.
+/// Headers of every answer for browsers. A page that loads resources replaces the policy.
 const HEADERS: [(HeaderName, &str); 7] = [
     (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),

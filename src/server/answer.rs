@@ -1,4 +1,4 @@
-//! Answers that are no config.
+//! Answers without a config.
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
@@ -7,10 +7,10 @@ use model::refusal::{REFUSAL, RefusalCode};
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const READ_METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
-/// When a client that is no Ignition should ask again, in seconds. Ignition has its own schedule.
+/// Value of `Retry-After` in seconds for clients other than Ignition, which has its own schedule.
 const SOON: HeaderValue = HeaderValue::from_static("5");
 
-/// Plain text, or nothing.
+/// An answer with plain text, or without a body.
 pub(super) fn text(status: StatusCode, text: String) -> Response {
     if text.is_empty() {
         return status.into_response();
@@ -18,14 +18,14 @@ pub(super) fn text(status: StatusCode, text: String) -> Response {
     (status, [(CONTENT_TYPE, TEXT)], text).into_response()
 }
 
-/// What may heal by itself: 503, for which a machine asks again.
+/// An answer with 503 for a temporary cause, after which a machine retries.
 pub(super) fn soon(why: String) -> Response {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
     response.headers_mut().insert(RETRY_AFTER, SOON);
     response
 }
 
-/// No config, with the code of the cause.
+/// An answer without a config, with the code of the cause.
 pub(super) fn refused(code: RefusalCode, why: String) -> Response {
     let status = code.status();
     let mut response =
@@ -34,7 +34,7 @@ pub(super) fn refused(code: RefusalCode, why: String) -> Response {
     response
 }
 
-/// The answer to a method that changes something, where there is something to read.
+/// The answer to a method that modifies, for a path that can be read.
 pub(super) async fn only_read() -> Response {
     let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
     response.headers_mut().insert(ALLOW, READ_METHODS);

@@ -1,9 +1,8 @@
-//! Who gets a config: asked before anything of it is looked at.
+//! Checks access before a request is handled.
 //!
-//! In `enforce`, what is refused for good gets one and the same 401, whatever the reason, which is in
-//! the log, the metrics and the boot ledger. What another server may have been told of a moment ago gets
-//! 503, so that Ignition asks again; and so does a source that has failed too often: until it has waited,
-//! only a token that is known by its hash opens anything for it. A signed one costs too much to verify.
+//! In `enforce`, all permanent refusals get the same 401; the reason is in the log, the metrics and the boot ledger. A
+//! token that another server may know gets 503, so that Ignition retries. So does a source that has failed too often:
+//! until it has waited, only a token with a known hash is accepted, because verifying a signed one is too expensive.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,23 +28,22 @@ use super::pool_name::PoolName;
 use crate::serving::answers::Answers;
 use crate::telemetry::Metrics;
 
-/// What a client that may have a config later should present.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"machine-config-server\"");
-/// What everybody is told who is refused for good.
+/// Body of all permanent refusals.
 const REFUSED: &str =
     "this config is not for everyone, and nothing that came with the request opens it";
 const UNKNOWN: &str = "this token is not known here, or not yet";
 const NO_ADDRESS: &str = "it is not known who asks\n";
 const TOO_MANY: &str = "too many failed attempts from this address";
 
-/// The rules in force, swapped when they change, and who has failed to meet them.
+/// Policy in force, which can be swapped, and failed attempts.
 #[derive(Debug, Default)]
 pub struct Authorizer {
     policy: Arc<ArcSwap<Policy>>,
     attempts: FailedAttempts,
 }
 
-/// What a request is judged by, and where that is counted.
+/// State of the access check.
 #[derive(Debug, Clone)]
 pub(super) struct AuthState {
     pub(super) auth: Arc<Authorizer>,
@@ -53,7 +51,7 @@ pub(super) struct AuthState {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// Lets through who may have a config.
+/// Passes on requests with access.
 pub(super) async fn auth(
     State(state): State<AuthState>,
     PoolName(pool): PoolName,
@@ -88,7 +86,7 @@ pub(super) async fn auth(
 }
 
 impl Authorizer {
-    /// Judges by `policy` as it is at each request.
+    /// Judges each request by the present `policy`.
     #[must_use]
     pub fn new(policy: Arc<ArcSwap<Policy>>) -> Self {
         Self { policy, attempts: FailedAttempts::default() }
@@ -128,14 +126,14 @@ fn refused(refusal: Refusal) -> (Response, &'static str) {
     (response, reason)
 }
 
-/// Failed attempts that a source has at once,
+/// Number of failed attempts that a source has at once.
 const BURST: u32 = 100;
-/// and how long until it has another one.
+/// Time after which a source gets another attempt.
 const REFILL: Duration = Duration::from_secs(1);
-/// Sources that are remembered; who has failed longest ago goes.
+/// Number of sources that are remembered; the least recent failure is dropped.
 const SOURCES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// How often each source has failed lately: a bucket that fills again.
+/// Recent failures of each source: a bucket that refills.
 #[derive(Debug)]
 struct FailedAttempts(Mutex<LruCache<Source, Bucket>>);
 
@@ -217,7 +215,7 @@ mod tests {
         assert!(!attempts.are_used_up(bad, later));
         attempts.count(bad, later);
         assert!(attempts.are_used_up(bad, later));
-        // Whoever goes on while it is used up does not wait any longer.
+        // Attempts without a token left do not extend the wait.
         for _ in 0..1_000 {
             attempts.count(bad, later);
         }

@@ -1,8 +1,7 @@
-//! One connection: who is behind it where a balancer says so, TLS where it is spoken, then HTTP/1.1.
+//! Handles one connection: a PROXY header from balancers, TLS, then HTTP/1.1.
 //!
-//! All here is below or beside HTTP, where a tower layer would come too late: a handshake that never
-//! ends, a head sent a byte a minute, a client that does not read. What a request gets is the
-//! router's.
+//! Limits below HTTP are enforced here, where a tower layer would come too late: a handshake that never ends, a head
+//! sent a byte a minute, a client that does not read. The router makes the answers.
 
 use std::convert::Infallible;
 use std::io;
@@ -45,45 +44,43 @@ use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 const NO_MEMORY: &str = "too many answers are under way\n";
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// Who asks, as the router's handlers and layers find it in a request's extensions.
+/// Peer of a connection, for the router in the extensions of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
-    /// Where it asks from.
+    /// Client's address.
     pub address: SocketAddr,
-    /// By which port it came.
+    /// Port of the connection.
     pub transport: Transport,
 }
 
-/// Who connected.
 #[derive(Debug)]
 pub(super) struct Caller {
     pub(super) peer: SocketAddr,
-    /// Whether it has to say whom it connects.
+    /// True if a PROXY header must follow.
     pub(super) is_balancer: bool,
     pub(super) activity: Activity,
-    /// Held until the connection ends.
+    /// Permit that is held until the connection ends.
     pub(super) permit: Permit,
 }
 
-/// What a connection needs to know.
 #[derive(Debug, Clone)]
 pub(super) struct Context {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) metrics: ConnectionMetrics,
-    /// Whose handshake is computed next.
+    /// Scheduler of handshakes.
     pub(super) turns: Turns,
     pub(super) room: SendBufferLimit,
     pub(super) failures: Arc<LogRateLimiter<Source>>,
-    /// Connections of balancers that did not say for whom.
+    /// Log of balancers' connections without a PROXY header.
     pub(super) unnamed: Arc<LogRateLimiter<Source>>,
-    /// Where it is noted whose handshake failed, if anywhere.
+    /// Ledger for failed handshakes, if there is one.
     pub(super) ledger: Option<Ledger>,
-    /// Cancelled when the server is to stop: what is under way is finished, nothing new begun.
+    /// Cancelled when the server stops: requests in progress are finished, and no new ones begun.
     pub(super) stop: CancellationToken,
 }
 
-/// Serves a connection until it ends. With a TLS configuration it begins with a handshake.
+/// Serves a connection until it ends, with TLS if a configuration is given.
 pub(super) async fn serve(
     stream: TcpStream,
     caller: Caller,
@@ -99,8 +96,7 @@ pub(super) async fn serve(
     }
     let mut stream =
         TimeoutStream::new(stream, activity.clone(), context.limits, Arc::clone(&allowance));
-    // Until its client sends something a connection costs next to nothing. Where it never does, reading
-    // fails below.
+    // A silent connection costs almost nothing. If it stays silent, reading fails below.
     if stream.readable().await.is_ok() && allowance.begin(transport).await.is_err() {
         return;
     }
@@ -149,7 +145,7 @@ impl Begun {
 fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: &Context) {
     let failed = failed(error);
     if is_own && failed == Failed::Connection {
-        // A balancer has looked whether anybody listens, and is no machine that broke off.
+        // A balancer's health check is no failed machine.
         return;
     }
     context.metrics.handshake_failed(failed);
@@ -161,11 +157,10 @@ fn handshake_failed(error: &io::Error, peer: SocketAddr, is_own: bool, context: 
     }
 }
 
-/// A connection that is to be closed.
+/// A connection that must be closed.
 struct NotKept;
 
-/// Who is behind a balancer, which is who the connection's permit is counted for from now on; `None`
-/// where the balancer names nobody.
+/// The client behind a balancer, for which the permit is counted from here on; `None` if the balancer names none.
 async fn behind<S>(
     stream: &mut S,
     balancer: SocketAddr,
@@ -193,7 +188,7 @@ where
             }
             Ok(Some(client))
         }
-        // Ignition tries again.
+        // Ignition retries.
         Err(shed) => {
             context.metrics.shed(shed.label());
             Err(NotKept)
@@ -201,8 +196,8 @@ where
     }
 }
 
-/// Why a handshake failed. Clients differ in what they call a certificate that they do not trust: Go,
-/// of which Ignition is made, calls it bad whatever is wrong with it.
+/// Classifies a failed handshake. Clients differ in the alert for an untrusted certificate: Go, and so Ignition, always
+/// sends `bad_certificate`.
 fn failed(error: &io::Error) -> Failed {
     use AlertDescription as Alert;
     let tls = error.get_ref().and_then(|error| error.downcast_ref());
@@ -224,7 +219,7 @@ fn failed(error: &io::Error) -> Failed {
     }
 }
 
-/// TLS from its first byte to where HTTP begins.
+/// Handles TLS from its first byte to the beginning of HTTP.
 async fn handshake(
     stream: TurnStream,
     tls: Arc<ServerConfig>,
@@ -248,7 +243,7 @@ where
         async move { Ok::<_, Infallible>(asked.answered(request, &context).await) }
     });
     let mut http = http1::Builder::new();
-    // `TimeoutStream` keeps the time; hyper's own timer would not tell a head from an idle connection.
+    // `TimeoutStream` enforces timeouts; hyper's timer would not distinguish a head from an idle connection.
     http.header_read_timeout(None).max_buf_size(limits.head_bytes);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let result = tokio::select! {
@@ -263,7 +258,7 @@ where
     }
 }
 
-/// What the requests of a connection have in common.
+/// Shared state of a connection's requests.
 #[derive(Clone)]
 struct Requester {
     peer: Peer,

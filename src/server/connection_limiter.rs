@@ -1,15 +1,14 @@
-//! Which connections are served, and which one is closed when there is no room.
+//! Admits connections, and closes others if there is no room.
 //!
-//! Permits are limited in number and in memory, in all and by source. A source, and a network of IPv6
-//! sources, gets no more than are free then, so that a dozen sources that take all they can leave
-//! another dozen's worth to those that come. When all are taken, the source with most memory loses a
-//! connection that waits for its client: an idle one first, then the one that has waited longest,
-//! longer than any machine lets a server wait. An answer that is being made, or taken as fast as a
-//! machine takes it, is never cut off. The port without TLS gets three quarters at most: machines boot
-//! by the other one.
+//! Permits are limited in number and in memory, in total and by source. A source, and a network of IPv6 sources, gets
+//! at most as much as is free at that time, so that a dozen greedy sources leave the share of another dozen to others.
+//! When all permits are taken, the source with the most memory loses a connection that waits for its client: first an
+//! idle one, then the one that has waited longest, and longer than any machine lets a server wait. An answer that is
+//! being made, or received at a machine's speed, is never cut off. The port without TLS gets at most three quarters,
+//! because machines boot by the other one.
 //!
-//! A connection through a balancer counts for the client behind it, as soon as that client is known; the
-//! balancer itself is no source, and has no share.
+//! A connection through a balancer counts for the client behind it, as soon as that client is known; the balancer
+//! itself has no share.
 
 mod queue;
 mod shares;
@@ -31,13 +30,13 @@ use self::turn::{GRACE, Turn};
 use super::activity::{Activity, Phase};
 use super::limits::ConnectionLimits;
 
-/// What a connection takes of which no byte has come yet.
+/// Memory of a connection without a received byte, in bytes.
 const SILENT: u64 = 4 << 10;
-/// Sources that are looked at for one connection that may go, those with most first,
+/// Maximum number of sources that are searched for a connection to close, those with the most memory first.
 const SOURCES: usize = 16;
-/// and connections of each.
+/// Maximum number of connections that are checked for each source.
 const LOOKS: usize = 256;
-/// Connections that may go for one that needs memory.
+/// Maximum number of connections that are closed for one that needs memory.
 const VICTIMS: usize = 64;
 
 /// Grants permits for the connections of one or more listeners.
@@ -63,7 +62,7 @@ struct Slot {
     activity: Activity,
     bytes: u64,
     position: Position,
-    /// Ends the connection, once it runs.
+    /// Handle that ends the connection, once it runs.
     task: Option<AbortHandle>,
 }
 
@@ -78,26 +77,26 @@ pub struct Permit {
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionId(u64);
 
-/// A permit, and why another connection was closed for it, if one was.
+/// A permit, with the reason why another connection was closed for it, if one was.
 pub type Permitted = (Permit, Option<Shed>);
 
-/// What came of counting other bytes for a connection.
+/// Result of counting more or fewer bytes for a connection.
 #[derive(Debug)]
 pub struct Weighed {
-    /// Why other connections were closed.
+    /// Reasons why other connections were closed.
     pub shed: Vec<Shed>,
-    /// Whether more than half of all memory is taken now.
+    /// True if more than half of all memory is in use.
     pub is_scarce: bool,
 }
 
 impl ConnectionLimiter {
-    /// With none taken.
+    /// Creates a limiter without connections.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Self {
         Self { limits, slots: Arc::default() }
     }
 
-    /// Grants a permit to a connection that comes in; closes another one if it must.
+    /// Grants a permit to a new connection; closes another one if necessary.
     pub fn take(
         &self,
         source: Source,
@@ -122,7 +121,7 @@ impl ConnectionLimiter {
         Ok((Permit { limiter: self.clone(), id }, shed))
     }
 
-    /// The largest group of a source that may not have so much more.
+    /// The largest group of a source that cannot have so much more.
     fn crowded(
         &self,
         slots: &Slots,
@@ -147,27 +146,26 @@ impl ConnectionLimiter {
         Group::of(source).find(is_crowded)
     }
 
-    /// Names the task that serves the connection of a permit: it is ended when the permit is given to
-    /// another one.
+    /// Sets the task of a permit's connection, which is aborted when the permit is withdrawn.
     pub fn served_by(&self, id: ConnectionId, task: AbortHandle) {
         let mut slots = lock(&self.slots);
         match slots.all.get_mut(&id.0) {
             Some(slot) => slot.task = Some(task),
-            // It is over already, or its permit was given away before it began.
+            // The connection has ended, or its permit was withdrawn before it began.
             None => task.abort(),
         }
     }
 }
 
 impl Permit {
-    /// What it is known by.
+    /// Number of the permit.
     #[must_use]
     pub fn id(&self) -> ConnectionId {
         self.id
     }
 
-    /// Counts it for this source from now on, if need be in place of another one of the source's, and
-    /// tells why that one lost its own. An error where the source may have no more.
+    /// Counts the connection for this source from here on, if necessary in place of another one of the source, and
+    /// returns the reason why that one was closed. An error means that the source has its maximum.
     pub fn pass_to(&self, source: Source, now: Instant) -> Result<Option<Shed>, Shed> {
         let mut slots = lock(&self.limiter.slots);
         let Some(slot) = slots.remove(self.id) else { return Ok(None) };
@@ -178,13 +176,13 @@ impl Permit {
         shed
     }
 
-    /// Counts so many bytes for it from now on, if need be in place of others. An error where its source,
-    /// or everyone, has as much as there may be.
+    /// Counts so many bytes for the connection, and closes others if necessary. An error means that its source, or all
+    /// together, have the maximum.
     pub fn weigh(&self, bytes: u64, now: Instant) -> Result<Weighed, Shed> {
         let mut slots = lock(&self.limiter.slots);
         let mut shed = Vec::new();
         loop {
-            // It was ended meanwhile.
+            // The connection was closed meanwhile.
             let Some(slot) = slots.all.get(&self.id.0) else { return Err(Shed::Full) };
             let (source, before) = (slot.source, slot.bytes);
             let more = bytes.saturating_sub(before);
@@ -200,7 +198,7 @@ impl Permit {
         Ok(Weighed { shed, is_scarce: taken > self.limiter.limits.bytes / 2 })
     }
 
-    /// Notes that it is idle since `now`.
+    /// Marks the connection as idle since `now`.
     pub fn idle(&self, now: Instant) {
         lock(&self.limiter.slots).look(self.id, now);
     }
@@ -240,8 +238,7 @@ impl Slots {
         }
     }
 
-    /// Ends the connection that goes first, of those of this group, and of this transport if one is named, and
-    /// tells how it waited.
+    /// Closes the first connection of this group, and of this transport if one is given. Returns the reason.
     fn make_room(
         &mut self,
         group: Group,
@@ -260,7 +257,7 @@ impl Slots {
         Err(if group == Group::Everyone { Shed::Full } else { Shed::SourceFull })
     }
 
-    /// The connection of a source that goes first, and how it waited.
+    /// The first connection of a source to close, with the reason.
     fn first(
         &mut self,
         source: Source,
@@ -290,7 +287,7 @@ impl Slots {
         )
     }
 
-    /// Puts a connection where it belongs by what it does now.
+    /// Updates the queue position of a connection.
     fn look(&mut self, id: ConnectionId, now: Instant) {
         let Some(slot) = self.all.get_mut(&id.0) else { return };
         let since = Turn::of(&slot.activity, now).map_or(now, |turn| turn.since);

@@ -1,10 +1,9 @@
-//! By which names the administrators' listener may be asked.
+//! Checks the host names in requests to the administrators' listener.
 //!
-//! It is not meant for strangers, and a browser on the same machine or network reaches it. A web page
-//! from elsewhere may have its own name resolve to this listener's address (DNS rebinding), and then
-//! reads what is here as if it came from the page's own server: the request's `Host` is all that differs.
-//! So that has to be a name that the page's owner cannot have: an address, which was not resolved at
-//! all, or one that is known here.
+//! The listener is not public, and browsers on the same machine or network can reach it. A foreign web page can make
+//! its own name resolve to this listener's address (DNS rebinding), and then read these pages as if they came from its
+//! own server: only the request's `Host` differs. So it must be a name that the page's owner cannot have: an address,
+//! which was not resolved at all, or a known name.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,32 +24,32 @@ use super::connection::Peer;
 use super::connection_limiter::Source;
 use crate::telemetry::LogRateLimiter;
 
-/// The name that every browser has for its own machine, whatever DNS says (RFC 6761 section 6.3).
+/// Name of the local machine in every browser, regardless of DNS (RFC 6761 section 6.3).
 const LOCALHOST: &str = "localhost";
-/// How a cluster's services are called, by those in it. Nobody can register a name that ends so.
+/// Suffixes of a cluster's services. Such names cannot be registered.
 const OF_SERVICES: [&str; 2] = [".svc", ".svc.cluster.local"];
 
-/// The names by which a listener may be asked.
+/// Names of a listener.
 #[derive(Debug, Clone)]
 pub struct KnownHosts(BTreeSet<String>);
 
-/// Why a request is refused before anything of it is looked at.
+/// Reasons for refusing a request by its host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownHost {
-    /// It says of no host that it asks it.
+    /// The request has no `Host` header.
     #[error("the request has no Host header")]
     Missing,
-    /// It has more than one Host, or one that is none.
+    /// The request has several `Host` headers, or a malformed one.
     #[error("the request's Host header is malformed")]
     Malformed,
-    /// It asks a host that this listener is not known to be.
+    /// The host is not a name of this listener.
     #[error("Host {} is no name of this listener", quoted(.0))]
     Unknown(String),
 }
 
 impl KnownHosts {
-    /// Those of this machine, by what it calls itself, and these. All addresses, `localhost` and the names
-    /// of a cluster's services are known without.
+    /// Names of this machine by its hostname, and `further` ones. All addresses, `localhost` and the names of a
+    /// cluster's services are always known.
     #[must_use]
     pub fn new(machine: Option<String>, further: &[Host]) -> Self {
         let machine = machine.and_then(|name| name.parse().ok());
@@ -66,14 +65,14 @@ impl KnownHosts {
         Self(names)
     }
 
-    /// Whether a request may be answered: each place where it names a host has to name a known one.
+    /// Checks every host in a request.
     fn judge(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), UnknownHost> {
         if let Some(authority) = uri.authority() {
             self.judge_authority(authority)?;
         }
         let mut values = headers.get_all(HOST).iter();
         match (values.next(), values.next()) {
-            // Probes of balancers speak it; no browser does.
+            // Balancers' probes use HTTP/1.0; browsers do not.
             (None, _) if version == Version::HTTP_10 => Ok(()),
             (None, _) => Err(UnknownHost::Missing),
             (Some(value), None) if value.is_empty() => Err(UnknownHost::Missing),
@@ -87,7 +86,7 @@ impl KnownHosts {
 
     fn judge_authority(&self, authority: &Authority) -> Result<(), UnknownHost> {
         let host = authority.host();
-        // What is before an @ is no part of the host, and has no place in a request.
+        // User information is not allowed in a request.
         let port = authority.as_str().strip_prefix(host);
         let is_port = |port: &str| matches!(port, "" | ":") || authority.port_u16().is_some();
         if host.is_empty() || !port.is_some_and(is_port) {
@@ -110,7 +109,7 @@ impl KnownHosts {
     }
 }
 
-/// What a listener knows of itself, and where it tells of those who do not.
+/// Known names of a listener, with the log of refused requests.
 #[derive(Debug, Clone)]
 pub(super) struct HostCheck {
     known: Arc<KnownHosts>,
@@ -124,7 +123,7 @@ impl HostCheck {
     }
 }
 
-/// Lets through what asks this listener.
+/// Passes on requests with a known host.
 pub(super) async fn check_host(
     State(check): State<HostCheck>,
     request: Request,

@@ -1,4 +1,4 @@
-//! What cuts across the requests for configs: each is counted, remembered, and logged.
+//! Layers of requests for configs: metrics, boot ledger and log.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use super::connection_limiter::Source;
 use super::outcome::{Decided, Outcome, Refused};
 use crate::telemetry::{LogRateLimiter, Metrics};
 
-/// What is enough of a header to recognise it, in bytes after it was escaped.
+/// Maximum length of a logged header, in bytes after escaping.
 const HEADER: usize = 256;
 
-/// Counts each request, and what is sent.
+/// Counts requests and sent bytes.
 pub(super) async fn count_requests(
     State(metrics): State<Arc<Metrics>>,
     request: Request,
@@ -40,7 +40,7 @@ pub(super) async fn count_requests(
     response
 }
 
-/// Notes in the boot ledger what each machine got.
+/// Records the answer to each machine in the boot ledger.
 pub(super) async fn remember_machines(
     State(ledger): State<Ledger>,
     request: Request,
@@ -53,7 +53,7 @@ pub(super) async fn remember_machines(
         (peer, response.extensions().get::<Outcome>())
     {
         let decided = decided(&response);
-        // Why access is refused is not in the answer, and administrators have to know.
+        // The answer does not contain the reason of a refusal, which administrators need.
         let refusal = decided.and_then(Verdict::refusal).map(|refusal| refusal.to_string());
         let answer = match &outcome.given {
             Ok(answer) => Ok((&*answer.configuration, answer.sha256())),
@@ -79,7 +79,6 @@ fn decided(response: &Response) -> Option<&Verdict> {
     response.extensions().get::<Decided>().map(|Decided(verdict)| verdict)
 }
 
-/// The log of requests.
 #[derive(Debug)]
 pub(super) struct RequestLog(Arc<LogRateLimiter<Source>>);
 
@@ -89,8 +88,8 @@ impl RequestLog {
     }
 }
 
-/// Logs each request, in words that begin as the reference server's do: installers look in its log
-/// for a machine's address before `User-Agent:"Ignition`.
+/// Logs each request, with the same beginning as the reference server: installers search its log for a machine's
+/// address before `User-Agent:"Ignition`.
 pub(super) async fn log_requests(
     State(log): State<Arc<RequestLog>>,
     request: Request,

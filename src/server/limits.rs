@@ -1,42 +1,39 @@
-//! What clients may do, and for how long.
+//! Limits of clients' connections.
 
 use std::time::Duration;
 
 /// The limits of a listener's connections. Reaching one closes that connection and no other.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// From accepting a connection to the end of its TLS handshake. Default 10 s.
+    /// Time from accepting a connection to the end of its TLS handshake. Default 10 s.
     pub handshake: Duration,
-    /// From a request head's first byte to its last, and for the first head to begin.
-    /// Default 10 s.
+    /// Time from a request head's first byte to its last, and for the first head to begin. Default 10 s.
     pub head: Duration,
-    /// From an answer's end to the next request. Default 60 s.
+    /// Time from an answer's end to the next request. Default 60 s.
     pub idle: Duration,
-    /// Without a byte taken by a client that an answer is sent to. Default 60 s.
+    /// Time without progress of a client that receives an answer. Default 60 s.
     pub stall: Duration,
-    /// How old a connection gets: the next answer is its last, and one that is under way may take
-    /// as long again. Default 10 min.
+    /// Age after which the next answer is the last; one in progress may take as long again. Default 10 min.
     pub age: Duration,
-    /// Requests on one connection. Default 1,000.
+    /// Maximum number of requests on one connection. Default 1,000.
     pub requests: u32,
-    /// The largest request head, in bytes. Default 16 KiB.
+    /// Maximum size of a request head, in bytes. Default 16 KiB.
     pub head_bytes: usize,
-    /// Who may be connected.
+    /// Limits of concurrent connections.
     pub connections: ConnectionLimits,
-    /// From the last accepted connection until those that are still busy are cut off. Default 30 s.
+    /// Time from the last accepted connection until busy ones are cut off. Default 30 s.
     pub drain: Duration,
 }
 
-/// How many may be connected at a time.
+/// Limits of concurrent connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
-    /// All listeners together. Default 10,000.
+    /// Maximum number on all listeners. Default 10,000.
     pub all: usize,
-    /// One source: an IPv4 address, or an IPv6 network of 64 bits. `None` where all machines come
+    /// Maximum number of one source: an IPv4 address, or an IPv6 network of 64 bits. `None` if all machines come
     /// through one balancer. Default 1,000.
     pub source: Option<usize>,
-    /// Bytes that all connections together may take, in this process and for what the kernel holds for
-    /// their clients. Default 48 MiB.
+    /// Maximum memory of all connections in bytes, in this process and in the kernel. Default 48 MiB.
     pub bytes: u64,
 }
 
@@ -57,7 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of a listener that only administrators, probes and Prometheus reach.
+    /// Limits of a listener for administrators, probes and Prometheus.
     #[must_use]
     pub fn of_administrators() -> Self {
         Self {

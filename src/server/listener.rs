@@ -1,4 +1,4 @@
-//! Accepting connections, within limits, until told to stop.
+//! Accepts connections within limits, until the server stops.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,17 +23,17 @@ use super::send_buffer_limit::{self, SendBufferLimit};
 use super::turns::Turns;
 use crate::telemetry::{ConnectionMetrics, LogRateLimiter};
 
-/// Connections that the kernel keeps for us before they are accepted; it has its own maximum.
+/// Number of connections that the kernel queues before they are accepted; it has its own maximum.
 const BACKLOG: u32 = 4096;
-/// After an error that only time heals (no file descriptors left).
+/// Pause after an error that passes with time, such as no free file descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
 
 /// A bound port.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
-    /// The TLS configuration in force, swapped when the serving pair changes. `None` for the plain
-    /// port; empty while there is no serving pair.
+    /// TLS configuration in force, swapped when the serving certificate changes. `None` for the plain port; empty
+    /// without a serving certificate.
     tls: Option<Arc<ArcSwapOption<ServerConfig>>>,
 }
 
@@ -47,29 +47,28 @@ impl Listener {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // A restart must not wait for the connections of the server before it to time out.
+        // A restart must not wait for timeouts of the previous server's connections.
         socket.set_reuseaddr(true)?;
-        // Its connections have these from it. Without the first, the last part of an answer waits for
-        // the client's acknowledgement.
+        // Accepted connections inherit these options. Without the first, the last part of an answer waits for the
+        // client's acknowledgement.
         socket.set_nodelay(true)?;
         send_buffer_limit::bound_received(&socket)?;
         socket.bind(address)?;
         Ok(Self { socket: socket.listen(BACKLOG)?, tls })
     }
 
-    /// The address that was bound.
+    /// Bound address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// The port that was bound.
+    /// Bound port.
     pub fn port(&self) -> io::Result<u16> {
         Ok(self.socket.local_addr()?.port())
     }
 }
 
-/// All addresses of the machine: IPv6 and IPv4 through one socket, or IPv4 where the kernel has no
-/// IPv6.
+/// All addresses of the machine: IPv6 and IPv4 through one socket, or IPv4 if the kernel has no IPv6.
 #[must_use]
 pub fn any_address() -> IpAddr {
     let has_ipv6 = TcpSocket::new_v6()
@@ -78,7 +77,7 @@ pub fn any_address() -> IpAddr {
     if has_ipv6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
-/// The server at work.
+/// A running server.
 #[derive(Debug)]
 pub struct Serving {
     context: Context,
@@ -87,14 +86,14 @@ pub struct Serving {
     tasks: TaskTracker,
 }
 
-/// How many handshakes are computed at a time.
+/// Number of concurrent handshakes.
 #[must_use]
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Serving {
-    /// A server that listens nowhere yet.
+    /// Creates a server without listeners.
     #[must_use]
     pub fn new(router: Router, limits: Limits, metrics: ConnectionMetrics) -> Self {
         Self {
@@ -115,21 +114,21 @@ impl Serving {
         }
     }
 
-    /// The same, which notes in `ledger` whose handshake failed.
+    /// Records failed handshakes in `ledger`.
     #[must_use]
     pub fn with_ledger(mut self, ledger: Ledger) -> Self {
         self.context.ledger = Some(ledger);
         self
     }
 
-    /// The same, behind balancers that say whom they connect.
+    /// Expects PROXY headers from these balancers.
     #[must_use]
     pub fn with_balancers(mut self, balancers: Balancers) -> Self {
         self.balancers = balancers;
         self
     }
 
-    /// Answers on `listener` from now on.
+    /// Serves on `listener` from here on.
     pub fn listen(&self, listener: Listener) {
         let accepting = Accepting {
             context: self.context.clone(),
@@ -140,8 +139,8 @@ impl Serving {
         self.tasks.spawn(accepting.run(listener));
     }
 
-    /// Stops accepting, finishes what is under way, and cuts off what takes longer than the limit.
-    /// Tells whether everything was finished.
+    /// Stops accepting, finishes requests in progress, and cuts them off at the limit. Returns true if all were
+    /// finished.
     pub async fn stop(&self) -> bool {
         self.context.stop.cancel();
         self.tasks.close();
@@ -181,7 +180,7 @@ impl Accepting {
                 None => None,
                 Some(tls) => match tls.load_full() {
                     Some(config) => Some(config),
-                    // Closing makes Ignition try again, which a handshake error does as well.
+                    // Closing makes Ignition retry, as a handshake error does.
                     None => continue,
                 },
             };
@@ -196,7 +195,7 @@ impl Accepting {
                     }
                     self.serve(stream, Caller { peer, is_balancer, activity, permit }, tls);
                 }
-                // Ignition tries again.
+                // Ignition retries.
                 Err(shed) => self.context.metrics.shed(shed.label()),
             }
         }

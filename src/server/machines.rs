@@ -1,4 +1,4 @@
-//! What machines ask for: the HTTP contract of the ports that they reach.
+//! Routes for machines: the HTTP contract of the ports that they use.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,22 +28,22 @@ use crate::telemetry::conditions::Status;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What machines are answered from.
+/// State of the routes.
 #[derive(Debug)]
 pub struct Machines {
-    /// The pools' configs.
+    /// Configs of the pools.
     pub answers: Arc<Answers>,
-    /// What is counted.
+    /// Metrics of the server.
     pub metrics: Arc<Metrics>,
-    /// What else readiness tells, such as a serving pair that was refused.
+    /// Conditions for readiness, such as a faulty serving certificate.
     pub status: Status,
-    /// Where it is noted who asked.
+    /// Ledger of machines.
     pub ledger: Ledger,
-    /// Who decides who gets a config.
+    /// Access check.
     pub auth: Arc<Authorizer>,
 }
 
-/// All that the ports for machines answer.
+/// All routes for machines.
 pub fn router(machines: Arc<Machines>) -> Router {
     let log = Arc::new(RequestLog::new());
     let state = AuthState {
@@ -72,7 +72,7 @@ async fn other_method(_: PoolName) -> Response {
     answer::only_read().await
 }
 
-/// Takes the request whole: an extractor of the headers would copy them all.
+/// Takes the whole request: an extractor of the headers would copy them all.
 async fn config(
     State(machines): State<Arc<Machines>>,
     PoolName(pool): PoolName,
@@ -104,8 +104,8 @@ async fn config(
     response
 }
 
-/// What was rendered for those alone who prove that they may have it goes to nobody else, also where
-/// it was decided a moment before that nobody need prove anything.
+/// Refuses a restricted answer to a request without a proof, even if the access check has just decided that none is
+/// needed.
 fn unless_restricted(answer: Arc<Answer>, request: &Request) -> Result<Arc<Answer>, Refused> {
     let decided = request.extensions().get::<Decided>();
     let is_proven = decided.is_some_and(|Decided(verdict)| verdict.is_proven());
@@ -128,8 +128,8 @@ fn ready(answer: &Answer) -> Response {
     response
 }
 
-/// Whether machines should be sent here: what balancers and kubelet ask. A pool that does not render
-/// takes no server away from the machines of the others.
+/// Answers probes of balancers and kubelet: 200 if the server can serve machines. A pool that does not render does not
+/// take the server out of service for the others.
 async fn in_service(State(machines): State<Arc<Machines>>) -> Response {
     let mut not_ready = machines.status.out_of_service.things();
     if !machines.answers.have_inputs() {
@@ -146,7 +146,7 @@ async fn readiness(State(machines): State<Arc<Machines>>) -> Response {
     Readiness { not_ready: lines, degraded: degraded.things() }.response()
 }
 
-/// All Accept headers as one, as RFC 9110 section 5.3 joins them.
+/// All Accept headers joined, by RFC 9110 section 5.3.
 fn accept(headers: &HeaderMap) -> Option<Cow<'_, str>> {
     let mut values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let first = values.next()?;
@@ -160,7 +160,7 @@ fn form(headers: &HeaderMap, version: SpecVersion) -> Form {
     Form::of(user_agent, version)
 }
 
-/// Where it may heal by itself, it names the pool, and asks to come again.
+/// An answer without a config. For a temporary cause it names the pool, and asks to retry.
 fn refused(pool: &str, Refused { code, reason }: &Refused) -> Response {
     let line = if code.status().is_server_error() {
         format!("pool {}: {reason}\n", cut_escaped(pool, NAME))

@@ -1,4 +1,4 @@
-//! The listeners and what they answer.
+//! Listeners, connections and HTTP.
 //!
 //! ```text
 //! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── auth ── machines ── Answers
@@ -6,11 +6,11 @@
 //!                                                                                hosts.rs ── renderings.rs ── administrators
 //! ```
 //!
-//! Who may be connected and for how long is decided left of HTTP, where nothing was parsed yet; what
-//! is asked and answered is axum's, right of it.
+//! Left of HTTP, before anything is parsed, connections are limited in number and time; right of it, axum handles
+//! requests and answers.
 //!
-//! Status codes are a contract with Ignition: it asks again after a network error and after every
-//! 5xx, and gives up for good on anything else. What may heal by itself is 5xx.
+//! Status codes are a contract with Ignition: it retries after a network error and after every 5xx, and gives up for
+//! good on anything else. Temporary causes are 5xx.
 
 mod activity;
 pub mod administrators;

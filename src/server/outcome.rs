@@ -1,4 +1,4 @@
-//! What came of a request, in the extensions of its answer: for the log, the metrics and the boot ledger.
+//! Outcome of a request, in the extensions of its answer, for the log, the metrics and the boot ledger.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use prometheus_client::metrics::counter::Counter;
 
 use crate::serving::answers::Answer;
 
-/// What a handler tells of the answer to a request for a config, in the response's extensions.
+/// Outcome of a request for a config, set by the handler.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     pub(super) pool: String,
     pub(super) version: Option<SpecVersion>,
     pub(super) given: Result<Arc<Answer>, Refused>,
-    /// Counts requests of this outcome.
+    /// Counter of requests with this outcome.
     pub(super) requests: Counter,
 }
 
-/// Why a request gets no config.
+/// Reason why a request gets no config.
 #[derive(Debug, Clone)]
 pub(super) struct Refused {
     pub(super) code: RefusalCode,
-    /// One line for who asked.
+    /// One line for the client.
     pub(super) reason: String,
 }
 
-/// What was decided about a request, in its and its answer's extensions.
+/// Access verdict, in the extensions of a request and of its answer.
 #[derive(Debug, Clone)]
 pub(super) struct Decided(pub(super) Verdict);
 
 impl Decided {
-    /// One word or two for the log; nothing where nothing is restricted.
+    /// Verdict in one or two words for the log; `None` if nothing is restricted.
     pub(super) fn words(&self) -> Option<String> {
         let Verdict { mode, judged } = &self.0;
         match (mode, judged) {

@@ -1,12 +1,11 @@
-//! Which pool a request is about.
+//! Extracts the pool of a request.
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequestParts, Path};
 use http::StatusCode;
 use http::request::Parts;
 
-/// The name of a pool: one segment of the path, which an encoded slash does not lengthen. What is no
-/// text names nothing.
+/// Name of a pool: one segment of the path, including encoded slashes. A segment that is not UTF-8 is no name.
 pub(super) struct PoolName(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PoolName {

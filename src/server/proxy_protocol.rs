@@ -1,13 +1,12 @@
-//! What a balancer says of the client behind it, by the PROXY protocol in version 1 (a line of text) or
-//! 2 (binary), before the client's own first byte.
+//! Parses PROXY protocol headers, by which balancers report their client, in version 1 (a line of text) or 2 (binary),
+//! before the client's first byte.
 //!
-//! By its [specification](https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt). It is read here
-//! and not by a library: of those there are, one refuses a balancer's own connection (`LOCAL`) of a
-//! family without addresses, which section 2.2 has accepted whatever its family says, another waits for
-//! ever for the rest of it, and none tells how many more bytes are a header's. That is what keeps the
-//! reader simple: it takes the header's bytes and not one of those that follow.
+//! It follows the [specification](https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt). No library is used: one
+//! refuses a balancer's own connection (`LOCAL`) of a family without addresses, which section 2.2 requires to be
+//! accepted, another waits forever for the rest of it, and none returns the number of missing bytes. That number keeps
+//! the reader simple: it reads the header's bytes and none of the following.
 //!
-//! Values beyond the addresses (TLVs) are passed over, a checksum among them: TCP has its own.
+//! Values after the addresses (TLVs) are ignored, including a checksum: TCP has its own.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,69 +16,67 @@ use std::pin::Pin;
 use model::access::Network;
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// What version 2 begins with: no protocol that a server of text may take for its own.
+/// Beginning of version 2, which no text protocol accepts.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// What version 1 begins with.
+/// Beginning of version 1.
 const WORD: &[u8; 6] = b"PROXY ";
-/// The shortest header there is.
+/// Minimum length of a header in bytes.
 const SHORTEST: usize = b"PROXY UNKNOWN\r\n".len();
-/// The longest line of version 1, with its end.
+/// Maximum length of a line in version 1, with its end, in bytes.
 const LONGEST_LINE: usize = 107;
-/// The longest part of version 2 that is taken after its first 16 bytes: two addresses, and more values
-/// than balancers send.
+/// Maximum length of version 2 after its first 16 bytes: two addresses, and more values than balancers send.
 const LONGEST_BLOCK: usize = 4 << 10;
 
-/// Those whose connections begin with a header.
+/// Networks of balancers, whose connections begin with a header.
 #[derive(Debug, Clone, Default)]
 pub struct Balancers(Vec<Network>);
 
 impl Balancers {
-    /// Whoever connects from one of these networks.
+    /// Sets the networks of balancers.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Self {
         Self(networks.into_iter().collect())
     }
 
-    /// Whether a connection from this address is a balancer's.
+    /// Returns `true` if a connection from this address is a balancer's.
     #[must_use]
     pub fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
     }
 }
 
-/// What the bytes are that came so far.
+/// Progress of parsing a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The beginning of a header, of which so many bytes at least are still to come.
+    /// The header is incomplete, and at least so many bytes are missing.
     Missing(usize),
-    /// A whole header.
+    /// The header is complete.
     Whole {
-        /// Its length in bytes.
+        /// Length of the header in bytes.
         length: usize,
-        /// Who connected to the balancer. `None` where the balancer speaks for itself, or of a client
-        /// that has no address of TCP.
+        /// Address of the client. `None` for a balancer's own connection, or a client without a TCP address.
         client: Option<SocketAddr>,
     },
 }
 
-/// Why there is no header.
+/// Reasons why a header is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum HeaderError {
-    /// What came is something else.
+    /// The bytes are no header.
     #[error("the connection does not begin with a PROXY header")]
     Absent,
-    /// It begins as one, and goes on as none.
+    /// The header is malformed.
     #[error("the PROXY header is malformed")]
     Malformed,
-    /// It is longer than any that is taken.
+    /// The header is longer than the maximum.
     #[error("the PROXY header is too long")]
     TooLong,
-    /// The connection ended first, or nothing came in time.
+    /// The connection ended, or the header came too late.
     #[error("no PROXY header came: {0}")]
     Connection(#[from] io::Error),
 }
 
 impl HeaderError {
-    /// How the metric names it.
+    /// Value of the label in metrics.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -92,8 +89,7 @@ impl HeaderError {
     }
 }
 
-/// Reads a header and not one byte more, and tells who is behind the balancer: `None` where nobody is
-/// named.
+/// Reads a header and no byte after it. Returns the client behind the balancer, `None` if none is named.
 pub(super) async fn read<S>(stream: &mut S) -> Result<Option<SocketAddr>, HeaderError>
 where
     S: AsyncRead + Unpin,
@@ -115,7 +111,7 @@ where
     }
 }
 
-/// What these bytes are the beginning of.
+/// Parses the beginning of a header.
 pub fn parse(bytes: &[u8]) -> Result<Progress, HeaderError> {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(is, should)| is == should);
     match bytes {
@@ -126,7 +122,7 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, HeaderError> {
     }
 }
 
-/// Version 1: `PROXY TCP4 SOURCE DESTINATION PORT PORT`, or TCP6, or UNKNOWN and anything.
+/// Parses version 1: `PROXY TCP4 SOURCE DESTINATION PORT PORT`, or TCP6, or UNKNOWN and anything.
 fn text(bytes: &[u8]) -> Result<Progress, HeaderError> {
     let seen = &bytes[..bytes.len().min(LONGEST_LINE)];
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
@@ -162,7 +158,7 @@ fn address(family: &str, address: &str, port: &str) -> Result<SocketAddr, Header
     }
 }
 
-/// Version 2: the signature, version and command, family, the length of the rest, and the rest.
+/// Parses version 2: the signature, version and command, family, the length of the rest, and the rest.
 fn binary(bytes: &[u8]) -> Result<Progress, HeaderError> {
     let Some((head, rest)) = bytes.split_first_chunk::<16>() else {
         return Ok(Progress::Missing(16 - bytes.len()));
@@ -182,7 +178,7 @@ fn binary(bytes: &[u8]) -> Result<Progress, HeaderError> {
     };
     let client = match family {
         _ if is_local => None,
-        // Unspecified, datagrams and sockets of Unix: nothing that a machine asks by.
+        // Unspecified, datagrams and Unix sockets, by which no machine connects.
         0x00 | 0x12 | 0x22 | 0x31 | 0x32 => None,
         0x11 => match block {
             [a, b, c, d, _, _, _, _, high, low, _, _, ..] => {
@@ -203,8 +199,7 @@ fn binary(bytes: &[u8]) -> Result<Progress, HeaderError> {
     Ok(Progress::Whole { length: head.len() + length, client })
 }
 
-/// An address with its port, an IPv4 one that is written as IPv6 as IPv4: a machine has one address,
-/// whichever way its connection comes in.
+/// An address with its port, IPv4-mapped addresses as IPv4: a machine has one address, independent of the socket.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,24 +1,24 @@
-//! Whether a server is ready, and what it says to whom.
+//! Readiness of a server, for machines and for administrators.
 //!
-//! Whoever asks on a port for machines may be a stranger: it is told which pool or object is not as
-//! it should be, in which field, and nothing that is in one. The rest is for administrators, whose listener has it.
+//! The ports for machines are public: readiness there names the faulty pool or object and its field, and no contents.
+//! Administrators get all details on their listener.
 
 use axum::response::Response;
 use http::StatusCode;
 
 use super::answer;
 
-/// What is told, one line each.
+/// Readiness with reasons, one line each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Readiness {
-    /// What keeps it from being ready.
+    /// Reasons why the server is not ready.
     pub not_ready: Vec<String>,
-    /// What an administrator should know all the same.
+    /// Other faults for administrators.
     pub degraded: Vec<String>,
 }
 
 impl Readiness {
-    /// 200, or 503 where something keeps it from being ready, with all lines.
+    /// The answer with all lines: 200, or 503 if the server is not ready.
     #[must_use]
     pub fn response(mut self) -> Response {
         let is_ready = self.not_ready.is_empty();

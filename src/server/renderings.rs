@@ -1,9 +1,8 @@
-//! What administrators are answered, in memory once however many ask and do not read.
+//! Shares answers to administrators in memory between any number of slow clients.
 //!
-//! An answer may be megabytes: the machines of a full boot ledger. Those who ask at about the same time
-//! share one, and of large ones each takes a piece at a time, so that what a client does not read is not
-//! kept for it: when there are too many bytes of large answers, the oldest ends, and with it the
-//! connections that are still sending it.
+//! An answer can have megabytes: the machines of a full boot ledger. Concurrent clients share one, and large ones are
+//! sent in pieces, so that unread parts are not kept for each client. When large answers exceed the limit, the oldest
+//! is dropped, with the connections that still send it.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -23,22 +22,20 @@ use tokio::time::Instant;
 use super::answer;
 use crate::serving::latest::Latest;
 
-/// Bytes of large answers, all together.
+/// Maximum size of all large answers together, in bytes.
 const MAX_BYTES: usize = 32 << 20;
-/// What is handed to a connection at a time; a smaller answer is as a whole.
+/// Size of a piece of a large answer in bytes; a smaller answer is sent as a whole.
 const PIECE: usize = 64 << 10;
-/// How long a client has at least to read an answer, if other requests for large ones come. They get
-/// one that is as old meanwhile.
+/// Minimum time that a client has to read an answer while others request large ones, which get an older one meanwhile.
 const TIME_TO_READ: Duration = Duration::from_secs(10);
 
-/// The answers under way.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Renderings(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     by_target: Mutex<HashMap<String, Weak<Latest<Rendering>>>>,
-    /// The large ones that somebody has, the oldest first.
+    /// Large answers that a client holds, the oldest first.
     large: Mutex<VecDeque<Weak<Rendering>>>,
 }
 
@@ -48,11 +45,11 @@ struct Rendering {
     headers: HeaderMap,
     length: usize,
     made: Instant,
-    /// `None` once it has to make room.
+    /// `None` after it was dropped.
     body: Mutex<Option<Bytes>>,
 }
 
-/// Answers a request by what is shared.
+/// Answers a request with a shared answer.
 pub(super) async fn share(
     State(renderings): State<Renderings>,
     request: Request,
@@ -86,7 +83,7 @@ impl Renderings {
         latest
     }
 
-    /// Whether one more of this length would end one that somebody has had no time to read.
+    /// Returns `true` if another answer of this length would end one that was not readable for the minimum time.
     fn is_full_of_young(&self, length: usize, now: Instant) -> bool {
         let large: Vec<_> = lock(&self.0.large).iter().filter_map(Weak::upgrade).collect();
         let bytes: usize = large.iter().map(|it| it.length).sum();
@@ -94,7 +91,7 @@ impl Renderings {
         bytes + length > MAX_BYTES && oldest.is_some_and(|age| age < TIME_TO_READ)
     }
 
-    /// Counts one that is new, and ends the oldest where there are too many bytes.
+    /// Counts a new answer, and drops the oldest if the limit is exceeded.
     fn keep(&self, rendering: &Arc<Rendering>) {
         if rendering.length <= PIECE {
             return;
@@ -124,7 +121,7 @@ impl Rendering {
                 let (length, body) = (body.len(), Mutex::new(Some(body)));
                 Self { status: head.status, headers: head.headers, length, made, body }
             }
-            // Pages come from memory.
+            // Bodies of pages come from memory.
             Err(error) => {
                 let text = format!("{error}\n");
                 let (head, _) =
@@ -153,14 +150,14 @@ impl Rendering {
     }
 }
 
-/// A large answer on its way to one client.
+/// A large answer that is being sent to one client.
 #[derive(Debug)]
 struct Pieces {
     rendering: Arc<Rendering>,
     sent: usize,
 }
 
-/// The answer had to make room for later ones.
+/// Error of a body that was dropped for later ones.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was not read in time, and others were waiting")]
 struct Ended;
@@ -177,7 +174,7 @@ impl http_body::Body for Pieces {
             None => return Poll::Ready(Some(Err(Ended))),
             Some(body) => {
                 let rest = body.get(self.sent..).unwrap_or_default();
-                // A slice would keep all of it for as long as the client does not read.
+                // A slice would keep the whole body while the client does not read.
                 Bytes::copy_from_slice(&rest[..rest.len().min(PIECE)])
             }
         };
@@ -239,7 +236,7 @@ mod tests {
         for it in &kept[1..] {
             assert_eq!(read(it).await, Ok(LARGE));
         }
-        // Those that nobody has take no room, and one that is larger than all room is answered.
+        // Unused answers take no room, and one larger than the limit is sent.
         kept.truncate(1);
         let huge = rendering(MAX_BYTES + 1, now).await;
         renderings.keep(&huge);

@@ -1,11 +1,10 @@
-//! How much is held for a client that does not read, here and in the kernel.
+//! Limits the memory for clients that do not read, in this process and in the kernel.
 //!
-//! Left to itself the kernel takes megabytes for each, so that a few hundred clients that ask and never
-//! read take all that it has. Bounded, a config of 440 KB goes out in parts, and each part wakes the
-//! connection's task once more: a fifth of what such a boot costs. So connections may have their first
-//! answer out at once, as machines do that boot, as long as all of these together are not too many
-//! bytes; all others, and every further answer, are bounded. Either way it is counted for the
-//! connection's permit, before anything of the answer is sent, and until the connection ends.
+//! By default the kernel buffers megabytes for each client, so a few hundred clients that never read can exhaust its
+//! memory. With a small buffer, a config of 440 KB is sent in parts, and each part wakes the connection's task: a fifth
+//! of the cost of a boot. So the first answer of a connection, which is all that a booting machine needs, is sent at
+//! once, within a common limit; all other answers use the small buffer. In both cases the memory is counted for the
+//! connection's permit, before the answer is sent, until the connection ends.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -22,50 +21,48 @@ use super::activity::Activity;
 use super::connection_limiter::{Permit, Shed, Transport, Weighed};
 use crate::telemetry::ConnectionMetrics;
 
-/// What first answers that go out at once may come to, in KiB: 37 of 440 KB, 135 compact ones.
+/// Maximum size of first answers that are sent at once, in KiB: 37 of 440 KB, 135 compact ones.
 const ROOM: usize = 16 << 10;
-/// All answers of a connection together that are too little to be counted.
+/// Size up to which all answers of a connection together are not counted.
 const SMALL: u64 = 16 << 10;
-/// What a connection takes with TLS, and without, once its client has sent something.
+/// Memory of a connection with and without TLS, once its client has sent something.
 const BEGUN: [u64; 2] = [24 << 10, 20 << 10];
-/// What TLS and HTTP keep at most of a handshake, or of a head and a TLS record, that is large and not
-/// complete.
+/// Maximum memory of TLS and HTTP for a large, incomplete handshake, or head and TLS record.
 const INCOMPLETE: u64 = 64 << 10;
-/// The send buffer of a bounded connection; the kernel doubles it, for what it keeps beside the bytes.
+/// Send buffer of a bounded connection; the kernel doubles it for its own data.
 const SEND_BUFFER: usize = 32 << 10;
-/// What the kernel takes with it, and with what comes in meanwhile.
+/// Memory of the kernel for the send buffer and received data.
 const BOUNDED: u64 = 72 << 10;
-/// The receive buffer of each connection, which holds the largest head.
+/// Receive buffer of each connection, which fits the largest head.
 const RECEIVE_BUFFER: usize = 16 << 10;
-/// Bytes encrypted ahead of what the network takes. Twice the library's default saves system calls;
-/// beyond it the processor's cache no longer holds them.
+/// Bytes that are encrypted ahead of the network. Twice the library's default saves system calls; more would exceed the
+/// processor's cache.
 const AHEAD: u64 = 128 << 10;
-/// The same when many answers are under way.
+/// Bytes that are encrypted ahead when many answers are in progress.
 const AHEAD_BOUNDED: u64 = 32 << 10;
-/// How long a connection or an answer waits for memory before its client has to come again,
+/// Maximum wait of a connection or an answer for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// and how often it looks, the first time and later.
+/// Intervals between attempts: the first and the longest.
 const LOOKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(320)];
 
-/// Room for first answers that go out at once, a permit a KiB.
+/// Room for first answers that are sent at once, one semaphore permit for each KiB.
 #[derive(Debug, Clone)]
 pub(super) struct SendBufferLimit(Arc<Semaphore>);
 
-/// What a connection may hold for its client.
+/// Memory that a connection may use for its client.
 #[derive(Debug)]
 pub(super) struct Allowance {
     room: SendBufferLimit,
     pub(super) permit: Permit,
     activity: Activity,
     metrics: ConnectionMetrics,
-    /// Bytes that are counted for the connection without its answers,
+    /// Bytes that are counted for the connection without its answers.
     begun: AtomicU64,
-    /// and for these.
+    /// Bytes that are counted for its answers.
     answers: AtomicU64,
-    /// Bytes that TLS may have encrypted and not sent.
+    /// Bytes that TLS may encrypt ahead.
     ahead: AtomicU64,
-    /// Held until the next answer, or the connection's end: so long the kernel may hold what was sent
-    /// at once.
+    /// Held until the next answer, or the connection's end, because the kernel may still hold the data.
     at_once: Mutex<Option<OwnedSemaphorePermit>>,
     is_bounded: AtomicBool,
 }
@@ -96,21 +93,21 @@ impl Allowance {
         }
     }
 
-    /// The client has sent something: it is no longer a connection that costs next to nothing. Waits until
-    /// there is memory for it. An error where that takes too long.
+    /// Counts the memory of a connection whose client has sent something. Waits for free memory, and fails after the
+    /// maximum wait.
     pub(super) async fn begin(&self, transport: Transport) -> Result<(), Shed> {
         let begun = BEGUN[usize::from(transport == Transport::Plain)];
         self.counted(patiently(|now| self.weigh(begun, 0, now)).await).map(|_| ())
     }
 
-    /// The client has sent more of a handshake or a head than machines do.
+    /// Counts the memory of a larger handshake or head than machines send.
     pub(super) fn keep_incomplete(&self) -> Result<(), Shed> {
         let begun = self.begun.load(Ordering::Relaxed) + INCOMPLETE;
         let answers = self.answers.load(Ordering::Relaxed);
         self.counted(self.weigh(begun, answers, Instant::now())).map(|_| ())
     }
 
-    /// How many bytes may be encrypted ahead.
+    /// Number of bytes that may be encrypted ahead.
     pub(super) fn encrypt_ahead(&self) -> usize {
         let has_room = self.room.0.available_permits() > ROOM / 4;
         let ahead = if has_room { AHEAD } else { AHEAD_BOUNDED };
@@ -118,8 +115,8 @@ impl Allowance {
         usize::try_from(ahead).unwrap_or(usize::MAX)
     }
 
-    /// Waits until an answer of so many bytes may be sent, and tells whether memory is scarce. An error
-    /// where that takes too long.
+    /// Waits until an answer of so many bytes may be sent. Returns true if memory is scarce, and fails after the
+    /// maximum wait.
     pub(super) async fn answer(&self, bytes: u64) -> Result<bool, Shed> {
         if self.activity.written() + bytes <= SMALL {
             return Ok(false);
@@ -127,7 +124,7 @@ impl Allowance {
         self.counted(patiently(|now| self.take(bytes, now)).await)
     }
 
-    /// Takes what the answer needs to go out at once, or else what it needs to go out in parts.
+    /// Takes the memory for an answer that is sent at once, or else for one in parts.
     fn take(&self, bytes: u64, now: Instant) -> Result<Weighed, Shed> {
         let begun = self.begun.load(Ordering::Relaxed);
         let kib = u32::try_from(bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
@@ -153,7 +150,7 @@ impl Allowance {
         Ok(weighed)
     }
 
-    /// Counts what came of asking for memory, and tells whether it is scarce.
+    /// Counts closed connections. Returns true if memory is scarce.
     fn counted(&self, weighed: Result<Weighed, Shed>) -> Result<bool, Shed> {
         match weighed {
             Ok(Weighed { shed, is_scarce }) => {
@@ -162,7 +159,7 @@ impl Allowance {
                 }
                 Ok(is_scarce)
             }
-            // Ignition tries again.
+            // Ignition retries.
             Err(shed) => {
                 self.metrics.shed(shed.label());
                 Err(shed)
@@ -170,28 +167,28 @@ impl Allowance {
         }
     }
 
-    /// Whether what is sent next has to be bounded.
+    /// Returns `true` if the next writes must be bounded.
     pub(super) fn is_bounded(&self) -> bool {
         self.is_bounded.load(Ordering::Relaxed)
     }
 
-    /// Whether the kernel can hold so little of the answers that it need not be known how much.
+    /// Returns `true` if the kernel can hold so little of the answers that it is not counted.
     pub(super) fn is_small(&self) -> bool {
         self.activity.written() <= SMALL
     }
 }
 
-/// Bounds what the kernel holds of what the clients of a listener send.
+/// Bounds the kernel's receive buffers of a listener's connections.
 pub(super) fn bound_received(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_recv_buffer_size(RECEIVE_BUFFER)
 }
 
-/// Bounds what the kernel holds for a client.
+/// Bounds the kernel's send buffer for a client.
 pub(super) fn bound(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_send_buffer_size(SEND_BUFFER)
 }
 
-/// Asks for memory until there is some, or it has taken too long.
+/// Requests memory until it is free, or the maximum wait is over.
 async fn patiently<T>(mut ask: impl FnMut(Instant) -> Result<T, Shed>) -> Result<T, Shed> {
     let deadline = Instant::now() + TIMEOUT;
     let [mut wait, longest] = LOOKS;
@@ -205,9 +202,9 @@ async fn patiently<T>(mut ask: impl FnMut(Instant) -> Result<T, Shed>) -> Result
     }
 }
 
-/// Whether the kernel has bytes that the client's side has not room for.
+/// Returns `true` if the kernel holds bytes that the client has no room for.
 pub(super) fn has_unsent(socket: &impl AsFd) -> bool {
-    // Below one byte that is unsent, the socket is writable.
+    // With a limit of one unsent byte, the socket is writable only if there is none.
     if SockRef::from(socket).set_tcp_notsent_lowat(1).is_err() {
         return false;
     }
@@ -215,7 +212,7 @@ pub(super) fn has_unsent(socket: &impl AsFd) -> bool {
     matches!(poll(&mut polled, PollTimeout::ZERO), Ok(0))
 }
 
-/// Has the kernel forget what it holds when the socket is closed.
+/// Discards the kernel's data when the socket is closed.
 pub(super) fn forget(socket: &impl AsFd) {
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }

@@ -1,8 +1,8 @@
-//! How long a connection may keep the server waiting.
+//! Timeouts of a connection.
 //!
-//! A client that connects and says nothing, sends its head a byte at a time, or stops reading must
-//! not hold a connection for ever: connections are limited, and other machines wait for them.
-//! [`TimeoutStream`] sits below TLS and sees every byte, so one place enforces all limits.
+//! A client that stays silent, sends its head byte by byte, or stops reading must not hold a connection forever:
+//! connections are limited, and other machines need them. [`TimeoutStream`] is below TLS and sees every byte, so it
+//! enforces all limits.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,34 +19,34 @@ use super::activity::{Activity, Phase};
 use super::limits::Limits;
 use super::send_buffer_limit::{self, Allowance};
 
-/// Bytes of a handshake or a head, which no machine exceeds.
+/// Size of a handshake or a head in bytes that no machine exceeds.
 const LARGE: usize = 4 << 10;
 
 /// A stream that fails with [`io::ErrorKind::TimedOut`] when its client exceeds a limit.
 ///
-/// When it ends before its client has taken an answer, the kernel drops what is left of it.
+/// If it ends before its client has received an answer, the kernel discards the rest.
 #[derive(Debug)]
 pub(super) struct TimeoutStream {
     stream: TcpStream,
     activity: Activity,
     limits: Limits,
-    /// When the client last moved a byte, or began what it is at.
+    /// Time of the client's last byte, or of the beginning of its phase.
     since: Instant,
-    /// The phase that `since` was taken in.
+    /// Phase in which `since` was set.
     timed: Phase,
     timer: Option<Pin<Box<Sleep>>>,
-    /// The client takes no more of what is written.
+    /// True if the client receives no more data.
     is_blocked: bool,
     allowance: Arc<Allowance>,
-    /// Bytes of the handshake, or of the head and what follows it; `None` once they have been too many.
+    /// Bytes of the handshake, or of the head and following data; `None` after there were too many.
     received: Option<usize>,
     is_bounded: bool,
-    /// Nothing more is to be sent, and the client has room for all that was.
+    /// True if nothing more is sent, and the client has room for everything.
     is_taken: bool,
 }
 
 impl TimeoutStream {
-    /// Times `stream` from now on.
+    /// Applies the limits to `stream`.
     pub(super) fn new(
         stream: TcpStream,
         activity: Activity,
@@ -68,8 +68,8 @@ impl TimeoutStream {
         }
     }
 
-    /// Waits for the first byte, and leaves it. That a connection which was just accepted is readable is
-    /// the runtime's guess, so that it has to be looked.
+    /// Waits for the first byte, without reading it. The runtime guesses that a new connection is readable, so the
+    /// socket is peeked.
     pub(super) async fn readable(&mut self) -> io::Result<()> {
         let mut first = [0];
         poll_fn(|context| match self.stream.poll_peek(context, &mut ReadBuf::new(&mut first)) {
@@ -79,12 +79,12 @@ impl TimeoutStream {
         .await
     }
 
-    /// Waits until the kernel has no bytes that the client has not room for.
+    /// Waits until the client has room for all of the kernel's data.
     fn poll_taken(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.allowance.is_small() {
             ready!(self.stream.poll_write_ready(context))?;
             let looked = self.stream.try_io(Interest::WRITABLE, || {
-                // It says later that they have gone.
+                // The socket becomes writable when the data is gone.
                 if send_buffer_limit::has_unsent(&self.stream) {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
@@ -97,7 +97,6 @@ impl TimeoutStream {
         Poll::Ready(Ok(()))
     }
 
-    /// So many bytes came in.
     fn received(&mut self, bytes: usize) -> io::Result<()> {
         match self.activity.phase() {
             // The first byte of a head starts its time; later ones do not extend it.
@@ -118,7 +117,7 @@ impl TimeoutStream {
         Ok(())
     }
 
-    /// Nothing moves: waits until the limit is reached, and then fails.
+    /// Waits until the limit is reached, and then fails.
     fn wait(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let phase = self.activity.phase();
         if self.timed != phase {
@@ -130,7 +129,7 @@ impl TimeoutStream {
             _ if self.is_blocked => self.limits.stall,
             Phase::FirstHead | Phase::Head => self.limits.head,
             Phase::Idle | Phase::Handed => self.limits.idle,
-            // Nothing is expected of the client while its answer is made, and written.
+            // The client need not act while its answer is made and written.
             Phase::Answer | Phase::Sending => return Poll::Pending,
         };
         let oldest = self.activity.opened() + 2 * self.limits.age;
@@ -173,7 +172,6 @@ impl TimeoutStream {
         }
     }
 
-    /// Something is to be written.
     fn sending(&mut self) -> io::Result<()> {
         if !self.is_bounded && self.allowance.is_bounded() {
             send_buffer_limit::bound(&self.stream)?;
@@ -184,7 +182,7 @@ impl TimeoutStream {
 }
 
 impl TimeoutStream {
-    /// Waits, as long as a read would, until there is something to read.
+    /// Waits until there is something to read, with the same limits as a read.
     pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.stream.poll_read_ready(context) {
             Poll::Ready(result) => Poll::Ready(result),
@@ -192,12 +190,12 @@ impl TimeoutStream {
         }
     }
 
-    /// Waits for something that is not the client's to do; an error is that its time is up nevertheless.
+    /// Waits for an event that is not the client's; returns an error when its time is up.
     pub(super) fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         self.wait(context)
     }
 
-    /// Whether the client has ended the connection, as far as that was seen.
+    /// Returns `true` if the client has ended the connection, as far as it is known.
     pub(super) fn has_left(&self) -> bool {
         let ready = self.stream.ready(Interest::READABLE).now_or_never();
         ready.is_some_and(|ready| ready.is_ok_and(Ready::is_read_closed))
@@ -260,7 +258,7 @@ impl AsyncWrite for TimeoutStream {
         self.stream.is_write_vectored()
     }
 
-    /// Called when everything was written that there is.
+    /// Called when all data was written.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(context))?;
         if self.activity.phase() == Phase::Sending {
@@ -275,8 +273,8 @@ impl AsyncWrite for TimeoutStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until the client has room for what is left: that counts for this connection, and once it is
-    /// closed the kernel would hold it for minutes. It tells only of a connection that is not shut.
+    /// Waits until the client has room for the remaining data, which counts for this connection; after a close the
+    /// kernel would hold it for minutes. The kernel reports it only for a connection that is not shut down.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.is_taken {
             if let Poll::Ready(taken) = self.poll_taken(context) {

@@ -1,4 +1,4 @@
-//! An answer's body, which tells when all of it was handed over.
+//! Body of an answer that tracks when it was handed over.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::activity::{Activity, Phase};
 
-/// A body. When it is gone, what is left of the answer is the client's to take.
+/// A body. When it is dropped, the client must receive the rest of the answer.
 #[derive(Debug)]
 pub(super) struct TrackedBody {
     body: Body,

@@ -1,8 +1,8 @@
-//! A connection whose handshake is computed when it is its turn.
+//! Schedules the handshake of a connection.
 //!
-//! [`TurnStream`] sits below TLS. What is computed is computed because bytes came in, so that none is
-//! read before it is the connection's turn: a ClientHello, a second one after a HelloRetryRequest, a
-//! client's last word. The turn ends when there is nothing more to read, or nothing more can be sent.
+//! [`TurnStream`] is below TLS. Received bytes cause computation, so none is read before the connection's turn: a
+//! ClientHello, a second one after a HelloRetryRequest, a client's last message. The turn ends when there is nothing
+//! more to read, or nothing more can be sent.
 
 use std::io;
 use std::pin::Pin;
@@ -14,22 +14,22 @@ use super::connection_limiter::Source;
 use super::timeout_stream::TimeoutStream;
 use super::turns::{Arrival, Turn, Turns};
 
-/// A stream that is read in turns until its handshake is done.
+/// A stream that is read only in its turns until the handshake is done.
 pub(super) struct TurnStream {
     stream: TimeoutStream,
     source: Source,
     turns: Turns,
     stage: Stage,
-    /// Until the first turn.
+    /// Arrival, until the first turn.
     arrival: Option<Arrival>,
 }
 
 enum Stage {
-    /// Nothing has come in.
+    /// Nothing was received.
     Quiet,
-    /// Something has.
+    /// Bytes were received.
     Waiting(Pin<Box<dyn Future<Output = Option<Turn>> + Send>>),
-    /// It is the connection's turn.
+    /// The connection has its turn.
     Computing(#[expect(dead_code, reason = "it is held")] Turn),
     /// The handshake is done.
     Done,
@@ -41,13 +41,13 @@ impl TurnStream {
         Self { stream, source, turns, stage: Stage::Quiet, arrival }
     }
 
-    /// Notes that nothing more is to be computed.
+    /// Ends the scheduling after the handshake.
     pub(super) fn end_handshake(&mut self) {
         self.stage = Stage::Done;
         self.arrival = None;
     }
 
-    /// Waits until something came in, and then for the turn.
+    /// Waits for bytes, and then for the turn.
     fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let turn = loop {
             match &mut self.stage {
@@ -61,13 +61,13 @@ impl TurnStream {
                 }
                 Stage::Waiting(turn) => match turn.as_mut().poll(context) {
                     Poll::Ready(turn) => break turn.ok_or(io::ErrorKind::ConnectionAborted)?,
-                    // A handshake may not take longer because others are before it.
+                    // Waiting for others does not extend the time of a handshake.
                     Poll::Pending => return self.stream.poll_deadline(context).map(Err),
                 },
             }
         };
         self.stage = Stage::Computing(turn);
-        // Later, what came in before the end may say why the client left.
+        // Later, bytes before the end can contain the reason why the client left.
         if self.arrival.take().is_some() && self.stream.has_left() {
             self.stage = Stage::Quiet;
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -75,7 +75,7 @@ impl TurnStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends the turn where nothing more can be done now.
+    /// Ends the turn if nothing more can be done at present.
     fn after<T>(&mut self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_pending() && matches!(self.stage, Stage::Computing(_)) {
             self.stage = Stage::Quiet;
@@ -161,7 +161,7 @@ mod tests {
         (client, TurnStream::new(stream, peer.into(), turns))
     }
 
-    /// What is read at its turn from a client that sent something and then stayed, or left.
+    /// Result of a read in its turn, from a client that sent something and then stayed, or left.
     async fn read_at_its_turn(leaves: bool) -> io::Result<usize> {
         let turns = Turns::new(1);
         let others = turns.take().unwrap();

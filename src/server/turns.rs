@@ -1,12 +1,10 @@
-//! Whose handshake is computed next.
+//! Schedules handshakes fairly among sources.
 //!
-//! A client's part in a handshake may be bytes that it has kept from another day, and ours is a
-//! signature: with an RSA key of 4096 bits some milliseconds, so that one address with a thousand
-//! connections has seconds of work done for it, and everybody who comes after waits. So handshakes are
-//! computed in turns: one of each source, and then the next of the first. IPv6 networks of 48 bits take
-//! turns as one source does, within them those of 56 bits, and within these those of 64: a client may
-//! have a whole network, and a machine may be in one with such a client. Within a source, first come,
-//! first served.
+//! A client can replay the bytes of its part of a handshake, while the server's part is a signature: some milliseconds
+//! with an RSA key of 4096 bits, so that one address with a thousand connections causes seconds of work, and others
+//! wait. So handshakes are computed in turns: one of each source, and then the next of the first. IPv6 networks of 48
+//! bits take turns like one source, within them those of 56 bits, and within these those of 64: a client can have a
+//! whole network, and a machine can be in one with such a client. Within a source, the order is that of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,18 +14,18 @@ use tokio::sync::oneshot;
 
 use super::connection_limiter::{Group, Source};
 
-/// Connections before their first turn, up to which the order does not matter: all of them together take
-/// a blink.
+/// Number of connections before their first turn up to which the order does not matter, because all of them together
+/// take little time.
 const FEW: usize = 32;
 
-/// Those who wait for a turn, and how many turns there are at a time.
+/// Waiting connections, and the number of concurrent turns.
 #[derive(Debug, Clone)]
 pub(super) struct Turns(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Connections before their first turn.
+    /// Number of connections before their first turn.
     arrivals: AtomicUsize,
 }
 
@@ -38,18 +36,18 @@ struct Queue {
     everyone: Line,
 }
 
-/// Those of a group who wait.
+/// Waiting connections of a group.
 #[derive(Debug, Default)]
 struct Line {
-    /// Of a source, first come first.
+    /// Connections of a source, in the order of arrival.
     waiting: BTreeMap<u64, oneshot::Sender<Turn>>,
-    /// Each part of a larger group that has or had someone waiting,
+    /// Parts of a larger group that have or had waiting connections.
     parts: BTreeMap<Group, Line>,
-    /// and in which order they take turns.
+    /// Order of the parts' turns.
     order: VecDeque<Group>,
 }
 
-/// A turn. Dropping it gives it to the next one.
+/// A turn. Dropping it passes it on.
 #[derive(Debug)]
 pub(super) struct Turn(Option<Turns>);
 
@@ -57,7 +55,7 @@ pub(super) struct Turn(Option<Turns>);
 #[derive(Debug)]
 pub(super) struct Arrival(Turns);
 
-/// A connection that waits. Dropping it leaves the queue.
+/// A waiting connection. Dropping it leaves the queue.
 struct Waiter {
     turns: Turns,
     source: Source,
@@ -66,19 +64,19 @@ struct Waiter {
 }
 
 impl Turns {
-    /// So many turns at a time.
+    /// Creates a scheduler with so many concurrent turns.
     pub(super) fn new(at_a_time: usize) -> Self {
         let queue = Queue { free: at_a_time, next: 0, everyone: Line::default() };
         Self(Arc::new(Shared { queue: Mutex::new(queue), arrivals: AtomicUsize::new(0) }))
     }
 
-    /// Counts a connection that is going to want a turn.
+    /// Counts a connection that will need a turn.
     pub(super) fn arrive(&self) -> Arrival {
         self.0.arrivals.fetch_add(1, Ordering::Relaxed);
         Arrival(self.clone())
     }
 
-    /// A turn at once, where there are so few connections that the order does not matter.
+    /// A turn at once, if there are so few connections that the order does not matter.
     pub(super) fn take(&self) -> Option<Turn> {
         if self.0.arrivals.load(Ordering::Relaxed) > FEW {
             return None;
@@ -91,11 +89,10 @@ impl Turns {
         })
     }
 
-    /// Waits for this source's turn.
+    /// Waits for a turn of this source.
     pub(super) async fn wait(self, source: Source) -> Option<Turn> {
         let mut waiter = self.enqueue(source);
-        // Everybody who is ready comes in before one is chosen: in the runtime's own queue, which is left
-        // here, nobody has a source.
+        // All ready connections enter before one is chosen: the runtime's own queue does not know sources.
         tokio::task::yield_now().await;
         self.hand_out();
         (&mut waiter.turn).await.ok()
@@ -111,7 +108,7 @@ impl Turns {
         Waiter { turns: self.clone(), source, number, turn }
     }
 
-    /// Gives the free turns to those who are next.
+    /// Gives the free turns to the next connections.
     fn hand_out(&self) {
         loop {
             let mut queue = self.queue();
@@ -121,7 +118,7 @@ impl Turns {
             let Some(next) = queue.everyone.pop() else { return };
             queue.free -= 1;
             drop(queue);
-            // One that left meanwhile gives it back by dropping it.
+            // A connection that has left returns its turn by dropping it.
             let _ = next.send(Turn(Some(self.clone())));
         }
     }
@@ -136,7 +133,7 @@ impl Line {
         self.waiting.is_empty() && self.order.is_empty()
     }
 
-    /// The line of a source within that of everyone.
+    /// The line of a source within that of everyone, created if necessary.
     fn enter(&mut self, source: Source) -> &mut Self {
         Group::within_everyone(source).fold(self, |line, part| {
             line.parts.entry(part).or_insert_with(|| {
@@ -146,12 +143,12 @@ impl Line {
         })
     }
 
-    /// The same, where there is one.
+    /// The line of a source, if it exists.
     fn of(&mut self, source: Source) -> Option<&mut Self> {
         Group::within_everyone(source).try_fold(self, |line, part| line.parts.get_mut(&part))
     }
 
-    /// The first of the part that is next, which is the last one then.
+    /// Takes the first connection of the part that is next, and moves the part to the end.
     fn pop(&mut self) -> Option<oneshot::Sender<Turn>> {
         if let Some((_, first)) = self.waiting.pop_first() {
             return Some(first);
@@ -210,7 +207,7 @@ mod tests {
         Source::V6(first << 16 | middle << 8 | last)
     }
 
-    /// So many of each source, who note their source when it is their turn and are done.
+    /// Queues so many connections of each source, which record their source in their turn.
     async fn order_of(turns: &Turns, waiting: &[(Source, usize)]) -> Vec<Source> {
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();

@@ -1,16 +1,16 @@
-//! One answer for all who ask at about the same time.
+//! Shares one result among concurrent callers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::Mutex;
 
-/// What is made when somebody asks, one at a time. Those who ask while one is being made share the next,
-/// so that nobody gets what was made before they asked.
+/// Runs a computation on demand, one at a time. Callers during one run share the next, so that no caller gets a result
+/// from before its call.
 #[derive(Debug)]
 pub(crate) struct Latest<T> {
     begun: AtomicU64,
-    /// The last one with its number, as long as somebody has it.
+    /// Last result with its number, while a caller holds it.
     last: Mutex<(u64, Weak<T>)>,
 }
 
@@ -21,12 +21,12 @@ impl<T> Default for Latest<T> {
 }
 
 impl<T> Latest<T> {
-    /// What `make` makes now, or what was made for somebody else since this was called.
+    /// The result of `make`, or of another caller's run that began after this call.
     pub(crate) async fn get(&self, make: impl AsyncFnOnce() -> T) -> Arc<T> {
         self.get_unless(|_| false, make).await
     }
 
-    /// The same, or an earlier one that somebody still has and that `is_enough`.
+    /// The same, or an earlier result that is still held and that `is_enough` accepts.
     pub(crate) async fn get_unless(
         &self,
         is_enough: impl FnOnce(&T) -> bool,
@@ -67,7 +67,7 @@ mod tests {
                 };
                 (number, of_task.get(make).await)
             });
-            // The first one is being made before the next one asks.
+            // The first run begins before the second call.
             while latest.begun.load(Ordering::Relaxed) == 0 {
                 tokio::task::yield_now().await;
             }
@@ -79,7 +79,7 @@ mod tests {
         for (number, got) in asked.join_all().await {
             assert_eq!(*got, if number == 0 { 1 } else { 2 }, "{number}");
         }
-        // Nobody has it any more, and nobody gets what was made before.
+        // The result is dropped, and no caller gets an old one.
         assert_eq!(*latest.get(async || 3).await, 3);
         let kept = latest.get(async || 4).await;
         assert_eq!(*latest.get(async || 5).await, 5);

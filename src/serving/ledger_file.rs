@@ -1,4 +1,4 @@
-//! The boot ledger on disk, so that a restart forgets no machine.
+//! Keeps the boot ledger on disk across restarts.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::files::replace::{self, PRIVATE};
 use crate::source::manifest::check_json;
 use crate::telemetry::conditions::{Condition, Conditions};
 
-/// The least time from one write to the next: all of it is written each time, some 5 MB when it is
-/// full, and a process that is killed forgets no more than this.
+/// Minimum time between two writes: each writes everything, some 5 MB when it is full, and a killed process loses no
+/// more than this.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// A ledger with its file.
@@ -21,13 +21,12 @@ pub(crate) struct LedgerFile {
     directory: PathBuf,
     ledger: Ledger,
     degraded: Conditions,
-    /// The ledger's changes up to which it is on disk. Held while it is written.
+    /// Number of the ledger's changes that are on disk. Locked while it is written.
     written: Mutex<u64>,
 }
 
 impl LedgerFile {
-    /// Takes in what an earlier server left in `directory`. What cannot be read is told, and is replaced
-    /// by what comes in now.
+    /// Reads the ledger of an earlier server in `directory`. An unreadable file is reported, and overwritten later.
     pub(crate) fn open(directory: &Path, ledger: Ledger, degraded: Conditions) -> Self {
         let written = Mutex::default();
         let mut file = Self { directory: directory.to_owned(), ledger, degraded, written };
@@ -46,7 +45,7 @@ impl LedgerFile {
         self.directory.join(Ledger::FILE)
     }
 
-    /// Writes what is new, again and again, for ever.
+    /// Writes changes periodically, forever.
     pub(crate) async fn keep(&self) {
         let mut reported = 0;
         loop {
@@ -61,7 +60,6 @@ impl LedgerFile {
         }
     }
 
-    /// Writes what is new.
     pub(crate) fn save(&self) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.ledger.changes();

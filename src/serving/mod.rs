@@ -1,4 +1,4 @@
-//! From inputs, token records and keys to what is served.
+//! Turns inputs, records of tokens and keys into answers.
 
 pub mod answers;
 pub(crate) mod latest;

@@ -1,7 +1,7 @@
-//! The serving pair as the API server has it, for as long as kubelet has not mounted it.
+//! Serves the certificate in the Secret until kubelet has mounted it.
 //!
-//! A pod that starts before the pair is made gets an empty volume, and kubelet looks again after a minute
-//! or two: so long no machine would boot, for a secret that is there.
+//! A pod that starts before the Secret exists gets an empty volume, and kubelet looks again after a minute or two.
+//! Without this, no machine would boot during that time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,7 @@ use crate::source::cluster::NamedSecret;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
-/// Shows what the secret holds until the pair is there as files, which hold from then on. Goes on for
-/// ever.
+/// Serves the Secret's contents until the certificate's files exist, which are used from then on. It never returns.
 pub(crate) async fn until_mounted(
     mut secret: NamedSecret,
     shown: Arc<ActivePair>,

@@ -1,4 +1,4 @@
-//! The other servers' boot ledgers: a machine may have asked any of them.
+//! Fetches the boot ledgers of other servers: a machine can ask any of them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,29 +18,29 @@ use tokio::task::JoinSet;
 use crate::http_client::{HttpConnection, read};
 use crate::source::manifest::check_json;
 
-/// Where servers give out their own part of the ledger.
+/// Path of a server's own part of the ledger.
 pub(crate) const PATH: &str = "/api/v1/ledger";
-/// A server that takes longer is silent: a person waits for the page.
+/// Maximum time for an answer, because a person waits for the page.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
+/// Maximum size of an answer. 10,000 machines take some 5 MB, and less than 24 MB whatever they send.
 const MAX_BYTES: usize = 32 << 20;
 
 /// One server's part of the ledger.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// Which server it is, so that one that asks itself knows.
+    /// ID of the server, by which one recognises its own part.
     pub(crate) server: String,
     pub(crate) machines: Vec<Machine>,
 }
 
-/// What the other servers have, and why some did not answer.
+/// Parts of other servers, and errors of those without one.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) parts: Vec<Part>,
     pub(crate) silent: Vec<String>,
 }
 
-/// Asks all servers behind a name, `HOST:PORT`, at the same time.
+/// Asks all servers behind a name, `HOST:PORT`, concurrently.
 pub(crate) async fn ask(name: &str) -> Answers {
     let mut answers = Answers::default();
     let addresses: BTreeSet<SocketAddr> =
@@ -70,7 +70,7 @@ pub(crate) async fn ask(name: &str) -> Answers {
     answers
 }
 
-/// Asks a server's listener for administrators for JSON.
+/// Fetches JSON from a server's listener for administrators.
 pub(crate) async fn get<T: DeserializeOwned>(address: SocketAddr, path: &str) -> anyhow::Result<T> {
     let answer = tokio::time::timeout(TIMEOUT, exchange(address, path)).await;
     let bytes = answer.map_err(|_| anyhow!("no answer in time"))??;
@@ -101,13 +101,12 @@ mod tests {
 
     use super::*;
 
-    /// What is told of a full ledger, and what is kept, as JSON in bytes, by one of so many machines that
-    /// sent and got `asked`.
+    /// Sizes in bytes of JSON for a full ledger, as sent and as stored, if each machine sent and got `asked`.
     fn sizes(asked: &Asked<'_>, most: usize) -> [usize; 2] {
         let ledger = Ledger::of(NonZeroUsize::new(most).unwrap());
         let now = datetime!(2026-11-21 12:00 UTC);
         for number in 0..u128::try_from(most).unwrap() {
-            // Each in a network of its own, with an address that is as long as any.
+            // Each in a separate network, with an address of maximum length.
             let address = Ipv6Addr::from_bits(u128::MAX - (number << 64)).into();
             ledger.asked(&Asked { address, ..*asked }, now);
             ledger.handshake_failed(address, Failed::Connection, now);
@@ -143,7 +142,7 @@ mod tests {
                 "{reported} {kept}"
             );
         }
-        // What takes most as JSON, by its kind, and a program that is named in the words as well.
+        // Texts that take the most space in JSON, and a program that is in the words too.
         for worst in ["\u{1}", "\"", "\u{fffd}", "\u{1f600}", "x"] {
             let worst = worst.repeat(9_000);
             for user_agent in [&worst, &format!("Ignition/{worst}")] {
@@ -162,7 +161,7 @@ mod tests {
         const { assert!(24_000_000 < MAX_BYTES * 3 / 4) };
     }
 
-    /// A server that says this to whoever asks, or nothing.
+    /// A server that gives this answer, or none.
     async fn server(says: Option<String>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

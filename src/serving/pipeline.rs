@@ -1,4 +1,4 @@
-//! The one place in which what is served changes.
+//! The only place that changes answers and access policy.
 //!
 //! ```text
 //!  source ─────────── inputs ──┐
@@ -7,7 +7,7 @@
 //!  state directory ── tokens ──┘
 //! ```
 //!
-//! Each part comes by a channel that holds its newest state; one task takes them in.
+//! Each part comes by a channel that holds its newest state; one task receives all.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::token_keeper::{Kept, TokenKeeper};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
-/// Takes in changes, and publishes what they come to.
+/// Receives changes, and publishes the resulting snapshot.
 pub(crate) struct Pipeline {
     rules: AccessRules,
     known: Known,
@@ -40,16 +40,14 @@ pub(crate) struct Pipeline {
     history: History,
 }
 
-/// What this process keeps in a state directory, where it does that.
+/// State that this process manages in a state directory, if it has one.
 #[derive(Default)]
 pub(crate) struct LocalState {
-    /// Keeps the tokens.
     pub(crate) keeper: Option<TokenKeeper>,
-    /// Writes pointer configs.
     pub(crate) pointers: Option<PointerWriter>,
 }
 
-/// Where changes come from: the newest state of each part, `None` before it was read.
+/// Sources of changes: the newest state of each part, `None` before it was read.
 pub(crate) struct Changes {
     pub(crate) inputs: watch::Receiver<Option<Inputs>>,
     pub(crate) records: watch::Receiver<Option<Records>>,
@@ -57,8 +55,8 @@ pub(crate) struct Changes {
 }
 
 impl Pipeline {
-    /// A pipeline before inputs were read. `known` is what an earlier process left of tokens, and the keys
-    /// of another issuer. Requests are judged by `policy`.
+    /// Creates a pipeline without inputs. `known` has the records of tokens of an earlier process, and the keys of
+    /// another issuer. Requests are judged by `policy`.
     pub(crate) fn new(
         rules: AccessRules,
         known: Known,
@@ -81,7 +79,6 @@ impl Pipeline {
         }
     }
 
-    /// Takes in each change, for ever.
     pub(crate) async fn run(mut self, changes: Changes) {
         let Changes { mut inputs, mut records, mut keys } = changes;
         loop {
@@ -109,43 +106,41 @@ impl Pipeline {
         }
     }
 
-    /// Serves `inputs` from now on.
+    /// Serves `inputs` from this call on.
     pub(crate) fn take_inputs(&mut self, inputs: Inputs) {
         self.known.inputs = Some(inputs);
         self.apply(true);
     }
 
-    /// Knows these tokens from now on.
+    /// Uses these records from this call on.
     fn take_records(&mut self, records: Records) {
         if self.learn(records) {
             self.apply(false);
         }
     }
 
-    /// Accepts tokens that these keys have signed from now on.
+    /// Accepts tokens signed by these keys from this call on.
     fn take_keys(&mut self, keys: SignedTokens) {
         self.known.signed = Some(keys);
         self.apply(false);
     }
 
-    /// Has the tokens looked at again.
     pub(super) fn keep_tokens(&mut self) {
         if let Some(records) = self.keep() {
             self.take_records(records);
         }
     }
 
-    /// Whether tokens matter.
     pub(crate) fn needs_tokens(&self) -> watch::Receiver<bool> {
         self.needs_tokens.subscribe()
     }
 
-    /// What is known of tokens, each time it changes.
+    /// Records of tokens, after each change.
     pub(crate) fn known_tokens(&self) -> watch::Receiver<Option<Records>> {
         self.known_tokens.subscribe()
     }
 
-    /// Whether these records are news.
+    /// Returns `true` if these records are new.
     fn learn(&mut self, records: Records) -> bool {
         let records = records.following(self.known.records.as_ref(), &self.wanted.understood());
         if self.known.records.as_ref() == Some(&records) {
@@ -156,8 +151,8 @@ impl Pipeline {
         true
     }
 
-    /// Has the tokens kept in order, if this process does that; what is known of them then. A new token is
-    /// accepted before a pointer config carries it; the modes stay as they are until all is in order.
+    /// Reconciles the tokens, if this process manages them, and returns their records. A new token is accepted before a
+    /// pointer config carries it; the modes stay the same until the end.
     fn keep(&mut self) -> Option<Records> {
         let Self { local, wanted, known, policy, rules, .. } = self;
         let accept = &mut |records: &Records| {
@@ -190,14 +185,14 @@ impl Pipeline {
         }
     }
 
-    /// Has a pointer config for each pool that is served, where this process writes them.
+    /// Writes missing pointer configs of served pools, if this process does so.
     fn write_pointers(&mut self) -> Vec<(String, PathBuf)> {
         let Some(inputs) = &self.known.inputs else { return Vec::new() };
         let pointers = self.local.pointers.as_mut();
         pointers.map(|pointers| pointers.write(inputs.pools.keys())).unwrap_or_default()
     }
 
-    /// Reads which modes pools ask for. Where that is new, the tokens are looked at by it.
+    /// Reads the modes that pools request. If they have changed, the tokens are reconciled.
     fn read_wanted(&mut self) {
         let Some(inputs) = &self.known.inputs else { return };
         let records = self.known.records.as_ref();

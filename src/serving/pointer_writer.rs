@@ -1,4 +1,4 @@
-//! Pointer configs in the state directory: one for each pool that is served.
+//! Writes pointer configs into the state directory: one for each served pool.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,29 +9,28 @@ use tokio::time::Instant;
 
 use crate::store::state_directory::{StateDirectory, StateError};
 
-/// Wait until a pointer config that could not be written is tried again.
+/// Wait before the next attempt to write a pointer config.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Writes pointer configs that are missing.
+/// Writes missing pointer configs.
 pub(crate) struct PointerWriter {
     state: StateDirectory,
-    /// Where machines are sent.
+    /// Host that machines are sent to.
     host: Host,
     port: u16,
-    /// Why a pool has no pointer config.
+    /// Reasons why a pool has no pointer config.
     failed: BTreeMap<String, String>,
-    /// When to try again, where that may help.
+    /// Time of the next attempt, if there is one.
     retry_at: Option<Instant>,
 }
 
 impl PointerWriter {
-    /// Pointer configs in `state` that send machines to `host`, at its port for TLS.
+    /// Creates a writer of pointer configs in `state` that send machines to `host`, at its port for TLS.
     pub(crate) fn new(state: StateDirectory, host: Host, port: u16) -> Self {
         Self { state, host, port, failed: BTreeMap::new(), retry_at: None }
     }
 
-    /// Writes a pointer config for each of these pools that has none; those that have one, with their
-    /// files. It may block.
+    /// Writes missing pointer configs of these pools. Returns the pools that have one, with its file. It may block.
     pub(super) fn write<'a>(
         &mut self,
         pools: impl Iterator<Item = &'a String>,
@@ -56,15 +55,15 @@ impl PointerWriter {
                 self.retry_at = Some(Instant::now() + RETRY);
             }
             if let StateError::Lock(_) = error {
-                // Each of the others would wait as long.
+                // The others would wait as long.
                 break;
             }
         }
         written
     }
 
-    /// Waits until pointer configs that could not be written are to be tried again; for ever where there
-    /// are none. It may be dropped at any time.
+    /// Waits until pointer configs that could not be written are due again; forever if there are none. It is cancel
+    /// safe.
     pub(super) async fn due(writer: Option<&Self>) {
         match writer.and_then(|writer| writer.retry_at) {
             Some(at) => tokio::time::sleep_until(at).await,

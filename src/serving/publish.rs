@@ -1,4 +1,4 @@
-//! From a source's inputs to answers: what is done for each change, wherever it comes from.
+//! Publishes inputs: the steps after each change, common to all sources.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::answers::{Answers, PoolState};
 use super::serving_pair::ProfileFollower;
 use crate::telemetry::Reporting;
 
-/// What is served, and how machines get there.
+/// Served inputs, with their pointer configs.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) inputs: Inputs,
@@ -22,11 +22,10 @@ pub(crate) struct Served {
     pub(crate) pointer_configs: Vec<(String, PathBuf)>,
 }
 
-/// Makes inputs what is served.
 pub(crate) struct Publisher {
     answers: Arc<Answers>,
     reporting: Reporting,
-    /// The TLS profile of the inputs, where servers follow it.
+    /// Follower of the inputs' TLS profile, if servers use it.
     profile: Option<ProfileFollower>,
     known: Vec<Problem>,
     warned: Vec<Problem>,
@@ -53,20 +52,20 @@ impl Publisher {
         &self.history
     }
 
-    /// What is served from time to time.
+    /// Served inputs, after each change.
     pub(crate) fn served(&self) -> watch::Receiver<Option<Arc<Served>>> {
         self.served.subscribe()
     }
 
-    /// Does what can wait until a change is served: finds out which pools render, and notes what changed.
-    /// Runs as long as the publisher is there.
+    /// Does the work that can wait until a change is served: renders all pools, and records changes. Runs as long as
+    /// the publisher exists.
     pub(crate) fn after_changes(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut served = self.served.subscribe();
         let (answers, history) = (Arc::clone(&self.answers), self.history.clone());
         let mut known = BTreeMap::new();
         async move {
             while served.changed().await.is_ok() {
-                // Of several changes, the last is the one that counts.
+                // Of several changes, only the last one counts.
                 let Some(now_served) = served.borrow_and_update().clone() else { continue };
                 let inputs = &now_served.inputs;
                 tokio::task::block_in_place(|| {
@@ -77,7 +76,7 @@ impl Publisher {
                         problems = inputs.problems.len() + answers.failing(),
                         "inputs read"
                     );
-                    // What is served is known once it was rendered.
+                    // The served state is known after rendering.
                     let pools = answers.pools().into_iter();
                     let now = pools.map(|pool| (Arc::clone(&pool.name), pool)).collect();
                     for change in changes(&known, &now) {
@@ -89,7 +88,7 @@ impl Publisher {
         }
     }
 
-    /// Answers from `inputs` from now on, and says whether that changes anything. Blocks while it renders.
+    /// Serves `inputs` from this call on, and returns true if that changes anything. Blocks while it renders.
     pub(super) fn publish(&mut self, inputs: &Inputs) -> bool {
         self.note_problems(&inputs.problems);
         self.note_warnings(&inputs.warnings);
@@ -99,12 +98,12 @@ impl Publisher {
         self.answers.publish(inputs, SystemTime::now())
     }
 
-    /// Tells what is served now.
+    /// Sends the served inputs to subscribers.
     pub(super) fn tell(&self, served: Served) {
         self.served.send_replace(Some(Arc::new(served)));
     }
 
-    /// Logs each once, and again if it comes back.
+    /// Logs each warning once, and again if it comes back.
     fn note_warnings(&mut self, warnings: &[Problem]) {
         for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
             let Problem { place, reason, .. } = warning;
@@ -136,7 +135,7 @@ impl Publisher {
 
 type Pools = BTreeMap<Arc<str>, PoolState>;
 
-/// What has changed in what pools serve, one line each.
+/// Changes of the served pools, one line each.
 fn changes(old: &Pools, new: &Pools) -> Vec<String> {
     let gone = old.keys().filter(|pool| !new.contains_key(*pool));
     let gone = gone.map(|pool| format!("pool {pool}: is gone"));

@@ -1,5 +1,4 @@
-//! The serving pair in its files, followed: a pair that belongs together is taken over, any other
-//! leaves the one before.
+//! Follows the files of the serving certificate: a pair that matches is loaded, otherwise the previous one stays.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +19,7 @@ use crate::flags::TLS;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Conditions};
 
-/// What conditions call it.
+/// Name in conditions.
 const THING: &str = "serving pair";
 
 /// A certificate file with its key's; both may be one file. Authorities that are sent with the certificate follow it; the
@@ -37,7 +36,7 @@ pub struct PairFiles {
 }
 
 impl PairFiles {
-    /// The folders that a replaced file appears in.
+    /// The directories in which replaced files appear.
     fn directories(&self) -> Vec<PathBuf> {
         let directory = |path: &Path| match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -49,22 +48,22 @@ impl PairFiles {
     }
 }
 
-/// Reads the certificates that are shown at the moment.
+/// Reads the certificates that are served at present.
 pub(crate) type ShownChain = Box<dyn Fn() -> Vec<Certificate> + Send + Sync>;
 
-/// The pair that is served.
+/// The serving certificate and its files.
 pub(crate) struct ServingPair {
     files: PairFiles,
     shown: Arc<ActivePair>,
     reporting: Reporting,
 }
 
-/// What clients are shown.
+/// The pair that is served.
 pub(crate) struct ActivePair {
     terms: Mutex<Terms>,
-    /// Made of them, once there is a pair.
+    /// TLS configuration, once there is a pair.
     tls: Arc<ArcSwapOption<rustls::ServerConfig>>,
-    /// Whether the pair is that of the files.
+    /// True if the pair is that of the files.
     is_of_files: watch::Sender<bool>,
     reporting: Reporting,
     history: History,
@@ -76,8 +75,8 @@ struct Terms {
 }
 
 impl ServingPair {
-    /// Reads the pair for the first time. Where it `may_come_later`, files that are not there are no
-    /// error: until they come every handshake fails, and Ignition tries again.
+    /// Reads the pair for the first time. If it `may_come_later`, missing files are no error: until they exist every
+    /// handshake fails, and Ignition retries.
     pub(crate) fn read(
         files: PairFiles,
         may_come_later: bool,
@@ -104,18 +103,16 @@ impl ServingPair {
         Ok(pair)
     }
 
-    /// The TLS configuration in force, swapped when another pair is taken over; empty while there is
-    /// none.
+    /// TLS configuration in force, swapped when another pair is loaded; empty while there is none.
     pub(crate) fn tls(&self) -> Arc<ArcSwapOption<rustls::ServerConfig>> {
         Arc::clone(&self.shown.tls)
     }
 
-    /// What is shown at the moment.
     pub(crate) fn shown(&self) -> Arc<ActivePair> {
         Arc::clone(&self.shown)
     }
 
-    /// What reads the certificates that are shown now, leaf first.
+    /// A reader of the certificates that are served at present, leaf first.
     pub(crate) fn shown_chain(&self) -> ShownChain {
         let shown = Arc::clone(&self.shown);
         Box::new(move || {
@@ -125,13 +122,13 @@ impl ServingPair {
         })
     }
 
-    /// A follower of the inputs' TLS profile; where there is none, `flags` hold.
+    /// A follower of the inputs' TLS profile; without one, `flags` apply.
     pub(crate) fn profile_follower(&self, flags: TlsPolicy) -> ProfileFollower {
         let degraded = self.reporting.status.degraded.clone();
         ProfileFollower { active: Arc::clone(&self.shown), degraded, flags, known: None }
     }
 
-    /// Takes over the pair whenever its files change, for ever.
+    /// Loads the pair whenever its files change, forever.
     pub(crate) async fn follow(self) {
         let watch = DirectoryWatch::new(self.files.directories());
         let scan = move |being_written: &dyn Fn(&Path) -> bool| {
@@ -140,7 +137,7 @@ impl ServingPair {
             }
             let failed = self.take_over().err();
             self.shown.judge(OffsetDateTime::now_utc());
-            // It is waited for, which is told already.
+            // A missing file is expected, and reported already.
             let failed = failed.filter(|error| !error.is_missing() || self.shown.has_files());
             let reason = failed.map(|error| error.to_string());
             let Reporting { metrics, status } = &self.reporting;
@@ -164,7 +161,7 @@ impl ServingPair {
     }
 }
 
-/// Keeps the TLS policy in step with a cluster's TLS profile.
+/// Updates the TLS policy to a cluster's TLS profile.
 pub(crate) struct ProfileFollower {
     active: Arc<ActivePair>,
     degraded: Conditions,
@@ -173,7 +170,7 @@ pub(crate) struct ProfileFollower {
 }
 
 impl ProfileFollower {
-    /// Takes over a profile that is another one. One that cannot be used leaves what was spoken before.
+    /// Applies a changed profile. An unusable one keeps the previous policy.
     pub(super) fn take(&mut self, profile: Option<&TlsProfile>) {
         if self.known.as_ref() == profile {
             return;
@@ -204,7 +201,7 @@ impl ProfileFollower {
 }
 
 impl ActivePair {
-    /// Shows the pair that `read` gives, if that is another one. An error leaves what is shown.
+    /// Serves the pair that `read` returns, if it has changed. An error keeps the previous one.
     pub(crate) fn take(
         &self,
         read: impl FnOnce(&TlsPolicy) -> Result<Pair, PairError>,
@@ -236,9 +233,9 @@ impl ActivePair {
         Ok(())
     }
 
-    /// Tells why no machine boots by what is served, if none does: a pair that cannot be read is served where there was
-    /// none before, for those who can read it, and any pair expires. Where all servers have the same, none of them is to
-    /// be taken out of service for it.
+    /// Reports why no machine boots from the served pair, if none does: an unreadable pair is served if there was none
+    /// before, for clients that can read it, and any pair expires. All servers have the same pair, so none should be
+    /// taken out of service for it.
     fn judge(&self, now: OffsetDateTime) {
         let reason = self.terms().pair.as_ref().and_then(|pair| match pair.fault() {
             Some(fault) => Some(fault.to_string()),
@@ -250,14 +247,14 @@ impl ActivePair {
         });
     }
 
-    /// Whether the pair of the files was shown; they may be gone since.
+    /// Returns `true` if the pair of the files was loaded; the files may be gone since.
     pub(crate) fn has_files(&self) -> bool {
         *self.is_of_files.borrow()
     }
 
-    /// Waits until the pair of the files is shown.
+    /// Waits until the pair of the files is loaded.
     pub(crate) async fn files(&self) {
-        // The sender is here.
+        // `self` keeps the sender.
         let _ = self.is_of_files.subscribe().wait_for(|is| *is).await;
     }
 

@@ -1,7 +1,7 @@
-//! The serving pair: read, checked, and made into a TLS configuration.
+//! The serving certificate: read, checked, and made into a TLS configuration.
 //!
-//! A pair is taken over only whole: certificate and key are read, checked to belong together, and
-//! then swapped in; new connections get it, open ones keep what they have.
+//! A pair is replaced as a whole: certificate and key are read, checked to match, and then swapped; new connections use
+//! them, open ones keep the previous pair.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,41 +23,41 @@ use super::tls_policy::TlsPolicy;
 #[derive(Debug, Clone)]
 pub struct Pair {
     certified: Arc<CertifiedKey>,
-    /// When the serving certificate expires. Authorities that follow it may expire before, and
-    /// take nobody along who still trusts another one.
+    /// Expiry of the serving certificate. CAs after it can expire earlier, which does not affect machines that trust
+    /// another one.
     pub expires: OffsetDateTime,
-    /// Its file, and why no machine boots by it, though it can be served.
+    /// File and reason, if no machine boots with the pair although it can be served.
     unfit: Option<(PathBuf, String)>,
 }
 
-/// Why a pair cannot be served.
+/// Reasons why a pair cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    /// A file cannot be read.
+    /// A file is unreadable.
     #[error("{}: {error}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// A file holds something else.
+    /// A file is malformed.
     #[error("{}: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         reason: String,
     },
-    /// Both are fine and do not belong together.
+    /// Certificate and key do not match.
     #[error("{}: the key does not belong to the certificate in {}", key.display(), cert.display())]
     Mismatch {
-        /// The certificate's file.
+        /// File of the certificate.
         cert: PathBuf,
-        /// The key's file.
+        /// File of the key.
         key: PathBuf,
     },
-    /// The build is for FIPS 140-3, and what it would speak is not all of it approved.
+    /// The build is for FIPS 140-3, and its TLS configuration is not fully approved.
     #[error("TLS: not what FIPS 140-3 approves, which this server was built for")]
     NotFips,
     /// The TLS library refuses the policy with this pair.
@@ -66,7 +66,7 @@ pub enum PairError {
 }
 
 impl PairError {
-    /// Whether a file is not there.
+    /// Returns `true` if a file does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Unreadable { error, .. } if error.kind() == io::ErrorKind::NotFound)
@@ -84,7 +84,7 @@ impl Pair {
         Self::parse((cert, &cert_pem), (key, &key_pem), policy)
     }
 
-    /// The same of what has been read, with the names by which errors call it.
+    /// Parses a pair, with paths for errors.
     pub fn parse(
         (cert, cert_pem): (&Path, &[u8]),
         (key, key_pem): (&Path, &[u8]),
@@ -113,10 +113,9 @@ impl Pair {
         Ok(Self { certified: Arc::new(certified), expires, unfit })
     }
 
-    /// The TLS configuration that serves this pair.
+    /// The TLS configuration for this pair.
     ///
-    /// A machine boots once, so that no session is kept and no ticket is sent: both cost more than
-    /// they ever save.
+    /// A machine boots once, so no session is cached and no ticket is sent: both cost more than they save.
     pub fn config(&self, policy: &TlsPolicy) -> Result<ServerConfig, PairError> {
         let resolver = rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified));
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&policy.provider))
@@ -133,19 +132,19 @@ impl Pair {
         Ok(config)
     }
 
-    /// Why no machine boots by it, if none does. It takes no other pair's place.
+    /// Fault by which no machine boots with it. Such a pair does not replace another one.
     #[must_use]
     pub fn fault(&self) -> Option<PairError> {
         let (path, reason) = self.unfit.clone()?;
         Some(PairError::Malformed { path, reason })
     }
 
-    /// What is sent, leaf first, in DER.
+    /// Certificates to send, leaf first, in DER.
     pub fn chain(&self) -> impl Iterator<Item = &[u8]> {
         self.certified.cert.iter().map(AsRef::as_ref)
     }
 
-    /// Whether both are the same chain; the key follows from it.
+    /// Returns `true` if both have the same chain, which implies the key.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         self.certified.cert == other.certified.cert

@@ -1,8 +1,7 @@
-//! Which TLS versions and cipher suites are spoken, as OpenShift says it.
+//! TLS versions and cipher suites by OpenShift's names.
 //!
-//! OpenShift names suites by their IANA names in flags and by OpenSSL's in profiles, and its lists
-//! hold suites that rustls leaves out on purpose (CBC, static RSA). Those are warned about and
-//! passed over; only a list of nothing else is an error.
+//! OpenShift uses IANA names of suites in flags and OpenSSL names in profiles, and its lists contain suites that rustls
+//! omits on purpose (CBC, static RSA). Those are ignored with a warning; only a list without others is an error.
 
 use std::sync::Arc;
 
@@ -55,33 +54,32 @@ const SUITES: [(&str, &str, CipherSuite); 9] = [
 static SINCE_TLS12: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 static SINCE_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
 
-/// What is spoken.
+/// Allowed versions and cipher suites.
 #[derive(Debug, Clone)]
 pub struct TlsPolicy {
     pub(crate) provider: Arc<CryptoProvider>,
     pub(crate) versions: &'static [&'static SupportedProtocolVersion],
 }
 
-/// A policy that cannot be kept.
+/// A policy that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A version by a name that does not exist.
+    /// The name of a version is unknown.
     #[error("TLS version {0:?} is none of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13")]
     UnknownVersion(String),
-    /// A profile by a name that does not exist.
+    /// The name of a profile is unknown.
     #[error("TLS profile {0:?} is none of Old, Intermediate, Modern, Custom")]
     UnknownProfile(String),
-    /// None of the suites named is available.
+    /// None of the named suites is available.
     #[error("none of the cipher suites is available: {}", .0.join(","))]
     NoSuite(Vec<String>),
 }
 
 impl TlsPolicy {
-    /// A policy from the two flags: the least version, `VersionTLS12` where it is empty, and the
-    /// suites, all where there are none. The second value lists what is passed over, for a warning.
+    /// Creates a policy from two flags: the minimum version, by default `VersionTLS12`, and the suites, by default all.
+    /// The second value lists ignored names, for a warning.
     ///
-    /// As in Go's TLS library, TLS 1.3's suites are allowed whether the list names them or not,
-    /// unless it names some of them.
+    /// As in Go's TLS library, TLS 1.3's suites are allowed, unless the list names some of them.
     pub fn new(min_version: &str, suites: &[String]) -> Result<(Self, Vec<String>), PolicyError> {
         let mut passed_over = Vec::new();
         let versions: &'static [_] = match min_version {
@@ -94,7 +92,7 @@ impl TlsPolicy {
             other => return Err(PolicyError::UnknownVersion(other.to_owned())),
         };
         let mut provider = aws_lc_rs::default_provider();
-        // AES-128 first, as Ignition itself asks for: safe, and a quarter cheaper than AES-256.
+        // AES-128 first, as Ignition itself prefers: safe, and a quarter cheaper than AES-256.
         provider.cipher_suites.sort_by_key(|suite| is_aes_256(*suite));
         if !suites.is_empty() {
             let mut allowed = Vec::new();
@@ -118,9 +116,8 @@ impl TlsPolicy {
         Ok((Self { provider: Arc::new(provider), versions }, passed_over))
     }
 
-    /// The same with the hybrid of X25519 and ML-KEM-768 preferred where a client offers it, or not
-    /// spoken at all. What is recorded today stays secret from a quantum computer of tomorrow; a
-    /// handshake costs more for it.
+    /// Prefers the hybrid of X25519 and ML-KEM-768 if a client offers it, or disables it. It protects recorded
+    /// connections from future quantum computers, and makes a handshake more expensive.
     #[must_use]
     pub fn with_post_quantum(mut self, is_on: bool) -> Self {
         let hybrid = aws_lc_rs::kx_group::X25519MLKEM768;
@@ -132,7 +129,7 @@ impl TlsPolicy {
         self
     }
 
-    /// The same with another one's key exchanges, of which profiles say nothing.
+    /// Copies the key exchanges of another policy, which profiles do not specify.
     #[must_use]
     pub fn with_groups_of(mut self, other: &Self) -> Self {
         let groups = other.provider.kx_groups.clone();
@@ -140,7 +137,7 @@ impl TlsPolicy {
         self
     }
 
-    /// The policy that an `APIServer`'s profile stands for.
+    /// The policy of an `APIServer`'s profile.
     pub fn from_profile(profile: &TlsProfile) -> Result<(Self, Vec<String>), PolicyError> {
         match profile.kind.as_str() {
             "" | "Intermediate" => Self::new("VersionTLS12", &[]),
@@ -155,7 +152,7 @@ impl TlsPolicy {
     }
 }
 
-/// Says in the log what a policy passes over.
+/// Logs ignored names of a policy.
 pub fn warn_passed_over(passed_over: &[String]) {
     if !passed_over.is_empty() {
         tracing::warn!(names = passed_over.join(","), "not available in this server's TLS library");
@@ -171,7 +168,7 @@ fn is_aes_256(suite: SupportedCipherSuite) -> bool {
 }
 
 fn suite(name: &str) -> Option<CipherSuite> {
-    // Go's library has these two under a shorter name as well.
+    // Go's library has a shorter name for these two as well.
     let legacy = format!("{name}_SHA256");
     SUITES
         .iter()

@@ -1,5 +1,5 @@
-//! What servers know of tokens, on disk, so that one that is started while the API server is away knows
-//! who may have a config.
+//! Caches the records of tokens on disk, so that a server can start and decide on access while the API server is
+//! unavailable.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use crate::files::replace::{self, PRIVATE, WriteError};
 use crate::store::newest;
 use crate::telemetry::Reporting;
 
-/// A folder with a file of the last state.
+/// Directory with a file of the last state.
 #[derive(Debug, Clone)]
 pub struct TokenCache(PathBuf);
 
 impl TokenCache {
-    /// A file in this folder.
+    /// Names the file in this directory.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
         Self(directory.to_owned())
     }
 
-    /// What was known last, `None` if nothing was, or it cannot be read.
+    /// The last state, `None` if there is none, or it is unreadable.
     pub(crate) fn load(&self) -> Option<Records> {
         let path = self.path();
         let reported = |error: &dyn Display| {
@@ -40,7 +40,7 @@ impl TokenCache {
         Records::read(&json).inspect_err(|error| reported(error)).ok()
     }
 
-    /// Writes what is known newest, again and again, until nothing more comes.
+    /// Writes each newest state until the sender is gone.
     pub(crate) async fn keep(
         self,
         known: watch::Receiver<Option<Records>>,

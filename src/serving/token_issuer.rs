@@ -1,4 +1,4 @@
-//! Another issuer of tokens: its public keys, from a file that is followed.
+//! Follows the file with the public keys of another issuer of tokens.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::files::bounded;
 use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::conditions::{Condition, Conditions};
 
-/// An issuer whose keys were read.
+/// An issuer with its keys.
 #[derive(Debug, Clone)]
 pub struct TokenIssuer {
     path: PathBuf,
@@ -24,7 +24,7 @@ impl TokenIssuer {
     /// Reads the JWK set at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or holds no key that can be used.
+    /// The file is unreadable, or has no usable key.
     pub fn open(path: PathBuf, settings: Settings) -> anyhow::Result<Self> {
         let (text, tokens) = read(&path, &settings)?;
         let issuer = Self { path, settings, tokens, text };
@@ -32,12 +32,11 @@ impl TokenIssuer {
         Ok(issuer)
     }
 
-    /// The keys that were read last.
     pub(crate) fn tokens(&self) -> SignedTokens {
         self.tokens.clone()
     }
 
-    /// Sends each new state of the keys, for ever. One that cannot be used leaves the one before.
+    /// Sends each new state of the keys, forever. An unusable one keeps the previous keys.
     pub(crate) async fn follow(
         mut self,
         keys: watch::Sender<Option<SignedTokens>>,

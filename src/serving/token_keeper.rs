@@ -1,4 +1,4 @@
-//! The tokens of `serve`: kept in order while the server runs.
+//! Manages the tokens of `serve` while the server runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,49 +13,48 @@ use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::store::state_directory::StateDirectory;
 use crate::store::token_files::TokensReconciled;
 
-/// Waits between two looks: a clock may be set.
+/// Waits between two looks, short enough for a changed clock.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
-/// Wait after a look that failed.
+/// Wait after a failed look.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Keeps the tokens and who carries them in order. The process may end at any moment: whatever is done is
-/// whole at every step.
+/// Manages tokens and pointer configs with tokens. Every step is atomic, so that the process can end at any time.
 pub(crate) struct TokenKeeper {
     state: StateDirectory,
     policy: RotationPolicy,
-    /// Watches the directory, once somebody waits for a change of it.
+    /// Watch of the directory, created at the first wait for a change.
     files: Option<DirectoryWatch>,
     /// Stamps of the files before the last look.
     seen: Option<Vec<(PathBuf, FileStamp)>>,
-    /// When something is due by itself, if anything is.
+    /// Time at which something becomes due without any change, if ever.
     requeue_at: Option<OffsetDateTime>,
 }
 
-/// What a look at the tokens came to.
+/// Result of a look at the tokens.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// What is known of them, `None` if that cannot be told.
+    /// Records of tokens, `None` if they cannot be determined.
     pub(super) records: Option<Records>,
-    /// What an administrator should know, one line each.
+    /// Faults for administrators, one line each.
     pub(super) attention: Vec<String>,
 }
 
 impl TokenKeeper {
-    /// A keeper that has not looked yet.
+    /// Creates a manager that has not looked yet.
     pub(crate) fn new(state: StateDirectory, policy: RotationPolicy) -> Self {
         Self { state, policy, files: None, seen: None, requeue_at: None }
     }
 
-    /// Does what is due for pools with these modes. `accept` is given the tokens that pointer configs are
-    /// about to carry. It may block.
+    /// Applies due steps for pools with these modes. `accept` is called with the records before pointer configs carry
+    /// new tokens. It may block.
     pub(super) fn keep(
         &mut self,
         wanted: &BTreeMap<String, AccessMode>,
         accept: &mut dyn FnMut(&Records),
     ) -> Kept {
         let now = OffsetDateTime::now_utc();
-        // Taken before the look: what is changed meanwhile is seen by the next one.
+        // Stamps are taken before the look: the next one sees later changes.
         self.seen = self.state.token_stamps(SystemTime::now());
         match self.state.reconcile_tokens(wanted, &self.policy, now, accept) {
             Ok(TokensReconciled { done, attention, requeue_at, records }) => {
@@ -66,14 +65,14 @@ impl TokenKeeper {
                 Kept { records: Some(records), attention }
             }
             Err(error) => {
-                // It may heal by itself, with no change of these files: a disk has room again.
+                // The error can pass without a change of these files: a full disk may have room later.
                 self.requeue_at = Some(now + RETRY);
                 Kept { records: self.unwritten(wanted, now), attention: vec![error.to_string()] }
             }
         }
     }
 
-    /// What is known where nothing can be written: a disk that is full opens no pool.
+    /// Records if nothing can be written: a full disk opens no pool.
     fn unwritten(
         &self,
         wanted: &BTreeMap<String, AccessMode>,
@@ -83,8 +82,8 @@ impl TokenKeeper {
         standing.ok().filter(|records| !records.tokens.is_empty())
     }
 
-    /// Waits until the tokens are to be looked at again: somebody has changed their files, or something
-    /// is due. For ever without a keeper. It may be dropped at any time.
+    /// Waits until the tokens must be looked at: their files have changed, or something is due. Forever without a
+    /// manager. It is cancel safe.
     pub(super) async fn due(keeper: Option<&mut Self>) {
         let Some(keeper) = keeper else { return std::future::pending().await };
         let directory = keeper.state.path();

@@ -1,4 +1,4 @@
-//! What was seen of the secrets with registry logins. Nothing here does I/O.
+//! Tracks the Secrets with registry credentials, without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use model::registry_credentials::{self, Credentials, RegistryCredentials};
 
 use super::secret_seen::SecretSeen;
 
-/// The secrets as they were last seen.
+/// Last observed Secrets.
 #[derive(Debug, Default)]
 pub(super) struct SeenCredentials {
     auth: RegistryCredentials,
@@ -18,13 +18,13 @@ pub(super) struct SeenCredentials {
 }
 
 impl SeenCredentials {
-    /// One for all pools is `secret`, if any is to be read.
+    /// Creates a tracker; `secret` is the one for all pools.
     pub(super) fn new(secret: Option<SecretName>) -> Self {
         let auth = RegistryCredentials { secret, ..RegistryCredentials::default() };
         Self { auth, problems: BTreeMap::new() }
     }
 
-    /// The secrets to watch for `pools`. What was seen of others is forgotten.
+    /// The Secrets to watch for `pools`. The state of others is dropped.
     pub(super) fn wanted<'a>(
         &mut self,
         pools: impl Iterator<Item = &'a MachineConfigPool>,
@@ -35,10 +35,10 @@ impl SeenCredentials {
         wanted
     }
 
-    /// Takes in what a watch saw, and tells why machines do without the secret, if they do.
+    /// Applies the state of a Secret. Returns the reason why machines do without it, if they do.
     ///
-    /// What was good last stays, also when the secret is gone: that it holds no login is said by an
-    /// empty one. A server that may not read it does without, as one that is not told of it.
+    /// The last good credentials stay, even if the Secret is deleted: an empty one removes them. A server without the
+    /// permission to read it behaves as if none was configured.
     pub(super) fn seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
         let before = self.auth.known.get(&name).cloned().flatten();
         let place = name.to_string();
@@ -52,7 +52,7 @@ impl SeenCredentials {
                         refused.map(|it| Problem::part(&place, &it.to_string())).collect()
                     }
                     Err(reason) => {
-                        // One that was not there, and is there now, is none to do without.
+                        // A malformed Secret is not the same as a missing one: machines wait for it.
                         if before.is_none() {
                             self.auth.known.remove(&name);
                         }
@@ -85,7 +85,6 @@ impl SeenCredentials {
         self.auth.known.insert(name, credentials.map(Arc::new));
     }
 
-    /// What inputs have of them.
     pub(super) fn auth(&self) -> RegistryCredentials {
         self.auth.clone()
     }
@@ -111,7 +110,6 @@ mod tests {
         SecretSeen::Unwatched { reason: "why".to_owned(), is_forbidden }
     }
 
-    /// What machines get of the secret.
     #[derive(Debug, PartialEq)]
     enum Machines {
         Wait,
@@ -180,7 +178,7 @@ mod tests {
         assert_eq!(first(failed(false)), (Machines::Wait, unwatched));
         assert_eq!(first(secret("SECRET")), (Machines::Wait, None));
 
-        // It comes, and cannot be understood.
+        // The Secret is created, and malformed.
         let mut credentials = SeenCredentials::new(Some(name.clone()));
         credentials.seen(name.clone(), SecretSeen::Absent);
         credentials.seen(name, secret("SECRET"));

@@ -1,8 +1,7 @@
-//! Inputs from files: a tree of manifests, or the layout that `bootstrap` is given.
+//! Inputs from files: a tree of manifests, or the layout of `bootstrap`.
 //!
-//! A scan looks at every file's stamp, reads those that changed, and keeps each file's last good
-//! objects when it does not parse any more. A file that is still being written is left alone until
-//! it is quiet.
+//! A scan checks every file's stamp, reads changed files, and keeps the last good objects of malformed ones. A file
+//! that is being written is skipped until it is quiet.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -26,38 +25,37 @@ use crate::files::watch::{DirectoryWatch, Scanned};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
-/// A file that changed less than this ago may still be being written.
+/// Age of a change below which a file may still be written.
 const SETTLE: Duration = Duration::from_millis(60);
 
-/// Where the files lie and what they mean.
+/// Location and meaning of the files.
 #[derive(Debug, Clone)]
 pub enum Layout {
-    /// Manifests of any name in a tree of folders.
+    /// Manifests of any name in a tree of directories.
     Tree {
-        /// The top of the tree.
+        /// Top directory of the tree.
         root: PathBuf,
-        /// The secret with the registry logins for machines of all enforced pools; `None` where
-        /// nobody gets any.
+        /// Secret with the registry credentials for machines of all enforced pools; `None` for no credentials.
         registry_credentials: Option<SecretName>,
-        /// Whether a manifest with something that has no effect is refused.
+        /// True if manifests with parts without effect are refused.
         is_strict: bool,
     },
     /// The reference server's `bootstrap` layout: `machine-pools/NAME.yaml`,
     /// `machine-configs/NAME.yaml` and `controller-config/machine-config-controller.yaml`.
     Bootstrap {
-        /// `--server-basedir`
+        /// Value of `--server-basedir`.
         base: PathBuf,
-        /// `--bootstrap-kubeconfig`
+        /// Value of `--bootstrap-kubeconfig`.
         kubeconfig: PathBuf,
-        /// `--bootstrap-certs`: each registry with its file below `base`.
+        /// Values of `--bootstrap-certs`: each registry with its file below `base`.
         registry_cas: Vec<(RegistryHost, PathBuf)>,
-        /// Whether a manifest with something that has no effect is refused.
+        /// True if manifests with parts without effect are refused.
         is_strict: bool,
     },
 }
 
 impl Layout {
-    /// The folders whose changes matter, with everything below them.
+    /// Directories to watch recursively.
     #[must_use]
     pub fn watched(&self) -> Vec<PathBuf> {
         match self {
@@ -70,46 +68,45 @@ impl Layout {
     }
 }
 
-/// Why a directory cannot be served at the start. There is no last good state to fall back on yet.
+/// Reasons why a directory cannot be served at the start, when there is no last good state yet.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The directory cannot be read.
+    /// The directory is unreadable.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// A file cannot be used, and perhaps others besides.
+    /// Files are malformed.
     #[error("{first}{}", if *.more == 0 { String::new() } else { format!(" (and {more} more)") })]
     Problems {
-        /// The first of them.
+        /// The first problem.
         first: Problem,
-        /// How many others there are.
+        /// Number of other problems.
         more: usize,
     },
 }
 
-/// Why a whole scan failed. The state before it stays.
+/// Reasons why a whole scan failed. The previous state stays.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
-    /// The directory itself cannot be read.
+    /// The top directory is unreadable.
     #[error("{}: {error}", path.display())]
     Directory {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         error: std::io::Error,
     },
 }
 
-/// What a scan found.
 #[derive(Debug)]
 struct Scan {
     inputs: Inputs,
-    /// Whether the inputs are others than those of the scan before.
+    /// True if the inputs differ from the previous ones.
     is_changed: bool,
-    /// How soon to scan again.
+    /// Time of the next scan.
     scanned: Scanned,
 }
 
-/// A directory, with what was last read from it.
+/// A directory with its last read state.
 #[derive(Debug)]
 pub struct Directory {
     layout: Layout,
@@ -122,8 +119,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Reads a directory for the first time. One bad entry of an object is no error: all else in
-    /// it can be used.
+    /// Reads a directory for the first time. Problems with parts of an object are no error.
     pub fn open(layout: Layout) -> Result<(Self, Inputs), OpenError> {
         let (directory, inputs) = Self::read(layout)?;
         let mut whole = inputs.problems.iter().filter(|problem| !problem.is_partial);
@@ -133,7 +129,7 @@ impl Directory {
         }
     }
 
-    /// The same, where what cannot be used is only told in the inputs.
+    /// Reads a directory for the first time. Problems are only in the inputs.
     pub fn read(layout: Layout) -> Result<(Self, Inputs), ScanError> {
         let (secret, is_strict) = match &layout {
             Layout::Tree { registry_credentials, is_strict, .. } => {
@@ -150,12 +146,12 @@ impl Directory {
             plain_configs: PlainConfigs::default(),
             problems: Vec::new(),
         };
-        // What is there is taken as it is; later scans wait for a file to be quiet.
+        // The first scan reads all files; later ones wait for a file to be quiet.
         let Scan { inputs, .. } = directory.scan(SystemTime::now(), Duration::ZERO, &|_| false)?;
         Ok((directory, inputs))
     }
 
-    /// Sends each change, for ever.
+    /// Sends each change, forever.
     pub async fn follow(mut self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let not_ready = &reporting.status.not_ready;
         let watch = DirectoryWatch::new(self.layout.watched());
@@ -174,8 +170,8 @@ impl Directory {
         watch.follow(scan).await;
     }
 
-    /// Reads what has changed. Files that changed within `settle` before `now` are left for the next
-    /// scan, as are those that a program has open to write, which `being_written` tells.
+    /// Reads changed files, except those that changed within `settle` before `now` or are open for writing according to
+    /// `being_written`.
     fn scan(
         &mut self,
         now: SystemTime,
@@ -307,7 +303,7 @@ impl Directory {
             };
             pools.insert(name.to_owned(), Arc::clone(&pool));
             let config = pool.status_configuration();
-            // A name with a slash would be a file elsewhere; no object has such a name.
+            // No object has a slash in its name, which would be a path elsewhere.
             if config.is_empty() || config.contains('/') {
                 continue;
             }
@@ -343,14 +339,14 @@ impl Directory {
     }
 }
 
-/// What one scan finds, before it is compared with the one before.
+/// Result of a scan, before the comparison with the previous one.
 struct Parts {
     pools: BTreeMap<String, Arc<MachineConfigPool>>,
     machine_configs: BTreeMap<String, Arc<MachineConfig>>,
     layering: Layering,
     shared: Shared,
     problems: Vec<Problem>,
-    /// Whether a link leads out of the folder that is watched.
+    /// True if a link leads out of the watched directory.
     leads_out: bool,
 }
 
@@ -362,8 +358,7 @@ fn as_machine_config(object: &Object) -> Option<&Arc<MachineConfig>> {
     if let Object::MachineConfig(config) = object { Some(config) } else { None }
 }
 
-/// The objects of many files. Of two with one identity the first counts and the second is a
-/// problem, because which one was meant cannot be known.
+/// Objects of many files. Of two with the same identity, the first is used and the second is a problem.
 #[derive(Default)]
 struct Gathered<'a> {
     pools: BTreeMap<String, Arc<MachineConfigPool>>,
@@ -402,7 +397,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Kind, namespace and name. Kinds of which there is one in a cluster have neither of the latter.
+/// Kind, namespace and name of an object. Singletons have only the kind.
 fn identity(object: &Object) -> (&'static str, &str, &str) {
     match object {
         Object::MachineConfigPool(pool) => ("MachineConfigPool", "", pool.name()),

@@ -1,4 +1,4 @@
-//! Files with what was last read from them: stamps, last good contents, and what is wrong now.
+//! Files with their last read state: stamps, last good contents, and problems.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::DirEntry;
@@ -17,33 +17,33 @@ use crate::files::bounded;
 use crate::files::stamp::FileStamp;
 use crate::parallel;
 
-/// Folders within folders that are read. What lies deeper is reported.
+/// Maximum depth of directories that are read. Deeper ones are reported.
 pub(super) const MAX_DEPTH: usize = 32;
 
 #[derive(Debug, Default)]
 struct File {
-    /// `None` has the file read at the next scan whatever its stamp: it was read so soon after a
-    /// change, or its clock is so far ahead, that a second change may carry the same stamp.
+    /// Stamp of the last read. `None` forces a read at the next scan: the file was read so soon after a change, or its
+    /// clock is so far ahead, that a second change can have the same stamp.
     stamp: Option<FileStamp>,
-    /// What the bytes hashed to when they were last read.
+    /// Hash of the last read bytes.
     digest: Option<u64>,
-    /// The last good objects.
+    /// Last good objects.
     objects: Vec<Object>,
-    /// The last good bytes of a file that is no manifest.
+    /// Last good bytes of a file that is no manifest.
     plain: Option<Bytes>,
     problem: Option<Defect>,
-    /// What in the last good objects has no effect.
+    /// Parts of the last good objects without effect.
     warnings: Vec<String>,
 }
 
-/// A plain file could not be read.
+/// A failed read of a plain file.
 #[derive(Debug)]
 pub(super) struct ReadError {
     pub(super) reason: String,
     pub(super) last_good: Option<Bytes>,
 }
 
-/// All files of a source, from scan to scan.
+/// Files of a source across scans.
 #[derive(Debug)]
 pub(super) struct Files {
     known: BTreeMap<PathBuf, File>,
@@ -52,7 +52,7 @@ pub(super) struct Files {
     settle: Duration,
     changed: bool,
     unsettled: bool,
-    /// Whether a file with something that has no effect is refused.
+    /// True if files with parts without effect are refused.
     is_strict: bool,
 }
 
@@ -72,18 +72,18 @@ impl Default for Files {
 
 enum Wanted {
     No,
-    /// Changed too recently, or a writer has it open.
+    /// The file changed too recently, or is open for writing.
     Later,
     Read(Option<FileStamp>),
 }
 
 impl Files {
-    /// No files yet. Where `is_strict`, one with something that has no effect is refused.
+    /// Creates an empty set. With `is_strict`, files with parts without effect are refused.
     pub(super) fn new(is_strict: bool) -> Self {
         Self { is_strict, ..Self::default() }
     }
 
-    /// Starts a scan: files that changed within `settle` before `now` are left for the next one.
+    /// Starts a scan, which skips files that changed within `settle` before `now`.
     pub(super) fn begin(&mut self, now: SystemTime, settle: Duration) {
         self.seen.clear();
         self.now = now;
@@ -92,24 +92,24 @@ impl Files {
         self.unsettled = false;
     }
 
-    /// Ends a scan: forgets the files that were not seen in it. Tells whether anything changed.
+    /// Ends a scan, and forgets missing files. Returns true if anything changed.
     pub(super) fn finish(&mut self) -> bool {
         let before = self.known.len();
         self.known.retain(|path, _| self.seen.contains(path));
         self.changed || self.known.len() != before
     }
 
-    /// Whether the scan left files alone that need another look.
+    /// Returns `true` if the scan skipped files that need another look.
     pub(super) fn unsettled(&self) -> bool {
         self.unsettled || self.known.values().any(|file| file.stamp.is_none())
     }
 
-    /// The last good objects of a file.
+    /// Last good objects of a file.
     pub(super) fn objects(&self, path: &Path) -> &[Object] {
         self.known.get(path).map_or(&[], |file| &file.objects)
     }
 
-    /// What is wrong with files of this scan.
+    /// Problems of files in this scan.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let problem = |(path, file): (&PathBuf, &File)| {
             let defect = file.problem.clone()?;
@@ -118,7 +118,7 @@ impl Files {
         self.known.iter().filter_map(problem).collect()
     }
 
-    /// What has no effect in files of this scan.
+    /// Parts of files in this scan without effect.
     pub(super) fn warnings(&self) -> Vec<Problem> {
         let files = self.known.iter().filter(|(path, _)| self.seen.contains(*path));
         let warnings =
@@ -146,14 +146,14 @@ impl Files {
         }
     }
 
-    /// Reads a manifest if it is there and changed. That it is not there is no problem.
+    /// Reads a manifest if it exists and has changed.
     pub(super) fn read_if_there(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) {
         if path.exists() {
             self.read_all(&[path.to_owned()], being_written);
         }
     }
 
-    /// Reads a file that is no manifest. It has to be there.
+    /// Reads a required file that is no manifest.
     pub(super) fn read_plain(
         &mut self,
         path: &Path,
@@ -192,14 +192,14 @@ impl Files {
     fn wanted(&mut self, path: &Path, being_written: &dyn Fn(&Path) -> bool) -> Wanted {
         let known = self.known.get(path).map(|file| file.stamp);
         let Ok(metadata) = std::fs::metadata(path) else {
-            // Reading it tells what is wrong.
+            // The read returns the error.
             return Wanted::Read(None);
         };
         let stamp = FileStamp::of(&metadata);
         if known == Some(Some(stamp)) {
             return Wanted::No;
         }
-        // The time of the change itself: that of the contents is whatever a program has set.
+        // The time of the change counts: programs can set the modification time.
         let age = self.now.duration_since(stamp.changed_at()).ok();
         let is_fresh = age.is_some_and(|age| age < self.settle);
         if !self.settle.is_zero() && (is_fresh || being_written(path)) {
@@ -215,12 +215,11 @@ impl Files {
         file.digest = digest;
         let is_strict = self.is_strict;
         let result = match result {
-            // An editor or `cp` empties a file before it writes; to take objects away, the file
-            // is deleted.
+            // An editor or `cp` empties a file before it writes; to remove objects, the file is deleted.
             Ok(read) if read.objects.is_empty() && !file.objects.is_empty() => {
                 Err("is empty now; delete the file to remove its objects".into())
             }
-            // What never held an object and does not look like a manifest is no concern of ours.
+            // A file that never had an object and is not named like a manifest is ignored.
             Err(_) if file.objects.is_empty() && !named_as_manifest(path) => {
                 Ok(Manifest::default())
             }
@@ -240,19 +239,17 @@ impl Files {
     }
 }
 
-/// The files of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    /// In their order.
     pub(super) paths: Vec<PathBuf>,
-    /// Whether a link leads out of the tree, to where changes are noticed by looking only.
+    /// True if a link leads out of the tree, where only scans notice changes.
     pub(super) leads_out: bool,
-    /// Folders that are not read, because they are too deep.
+    /// Directories that are too deep to be read.
     pub(super) too_deep: Vec<PathBuf>,
 }
 
-/// All files of a tree, links followed, hidden files and folders left out (kubelet keeps its own
-/// copies of mounted files in those).
+/// Lists all files of a tree, and follows links. Hidden files and directories are skipped, because kubelet keeps its
+/// copies of mounted files in them.
 pub(super) fn list(root: &Path) -> io::Result<Listing> {
     let top = std::fs::metadata(root)?;
     let mut walk = Walk {
@@ -265,9 +262,9 @@ pub(super) fn list(root: &Path) -> io::Result<Listing> {
 }
 
 struct Walk {
-    /// The top of the tree, free of links.
+    /// Top of the tree, without links.
     root: PathBuf,
-    /// Device and inode of each folder, the top among them: a link may lead back to it.
+    /// Device and inode of each visited directory, because links can form cycles.
     visited: HashSet<(u64, u64)>,
     found: Listing,
 }
@@ -279,7 +276,7 @@ impl Walk {
         entries.sort_by_key(DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
-            // A file that is gone again, or a link to nowhere, is no entry.
+            // A file that has vanished, or a dangling link, is no entry.
             let Ok(metadata) = std::fs::metadata(&path) else { continue };
             if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
                 let is_within =
@@ -301,7 +298,7 @@ impl Walk {
     }
 }
 
-/// Why a strict server does not use a file.
+/// Reason why a strict server refuses a file.
 fn refused(warnings: &[String]) -> Defect {
     let first = warnings.first().map_or("", String::as_str);
     let more = match warnings.len().saturating_sub(1) {
@@ -322,7 +319,7 @@ enum Contents {
     Changed { digest: Option<u64>, result: Result<Manifest, Defect> },
 }
 
-/// Reads and parses a file, unless its bytes still hash to `known`.
+/// Reads and parses a file, unless the hash of its bytes is `known`.
 fn parse_file(path: &Path, known: Option<u64>) -> Contents {
     let bytes = match bounded::read(path) {
         Ok(bytes) => bytes,
@@ -373,7 +370,7 @@ mod tests {
         for file in ["a.yaml", "pools/b.yaml"] {
             std::fs::write(root.join(file), "").unwrap();
         }
-        // Before and after what they lead to, in the order of names.
+        // The links come before and after their target in the order of names.
         for (target, link) in [
             (Path::new("."), "0"),
             (Path::new("."), "z"),
@@ -387,7 +384,7 @@ mod tests {
         assert_eq!(paths, [root.join("a.yaml"), root.join("pools/b.yaml")]);
         assert!(too_deep.is_empty());
         assert!(leads_out, "one leads to the folder above");
-        // The top itself may be given as a link.
+        // The top directory can be a link.
         std::os::unix::fs::symlink(&root, above.path().join("link")).unwrap();
         assert_eq!(list(&above.path().join("link")).unwrap().paths.len(), 2);
     }

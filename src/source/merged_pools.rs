@@ -1,5 +1,4 @@
-//! Pools of a directory that name no rendered config: each is served what the MachineConfigs that it selects
-//! come to.
+//! Pools of a directory without a rendered config: merges the MachineConfigs that they select.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,26 +10,26 @@ use model::objects::{ControllerConfig, InvalidSelector, MachineConfig, MachineCo
 pub(super) type Pools = BTreeMap<String, Arc<MachineConfigPool>>;
 pub(super) type MachineConfigs = BTreeMap<String, Arc<MachineConfig>>;
 
-/// Pools that are merged, from scan to scan.
+/// Merged pools across scans.
 #[derive(Debug, Default)]
 pub(super) struct LocalPools {
     merged: MergedPools,
-    /// What each pool is served, where it could be merged at some time.
+    /// Last result of each pool that could be merged.
     served: BTreeMap<String, Served>,
 }
 
 #[derive(Debug)]
 struct Served {
-    /// The pool as it was read.
+    /// The pool as read.
     read: Arc<MachineConfigPool>,
-    /// The same, with the name of the merged MachineConfig.
+    /// The pool with the name of the merged MachineConfig.
     pool: Arc<MachineConfigPool>,
     machine_config: Arc<MachineConfig>,
 }
 
 impl LocalPools {
-    /// Merges the pools that name no configuration, and puts the results in. Where a pool cannot be merged,
-    /// that is a problem, and the last result stays.
+    /// Merges the pools that name no configuration, and inserts the results. A failure is a problem of the pool, and
+    /// its last result stays.
     pub(super) fn resolve(
         &mut self,
         pools: &mut Pools,
@@ -68,13 +67,13 @@ impl LocalPools {
     }
 }
 
-/// Whether a pool is served nothing because it asks for nothing.
+/// Returns `true` if a pool selects nothing on purpose.
 fn is_meant(error: &Unmergeable) -> bool {
     matches!(error, Unmergeable::NoneSelected | Unmergeable::Selector(InvalidSelector::Empty))
 }
 
 impl Served {
-    /// What a pool is served from now on; the same values as `last` where nothing changed.
+    /// The new result of a pool; unchanged values are those of `last`.
     fn new(read: Arc<MachineConfigPool>, merged: &Arc<MachineConfig>, last: Option<Self>) -> Self {
         match last {
             Some(last) if Arc::ptr_eq(&last.machine_config, merged) => last.of(read),
@@ -85,7 +84,7 @@ impl Served {
         }
     }
 
-    /// The same MachineConfig, for the pool as it is now.
+    /// The same MachineConfig for the present pool.
     fn of(self, read: Arc<MachineConfigPool>) -> Self {
         if Arc::ptr_eq(&self.read, &read) {
             return self;

@@ -1,7 +1,7 @@
-//! Where inputs come from: a directory of manifests, or a cluster.
+//! Sources of inputs: a directory of manifests, or a cluster.
 //!
-//! A source reads, and sends one immutable [`Inputs`] for each change. It is the only part
-//! that does I/O for what is served; all that follows is a function of the value it sent.
+//! A source reads, and sends an immutable [`Inputs`] for each change. No other part does I/O for configs; rendering is
+//! a function of the value that it sends.
 
 pub mod cluster;
 mod credentials;
@@ -25,37 +25,37 @@ use crate::telemetry::Reporting;
 
 pub use self::secret_seen::SecretSeen;
 
-/// Where to read.
+/// Settings of a source.
 #[derive(Debug)]
 pub enum Settings {
-    /// Files.
+    /// A directory of files.
     Directory(Layout),
     /// The Kubernetes API.
     Cluster(cluster::Settings),
 }
 
-/// Why there is no source at all.
+/// Reasons why a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The files cannot be read, and there is no earlier state to fall back on.
+    /// The files are unreadable, and there is no earlier state.
     #[error(transparent)]
     Directory(#[from] OpenError),
-    /// There is no way to the API server.
+    /// A client for the API server cannot be created.
     #[error(transparent)]
     Cluster(#[from] ConnectError),
 }
 
-/// A source that can be followed.
+/// An opened source.
 pub enum Source {
-    /// Files.
+    /// A directory of files.
     Directory(Box<Directory>),
     /// The Kubernetes API.
     Cluster(Box<Cluster>),
 }
 
 impl Source {
-    /// Opens a source. The second value is what it holds, where that can be told without waiting
-    /// for anybody: a directory has been read, a cluster has not. Call it within a runtime.
+    /// Opens a source. The second value is its inputs if they are known without a wait: a directory has been read, a
+    /// cluster has not. Must be called within a runtime.
     pub async fn open(settings: Settings) -> Result<(Self, Option<Inputs>), SourceError> {
         Ok(match settings {
             Settings::Directory(layout) => {
@@ -69,7 +69,7 @@ impl Source {
         })
     }
 
-    /// What keeps `roster` in step with a cluster's nodes, for ever; files have none.
+    /// Keeps `roster` up to date with a cluster's nodes, forever; a directory has none.
     #[must_use]
     pub fn follow_nodes(
         &self,
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// Follows one secret of a cluster from now on. Call it within a runtime.
+    /// Follows a Secret of a cluster. Must be called within a runtime.
     #[must_use]
     pub fn secret(&self, name: SecretName) -> Option<NamedSecret> {
         match self {
@@ -91,8 +91,8 @@ impl Source {
         }
     }
 
-    /// Sends what a cluster's servers are told of tokens, for ever; where files are served, tokens are
-    /// files too. With `are_known` a list that is not there is one that was lost.
+    /// Sends the records of tokens in a cluster, forever; with a directory, they are files elsewhere. With `are_known`,
+    /// a missing list is a lost one.
     #[must_use]
     pub fn follow_tokens(
         &self,
@@ -106,8 +106,7 @@ impl Source {
         }
     }
 
-    /// Sends the inputs of a cluster, and each change of either, for ever. Spawn it on a runtime with
-    /// several threads.
+    /// Sends the inputs after each change, forever. Must be spawned on a runtime with several threads.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         match self {
             Self::Directory(directory) => directory.follow(inputs, reporting).await,

@@ -1,7 +1,7 @@
-//! Ignition configs without any manifest: `POOL.ign` and `POOL/*.ign` at the top of a directory.
+//! Ignition configs without manifests: `POOL.ign` and `POOL/*.ign` at the top of a directory.
 //!
-//! Each is a MachineConfig of that pool, and the pool is there without an object of its own. Folders named
-//! `user-data` are left out: `serve` may keep its pointer configs there.
+//! Each is a MachineConfig of that pool, and the pool needs no object. Directories named `user-data` are skipped:
+//! `serve` can keep its pointer configs there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use super::merged_pools::{MachineConfigs, Pools};
 
 /// Directory of `serve`'s pointer configs, in its state directory.
 const POINTERS: &str = "user-data";
-/// What is said of a Butane file.
+/// Problem of a Butane file.
 const BUTANE: &str =
     "is Butane, which is not read: `butane --strict` makes Ignition of it, for a file *.ign";
 
-/// Configs as they were read last, so that an unchanged one is the same value.
+/// Configs as last read, so that unchanged ones are the same value.
 #[derive(Debug, Default)]
 pub(super) struct PlainConfigs {
     configs: BTreeMap<PathBuf, (Bytes, Arc<MachineConfig>)>,
@@ -30,7 +30,7 @@ pub(super) struct PlainConfigs {
 }
 
 impl PlainConfigs {
-    /// Puts in the configs of these files, with a pool for each that has none.
+    /// Inserts the configs of these files, and creates missing pools.
     pub(super) fn resolve(
         &mut self,
         root: &Path,
@@ -56,7 +56,7 @@ impl PlainConfigs {
                     Some(last) if last.0 == bytes => Ok(last.clone()),
                     _ => Ok((bytes.clone(), Arc::new(machine_config(root, path, pool, &bytes)?))),
                 })
-                // A file that no pool was made of before must not keep a server from starting.
+                // A file that was never readable must not keep a server from starting.
                 .inspect_err(|reason| problems.push(Problem::part(&place, reason)));
             let Some((bytes, config)) = read.ok().or(last) else { continue };
             machine_configs.insert(config.name().to_owned(), Arc::clone(&config));
@@ -70,12 +70,12 @@ impl PlainConfigs {
     }
 }
 
-/// Whether a file is a config without a manifest.
+/// Returns `true` if a file is a config without a manifest.
 pub(super) fn is_plain(root: &Path, path: &Path) -> bool {
     pool_of(root, path).is_some()
 }
 
-/// The pool that a file is a config of, if it is one.
+/// Pool of a config file, `None` for other files.
 fn pool_of<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
     if !has_extension(path, "ign") && !has_extension(path, "bu") {
         return None;
@@ -93,7 +93,7 @@ fn has_extension(path: &Path, wanted: &str) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(wanted))
 }
 
-/// A MachineConfig of the pool's role, named as the file is below `root`. An error is why it is none.
+/// Makes a MachineConfig of the pool's role, named after the file's path below `root`.
 fn machine_config(
     root: &Path,
     path: &Path,
@@ -112,8 +112,7 @@ fn machine_config(
     serde_json::from_str(&text).map_err(reported)
 }
 
-/// Where a config sends machines for the config of this pool. Served as that, it would have them ask for
-/// ever.
+/// URL of this pool's config that the config itself points to: served, it would make machines fetch in a loop.
 fn pointed_at(config: &RawValue, pool: &str) -> Option<String> {
     let config: Value = serde_json::from_str(config.get()).ok()?;
     let referred = &config["ignition"]["config"];

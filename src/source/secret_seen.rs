@@ -1,19 +1,19 @@
-//! What is seen of one secret, wherever it is.
+//! State of a Secret, independent of its source.
 
 use model::objects::Secret;
 
-/// What is seen of a secret.
+/// State of a Secret.
 #[derive(Debug)]
 pub enum SecretSeen {
-    /// It is there.
+    /// The present contents.
     Present(Secret),
-    /// There is none of this name.
+    /// The Secret does not exist.
     Absent,
-    /// It cannot be watched; trying again goes on.
+    /// The Secret cannot be watched; retries continue.
     Unwatched {
-        /// What the API server, or the way to it, says.
+        /// Error of the API server or of the connection.
         reason: String,
-        /// Whether this server has not the right.
+        /// True if this server lacks the permission.
         is_forbidden: bool,
     },
 }

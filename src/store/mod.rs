@@ -1,4 +1,4 @@
-//! Where decisions are written: files now, a cluster's objects by the same plans.
+//! Stores of decisions in a state directory. A cluster's objects are written by the same plans.
 
 pub mod newest;
 pub mod pointer_files;

@@ -1,4 +1,4 @@
-//! What changes while a process runs, kept on disk in its newest state.
+//! Saves a changing value to disk, always in its newest state.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::files::replace::WriteError;
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::{Condition, Conditions};
 
-/// The least time from one write to the next.
+/// Minimum time between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest wait after a write that failed: a disk has room again by itself.
+/// Maximum wait after a failed write: a full disk may have room later.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// Has each change saved, or what follows it meanwhile, until there are no more. A save that fails is
-/// told as a fault of `thing` and tried again.
+/// Saves each value that is newest when the last write has ended, until the sender is gone. A failed write is reported
+/// as a fault of `thing`, and retried.
 pub async fn keep<T>(
     thing: &'static str,
     mut changes: watch::Receiver<T>,

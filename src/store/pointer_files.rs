@@ -1,4 +1,4 @@
-//! The pointer configs of `serve`, in `user-data/` of the same folder.
+//! Pointer configs of `serve`, in `user-data/` of the state directory.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -15,12 +15,12 @@ use super::state_error::{StateError, if_there, read_if_there};
 use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, WriteError};
 
-/// A pointer config in the folder.
+/// A pointer config in the directory.
 #[derive(Debug)]
 pub struct PointerFile {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Contents of the file.
     pub text: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl StateDirectory {
         self.path().join("user-data")
     }
 
-    /// The pointer configs as a rotation sees them.
+    /// Observes the pointer configs for a rotation.
     pub(super) fn observe_pointers(&self, trust: &Trust) -> Result<Vec<PointerTrust>, StateError> {
         let files = self.pointers()?;
         let pools = self.pools_by(&files);
@@ -37,7 +37,7 @@ impl StateDirectory {
             let title = path.display().to_string();
             let config = PointerConfig::read(text);
             let assessed = config.assess(&trust.trusted, &trust.known);
-            // Of that one, the start alone was read.
+            // Only the beginning of a too large file was read.
             let faults = match assessed.left_alone() {
                 Some(LeftAlone::TooLarge) => vec![too_large(&title)],
                 _ => config.lockouts(&title, &pools),
@@ -48,11 +48,11 @@ impl StateDirectory {
         pointers.collect()
     }
 
-    /// The pointer configs, by their names.
+    /// The pointer configs, sorted by name.
     pub fn pointers(&self) -> Result<Vec<PointerFile>, StateError> {
         let mut files = Vec::new();
         for path in self.pointer_paths()? {
-            // Of what is too large to be one, enough is read to tell.
+            // One byte more than the maximum shows that a file is too large.
             let most = MAX_BYTES as u64 + 1;
             if let Some(text) = if_there(&path, bounded::read_start(&path, most))? {
                 files.push(PointerFile { path, text });
@@ -61,7 +61,7 @@ impl StateDirectory {
         Ok(files)
     }
 
-    /// The pools that there are, as far as is known.
+    /// All known pools.
     pub fn pools(&self) -> Result<BTreeSet<String>, StateError> {
         Ok(self.pools_by(&self.pointers()?))
     }
@@ -87,9 +87,8 @@ impl StateDirectory {
         Ok(paths)
     }
 
-    /// Sees to it that a pool has a pointer config that sends its machines to `host` and `port`. One
-    /// that does is left as it is, and so is what somebody else has put in its place. Tells where it
-    /// is.
+    /// Ensures that a pool has a pointer config for `host` and `port`, and returns its path. An existing one that fits
+    /// is not changed, nor is one that another party wrote.
     pub fn write_pointer(&self, pool: &str, host: &Host, port: u16) -> Result<PathBuf, StateError> {
         let url = format!("https://{host}:{port}/config/{pool}");
         let path = self.pointers_path().join(format!("{pool}.ign"));
@@ -101,7 +100,7 @@ impl StateDirectory {
             return Ok(path);
         }
         let _lock = self.lock()?;
-        // Somebody else may have written it meanwhile.
+        // Another process may have written it meanwhile.
         let (is_written, present) = is_there()?;
         if is_written {
             return Ok(path);
@@ -123,7 +122,7 @@ impl StateDirectory {
         Ok(path)
     }
 
-    /// Puts a pointer config in place. One that carries a token is its owner's alone.
+    /// Replaces a pointer config. With a token, it is readable only by its owner.
     pub(super) fn replace_pointer(&self, path: &Path, text: &[u8]) -> Result<(), WriteError> {
         let is_secret = |fetch: &WrittenFetch| fetch.authorization != Authorization::Missing;
         let has_secret = PointerConfig::read(text).written_fetches().iter().any(is_secret);
@@ -136,7 +135,7 @@ fn too_large(title: &str) -> Lockout {
     Lockout { holder: title.to_owned(), reason }
 }
 
-/// What is written is found by its name again.
+/// Name of a pointer config, by which writes find it again.
 pub(super) fn pointer_name(path: &Path) -> Result<&str, StateError> {
     path.file_name().and_then(|name| name.to_str()).ok_or_else(|| {
         let error = io::Error::new(io::ErrorKind::InvalidData, "its name is no UTF-8");

@@ -1,7 +1,7 @@
-//! Whether the server could read its state directory if it was started now.
+//! Detects files of the state directory that the server could not read after a restart.
 //!
-//! `check` reports what it could not read, and commands that write refuse to: their success says that
-//! a server that is restarted serves what they wrote.
+//! `check` reports them, and commands refuse to write: their success means that a restarted server serves the written
+//! files.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::unreadable::Unreadable;
 use crate::files::owners::{Process, Reader, Status, User};
 
 impl StateDirectory {
-    /// The user that serves from a folder. `None` if that is root, or the folder is not there.
+    /// The user that serves from a directory. `None` if that is root, or the directory does not exist.
     pub(super) fn serving_user(path: &Path) -> Option<User> {
         let keys = [SERVING, CA].map(|name| Status::of_file(&path.join(name)));
         let keys: Vec<_> = keys.into_iter().flatten().collect();
@@ -22,7 +22,7 @@ impl StateDirectory {
         User::serving(&keys, directory)
     }
 
-    /// The files that the server could not read.
+    /// Files that the server could not read.
     #[must_use]
     pub fn unreadable(&self) -> Vec<Unreadable> {
         let Reader::User(user) = self.reader() else { return Vec::new() };
@@ -55,10 +55,10 @@ impl StateDirectory {
         unreadable
     }
 
-    /// Refuses to write for another user that could not read what is there already.
+    /// Refuses to write for another user that could not read existing files.
     pub(super) fn expect_readable(&self) -> Result<(), StateError> {
         let process = Process::current();
-        // Where the group alone is known, the owner is root and not who serves.
+        // If only the group is known, the owner is root and not the server's user.
         let is_other = matches!(
             self.reader(), Reader::User(user) if user.is_by_group || user.uid != process.uid
         );
@@ -70,7 +70,7 @@ impl StateDirectory {
 }
 
 impl User {
-    /// The groups that the system's accounts say it is in.
+    /// Groups of the user in the system's accounts.
     fn groups(&self) -> Vec<u32> {
         let account = Account::from_uid(Uid::from_raw(self.uid)).ok().flatten();
         let account = account.filter(|_| !self.is_by_group);

@@ -1,17 +1,17 @@
-//! The certificates of `serve`, in a folder.
+//! Certificates of `serve`, in a directory.
 //!
 //! ```text
-//! ca.key            the signing authority: its key and certificate, and those of older ones
-//! ca.crt            the bundle: every authority that pointer configs trust
-//! tls.key           the serving pair: its key and its chain
-//! tls.crt           the same chain, for whoever wants it apart
+//! ca.key            the signing CA: its key and certificate, and those of older CAs
+//! ca.crt            the bundle: every CA that pointer configs trust
+//! tls.key           the serving certificate: its key and its chain
+//! tls.crt           the same chain, in a separate file
 //! user-data/*.ign   pointer configs
 //! ```
 //!
 //! Pointer configs are in [`super::pointer_files`], the tokens that they carry in [`super::token_files`].
 //!
-//! A file is replaced whole or not at all, and what has to change together is in one file: a pair
-//! never falls apart, whenever the process dies. Files that hold a key are their owner's alone.
+//! Files are replaced atomically, and values that must change together are in one file: certificate and key always
+//! match, even if the process dies. Files with a key are readable only by their owner.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,60 +33,59 @@ use crate::files::stamp::FileStamp;
 pub use super::state_error::StateError;
 pub use crate::files::lock::DirectoryLock;
 
-/// The file of the signing authority.
+/// Name of the signing CA's file.
 pub(super) const CA: &str = "ca.key";
-/// The file of the serving pair.
+/// Name of the serving certificate's file.
 pub(super) const SERVING: &str = "tls.key";
 
-/// A folder of certificates and pointer configs.
+/// A directory of certificates and pointer configs.
 #[derive(Debug, Clone)]
 pub struct StateDirectory {
     path: PathBuf,
-    /// For whom its files are.
+    /// Process that must be able to read the files.
     reader: Reader,
     timeout: LockTimeout,
-    /// The pools that have a config, where that is known.
+    /// Pools that have a config, if they are known.
     pub(super) pools: Option<Arc<BTreeSet<String>>>,
 }
 
-/// What was done, and when to look again.
+/// Result of a reconciliation.
 #[derive(Debug)]
 pub struct Reconciled {
-    /// The steps, in their order.
+    /// Applied steps, in their order.
     pub steps: Vec<Step>,
-    /// Keys and pairs that have expired and left the store for newer ones.
+    /// Expired keys and pairs that were removed from the store for newer ones.
     pub left_out: Vec<String>,
-    /// What is not in order, and stays as it is.
+    /// Faults that are not repaired.
     pub attention: Vec<Warning>,
-    /// When something will be due by itself.
+    /// Time at which something may become due without any change.
     pub requeue_at: OffsetDateTime,
 }
 
-/// The certificates' files and pointer configs with their stamps, `None` for a file that is missing.
+/// Stamps of the certificates' files and pointer configs, `None` for a missing file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<(PathBuf, Option<FileStamp>)>);
 
-/// Whom machines are to trust, and whom they may have trusted.
+/// CAs that machines trust or may trust.
 pub(super) struct Trust {
-    /// As it is stored.
+    /// Text of the bundle as stored.
     pub(super) bundle: Option<Vec<u8>>,
-    /// The authorities of the bundle.
     pub(super) trusted: Vec<Certificate>,
-    /// The signing authority's store.
+    /// Store of the signing CA.
     ca: Option<StoredPair>,
-    /// The authorities in it.
+    /// CAs in the store.
     pub(super) known: Vec<Certificate>,
 }
 
 impl StateDirectory {
-    /// The folder of a server that runs as another user perhaps: what is written is for that user. `tell`
-    /// is given the folder when another process that changes it is waited for.
+    /// Opens the directory of a server that may run as another user, for which files are written. `tell` is called with
+    /// the directory during a wait for another process.
     pub fn open(path: &Path, tell: fn(&Path)) -> Result<Self, WriteError> {
         let reader = Self::serving_user(path).map_or(Reader::Itself, Reader::User);
         Self::open_for(path, reader, LockTimeout::of_command(tell))
     }
 
-    /// The folder of the server that this process is, made if it is not there.
+    /// Opens the directory of this server process, and creates it if it is missing.
     pub fn of_this_server(path: &Path) -> Result<Self, WriteError> {
         Self::open_for(path, Reader::Itself, LockTimeout::SERVER)
     }
@@ -97,7 +96,7 @@ impl StateDirectory {
         Ok(directory)
     }
 
-    /// The same, judged by the pools that have a config. Without them, pools are known by pointer configs.
+    /// Sets the pools that have a config. Without them, pools are known from pointer configs.
     #[must_use]
     pub fn with_pools(self, pools: Option<Arc<BTreeSet<String>>>) -> Self {
         Self { pools, ..self }
@@ -107,7 +106,7 @@ impl StateDirectory {
         self.reader
     }
 
-    /// Puts a file in place, for the server.
+    /// Replaces a file, for the server.
     pub(super) fn replace(
         &self,
         path: &Path,
@@ -117,13 +116,13 @@ impl StateDirectory {
         replace::replace_for(path, contents, mode, self.reader)
     }
 
-    /// The folder.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bundle of authorities.
+    /// Path of the trust bundle.
     #[must_use]
     pub fn bundle_path(&self) -> PathBuf {
         self.path.join("ca.crt")
@@ -133,7 +132,7 @@ impl StateDirectory {
         self.path.join(CA)
     }
 
-    /// The serving pair, key and chain in one file.
+    /// Path of the file with key and chain of the serving certificate.
     #[must_use]
     pub fn serving_path(&self) -> PathBuf {
         self.path.join(SERVING)
@@ -147,9 +146,8 @@ impl StateDirectory {
         self.path.join("tls.crt")
     }
 
-    /// Does what is due, and what is asked for, and makes what is missing. `wanted` decides on the names of
-    /// the serving certificate and on what is asked for, under the lock. Another process that holds it is
-    /// waited for, for a while.
+    /// Applies due steps and requests, and creates missing files. `wanted` decides on the names of the serving
+    /// certificate and on the requests, under the lock. Waits a limited time for another process.
     pub fn reconcile<E: From<StateError>>(
         &self,
         wanted: impl FnOnce() -> Result<(Vec<Host>, Asked), E>,
@@ -177,7 +175,7 @@ impl StateDirectory {
             let next = next(&state, policy, now, generate);
             let failed = |error| StateError::Issue { path: self.path.clone(), error };
             match next.map_err(failed)? {
-                // A folder's CAs issue themselves.
+                // CAs in a directory are self-signed.
                 Next::Settled { until, attention, asking: _ } => {
                     self.write_chain()?;
                     return Ok(Reconciled { steps, left_out, attention, requeue_at: until });
@@ -195,7 +193,7 @@ impl StateDirectory {
         Err(StateError::Endless { path: self.path.clone(), steps: MAX_STEPS })
     }
 
-    /// Stamps of the certificates' files and pointer configs, which differ once any of them changes.
+    /// Stamps of the certificates' files and pointer configs, which change with any of them.
     pub fn stamps(&self) -> Result<Stamps, StateError> {
         let mut paths = self.pointer_paths()?;
         paths.extend([self.bundle_path(), self.ca_path(), self.serving_path()]);
@@ -206,7 +204,7 @@ impl StateDirectory {
         Ok(Stamps(paths.into_iter().map(stamp).collect()))
     }
 
-    /// What needs an administrator now; `None` while a step is due, which may settle it. Writes nothing.
+    /// Faults that need an administrator; `None` while a step is due, which may repair them. Writes nothing.
     pub fn attention(
         &self,
         hosts: &[Host],
@@ -215,7 +213,7 @@ impl StateDirectory {
     ) -> Result<Option<Vec<Warning>>, StateError> {
         let _lock = self.lock()?;
         let state = self.observe(hosts, &Asked::default())?;
-        // A step that needs a key is due, and is not taken here.
+        // A step that needs a key is due, and not taken here.
         let generate = &mut |_| Err(IssueError::NoKey(String::new()));
         match next(&state, policy, now, generate) {
             Ok(Next::Settled { attention, .. }) => Ok(Some(attention)),
@@ -223,7 +221,6 @@ impl StateDirectory {
         }
     }
 
-    /// Stores one thing.
     fn apply(&self, write: &Write) -> Result<(), StateError> {
         match write {
             Write::Ca(StoredPair { certificates, key, previous, .. })
@@ -245,8 +242,7 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// Moves a file whose text is broken out of the way of one that replaces it: what was in it is not
-    /// known, and may be somebody's only copy.
+    /// Moves a broken file aside before another one replaces it: its contents are unknown, and may be the only copy.
     fn put_broken_aside(&self) -> Result<(), StateError> {
         let path = self.ca_path();
         let failed = |error| StateError::Read { path: path.clone(), error };
@@ -265,7 +261,7 @@ impl StateDirectory {
         std::fs::rename(&path, aside).map_err(failed)
     }
 
-    /// What there is now.
+    /// Observes the present state.
     pub fn observe(&self, hosts: &[Host], asked: &Asked) -> Result<CertificateState, StateError> {
         let trust = self.trust()?;
         let pointers = self.observe_pointers(&trust)?;
@@ -279,20 +275,20 @@ impl StateDirectory {
             root_ca: None,
             pointers,
             hosts: hosts.to_vec(),
-            // This machine's own are among them.
+            // The hosts include this machine's own names.
             are_hosts_used: false,
             is_shared: false,
             asked: asked.clone(),
         })
     }
 
-    /// Where the signing authority and the serving pair are, as people read it.
+    /// Paths of the signing CA and the serving certificate, for messages.
     #[must_use]
     pub fn key_files(&self) -> [String; 2] {
         [self.ca_path(), self.serving_path()].map(|path| path.display().to_string())
     }
 
-    /// The files with keys that others than their owner can read, but for the group that serves from them.
+    /// Files with keys that other users than their owner and the server's group can read.
     #[must_use]
     pub fn open_files(&self) -> Vec<PathBuf> {
         let is_open = |path: &PathBuf| {
@@ -302,7 +298,7 @@ impl StateDirectory {
         [self.ca_path(), self.serving_path()].into_iter().filter(is_open).collect()
     }
 
-    /// A pair that somebody brought in two files becomes one file too.
+    /// Joins a pair in two files, as an administrator provides it, into one file.
     fn join_pair(&self) -> Result<(), StateError> {
         let key = read_if_there(&self.serving_path())?.unwrap_or_default();
         let chain = read_if_there(&self.chain_path())?.unwrap_or_default();
@@ -314,7 +310,7 @@ impl StateDirectory {
             Ok(chain) if chain.first().is_some_and(|leaf| leaf.matches(&pair)) => {
                 chain.iter().map(Certificate::to_pem).collect::<String>().into_bytes()
             }
-            // One that machines cannot read is somebody's as well: it is served as it is, and reported.
+            // A chain that machines cannot read is provided by someone too: it is served, and reported.
             Err(Unusable::Refused { .. }) => chain,
             _ => return Ok(()),
         };
@@ -323,7 +319,7 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// The chain in a file of its own follows the one beside the key.
+    /// Updates the separate file of the chain.
     fn write_chain(&self) -> Result<(), StateError> {
         let pair = read_if_there(&self.serving_path())?.unwrap_or_default();
         let chain = read_chain(&pair).unwrap_or_default();
@@ -334,7 +330,7 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// Whom machines are to trust.
+    /// Reads the CAs that machines trust.
     pub(super) fn trust(&self) -> Result<Trust, StateError> {
         let bundle = read_if_there(&self.bundle_path())?;
         let trusted = Certificate::read_all(bundle.as_deref().unwrap_or_default());
@@ -348,13 +344,13 @@ impl StateDirectory {
             Ok(text) => text?,
             Err(error) => return Some(StoredPair::unreadable(error.to_string())),
         };
-        // A key alone: its certificate is in the bundle, as whoever brings a CA has it.
+        // A key alone: its certificate is in the bundle, as with a CA that an administrator provides.
         let own = Certificate::read_all(&text).into_iter().next().or_else(|| {
             let key = key_of(&text)?;
             bundle.iter().find(|certificate| certificate.matches(&key)).cloned()
         });
         let certificates = own.map(|own| own.to_pem().into()).unwrap_or_default();
-        // What belongs to whom is told by the keys.
+        // Keys and certificates are matched to each other later.
         let previous = text.clone();
         Some(StoredPair { certificates, key: text, previous, unreadable: None })
     }
@@ -362,7 +358,7 @@ impl StateDirectory {
     fn read_serving(&self) -> Option<StoredPair> {
         let read = || {
             let Some(text) = read_if_there(&self.serving_path())? else { return Ok(None) };
-            // One that cannot be read is there too.
+            // An unreadable chain counts as one.
             let has_chain = !read_chain(&text).is_ok_and(|chain| chain.is_empty());
             let chain = if has_chain { None } else { read_if_there(&self.chain_path())? };
             let certificates = chain.unwrap_or_else(|| text.clone());
@@ -371,7 +367,7 @@ impl StateDirectory {
         read().unwrap_or_else(|error: StateError| Some(StoredPair::unreadable(error.to_string())))
     }
 
-    /// Held while the folder is changed.
+    /// Locks the directory for a change.
     pub fn lock(&self) -> Result<DirectoryLock, StateError> {
         Ok(DirectoryLock::take(&self.path, self.reader, self.timeout)?)
     }

@@ -1,4 +1,4 @@
-//! Why a state directory could not be brought in order, and its files as they are read.
+//! Errors of the state directory, and reading of its files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,76 +10,76 @@ use crate::files::bounded;
 use crate::files::lock::LockError;
 use crate::files::replace::WriteError;
 
-/// Why the folder could not be brought in order.
+/// Reasons why the directory cannot be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A file cannot be read.
+    /// A file is unreadable.
     #[error("{}: {error}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         error: io::Error,
     },
-    /// Another process is changing the folder, or it cannot be locked.
+    /// Another process is changing the directory, or the lock failed.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The server could not read a file when it is started again.
+    /// The server could not read a file after a restart.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// A certificate cannot be issued.
     #[error("{}: {error}", path.display())]
     Issue {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the failure.
         error: IssueError,
     },
-    /// Something else is where a pointer config belongs.
+    /// A foreign file has the name of a pointer config.
     #[error(
         "{} is left as it is: it does not send machines to {url}, and somebody else made it or \
          changed it; remove it to have one made",
         path.display()
     )]
     Occupied {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it should send machines.
+        /// URL that it should fetch from.
         url: String,
     },
-    /// A file holds something else than it should, and nothing is written in its place.
+    /// A file is malformed, and is not overwritten.
     #[error("{}: {reason}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file.
         reason: String,
     },
-    /// The system has no randomness for a new token.
+    /// The random generator failed, so that there is no token.
     #[error("{}: the system has no randomness for a new token", path.display())]
     NoRandomness {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// The plan finds no end.
+    /// The plan does not settle.
     #[error("{}: still not in order after {steps} steps", path.display())]
     Endless {
-        /// The folder.
+        /// Path of the directory.
         path: PathBuf,
-        /// As many as were taken.
+        /// Number of applied steps.
         steps: usize,
     },
 }
 
-/// A file, `None` where there is none.
+/// Reads a file, `None` if it does not exist.
 pub(super) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     if_there(path, bounded::read(path))
 }
 
-/// The same, of what was read in another way.
+/// Converts "not found" of another read to `None`.
 pub(super) fn if_there(
     path: &Path,
     read: io::Result<Vec<u8>>,

@@ -1,8 +1,8 @@
-//! The tokens of `serve`, in the same folder.
+//! Tokens of `serve`, in the state directory.
 //!
 //! ```text
-//! tokens.json       the tokens that pointer configs carry, for whoever writes those
-//! access.json       what is known of all tokens: hashes, pools, times
+//! tokens.json       the tokens in pointer configs, for their writers
+//! access.json       records of all tokens: hashes, pools, times
 //! ```
 
 use std::collections::BTreeMap;
@@ -23,16 +23,16 @@ use super::state_error::{StateError, read_if_there};
 use crate::files::replace::PRIVATE;
 use crate::files::stamp::FileStamp;
 
-/// What was done, and when to look again.
+/// Result of a reconciliation of tokens.
 #[derive(Debug)]
 pub struct TokensReconciled {
-    /// Why something was written, in this order.
+    /// Reasons of the writes, in their order.
     pub done: Vec<Reason>,
-    /// What an administrator should know, one line each.
+    /// Faults for administrators, one line each.
     pub attention: Vec<String>,
-    /// When something will be due by itself, if anything will.
+    /// Time at which something becomes due without any change, if ever.
     pub requeue_at: Option<OffsetDateTime>,
-    /// What is known of tokens now.
+    /// Records of tokens after the writes.
     pub records: Records,
 }
 
@@ -45,12 +45,12 @@ impl StateDirectory {
         self.path().join(Records::FILE)
     }
 
-    /// What is known of tokens, nothing where there are none.
+    /// Records of tokens, empty if there are none.
     pub fn records(&self) -> Result<Records, StateError> {
         read_json(&self.records_path(), Records::read)
     }
 
-    /// What is known of tokens, and of pointer configs as they are now, where it cannot be written.
+    /// Records of tokens with the present evidence, for the case that they cannot be written.
     pub fn standing(
         &self,
         pools: &BTreeMap<String, AccessMode>,
@@ -59,13 +59,12 @@ impl StateDirectory {
         Ok(standing(&self.observe_tokens(pools)?, now))
     }
 
-    /// The tokens that pointer configs carry.
+    /// The list of tokens in pointer configs.
     pub fn issued(&self) -> Result<Issued, StateError> {
         read_json(&self.issued_path(), Issued::read)
     }
 
-    /// The stamps of the files that tokens depend on. `None` while one may change without another stamp,
-    /// because that was a moment ago.
+    /// Stamps of the files that tokens depend on. `None` while a stamp is too new to detect a later change.
     #[must_use]
     pub(crate) fn token_stamps(&self, now: SystemTime) -> Option<Vec<(PathBuf, FileStamp)>> {
         let own = [self.issued_path(), self.records_path(), self.bundle_path()];
@@ -78,13 +77,12 @@ impl StateDirectory {
         stamps.iter().all(|(_, stamp)| stamp.is_settled(now)).then_some(stamps)
     }
 
-    /// A new token.
+    /// Generates a token.
     pub fn fresh_token(&self) -> Result<Token, StateError> {
         generate::token().map_err(|_| StateError::NoRandomness { path: self.path().to_owned() })
     }
 
-    /// Changes what is known of tokens, by a rule that sees what there is. Another process that is at it
-    /// is waited for.
+    /// Changes tokens and records by `change`. Waits for another process.
     pub fn change_tokens<E: From<StateError>>(
         &self,
         change: impl FnOnce(&mut Issued, &mut Records) -> Result<(), E>,
@@ -98,8 +96,8 @@ impl StateDirectory {
         Ok(())
     }
 
-    /// Does what is due about the tokens of `pools`, of which it is known how much each is restricted.
-    /// `accept` is given the tokens that pointer configs are about to carry.
+    /// Applies due steps for the tokens of `pools` with their modes. `accept` is called with the records before pointer
+    /// configs carry new tokens.
     pub fn reconcile_tokens(
         &self,
         pools: &BTreeMap<String, AccessMode>,
@@ -142,7 +140,7 @@ impl StateDirectory {
         Ok(TokenState { issued, records, pointers, pools: pools.clone() })
     }
 
-    /// The pointer configs, with what they bring along.
+    /// The pointer configs with their tokens.
     fn carriers(&self) -> Result<Vec<PointerToken>, StateError> {
         let Trust { trusted, known, .. } = self.trust()?;
         let mut pointers = Vec::new();
@@ -153,7 +151,7 @@ impl StateDirectory {
         Ok(pointers)
     }
 
-    /// One that cannot be written holds up no other.
+    /// Writes all of them; a failure does not prevent the others.
     fn write_tokens(&self, writes: &[PointerWrite]) -> Result<(), StateError> {
         writes.iter().map(|write| self.write_token(write)).fold(Ok(()), Result::and)
     }
@@ -161,7 +159,7 @@ impl StateDirectory {
     fn write_token(&self, write: &PointerWrite) -> Result<(), StateError> {
         let path = self.pointers_path().join(&write.name);
         let present = read_if_there(&path)?.unwrap_or_default();
-        // One that was changed meanwhile is looked at again.
+        // A config that was changed meanwhile is observed again.
         if let Some(text) = PointerConfig::read(&present).carrying(write) {
             self.replace(&path, &text, PRIVATE)?;
         }

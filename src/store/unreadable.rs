@@ -1,4 +1,4 @@
-//! A file that a server could not read when it is started again, and what helps.
+//! A file that a server could not read after a restart, with a remedy.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// What makes it readable.
+    /// Command that makes the file readable.
     fn remedy(&self) -> String {
         let Self { path, found, user } = self;
         let path = path.display();
@@ -26,7 +26,7 @@ impl Unreadable {
             return format!("chgrp {} {path} && chmod g+rX {path}", user.gid);
         }
         let owned = format!("chown {}:{} {path}", user.uid, user.gid);
-        // The owner's bits are 0 where somebody took them away.
+        // The owner's read bit was removed.
         if found.mode & OWNER_READS == 0 {
             return format!("{owned} && chmod u+rX {path}");
         }

@@ -1,4 +1,4 @@
-//! What readiness tells an administrator beside the pools: things out of order, with the reason.
+//! Conditions for readiness: faults other than those of pools, with reasons.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,44 +7,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use model::escape::escaped;
 use prometheus_client::metrics::counter::Counter;
 
-/// How it stands with one thing: readiness has its reason, a counter each failure, and the log only what is news.
+/// Condition of one thing. Readiness shows its reason, a counter counts each failure, and the log has only changes.
 #[derive(Debug)]
 #[must_use = "nobody is told yet"]
 pub struct Condition<'a> {
     thing: Cow<'static, str>,
-    /// Why it is not in order, `None` if it is.
+    /// Reason of the fault, `None` without one.
     reason: Option<String>,
     counter: Option<&'a Counter>,
 }
 
 impl<'a> Condition<'a> {
-    /// In order, or not for `reason`.
+    /// Creates a condition, with `reason` if it is a fault.
     pub fn new(thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> Self {
         Self { thing: thing.into(), reason, counter: None }
     }
 
-    /// In order.
+    /// Creates a condition without a fault.
     pub fn ok(thing: impl Into<Cow<'static, str>>) -> Self {
         Self::new(thing, None)
     }
 
-    /// Not in order.
+    /// Creates a fault.
     pub fn failed(thing: impl Into<Cow<'static, str>>, reason: impl Into<String>) -> Self {
         Self::new(thing, Some(reason.into()))
     }
 
-    /// Not in order for all these reasons, or in order where there are none.
+    /// Creates a fault with all these reasons, or none if there are no reasons.
     pub fn of_all(thing: impl Into<Cow<'static, str>>, reasons: &[String]) -> Self {
         Self::new(thing, Some(reasons.join("; ")).filter(|reason| !reason.is_empty()))
     }
 
-    /// Has `counter` count it as a failure, news or not, if it is one.
+    /// Counts each failure with `counter`, repeated ones too.
     pub fn counted_by(self, counter: &'a Counter) -> Self {
         Self { counter: Some(counter), ..self }
     }
 
-    /// Notes it among `conditions`, and where that is news has `log` say so: the reason, or with `None` that it is in
-    /// order again.
+    /// Stores the condition in `conditions`. If it has changed, calls `log` with the reason, or with `None` after a
+    /// recovery.
     pub fn report(self, conditions: &Conditions, log: impl FnOnce(Option<&str>)) {
         if let (Some(counter), Some(_)) = (self.counter, &self.reason) {
             counter.inc();
@@ -54,7 +54,7 @@ impl<'a> Condition<'a> {
         }
     }
 
-    /// The same for a thing whose recovery the log need not have.
+    /// Reports like [`Self::report`], without a log line for the recovery.
     pub fn report_failure(self, conditions: &Conditions, log: impl FnOnce(&str)) {
         self.report(conditions, |reason| {
             if let Some(reason) = reason {
@@ -63,19 +63,18 @@ impl<'a> Condition<'a> {
         });
     }
 
-    /// The same for what the log has in other words.
+    /// Stores the condition without a log line, for things that are logged elsewhere.
     pub fn note(self, conditions: &Conditions) {
         self.report(conditions, |_| {});
     }
 }
 
-/// Conditions by the thing that each is about. Shared by those who notice, and the one who tells.
+/// Faults by thing, shared by reporters and readiness.
 #[derive(Debug, Clone, Default)]
 pub struct Conditions(Arc<Mutex<BTreeMap<Cow<'static, str>, String>>>);
 
 impl Conditions {
-    /// Notes the reason that `thing` is out of order, or with `None` that it is in order. Tells
-    /// whether that is news.
+    /// Stores the reason of `thing`'s fault, or removes it with `None`. Returns true if it has changed.
     fn set(&self, thing: impl Into<Cow<'static, str>>, reason: Option<String>) -> bool {
         let thing = thing.into();
         let mut reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,14 +88,14 @@ impl Conditions {
         true
     }
 
-    /// One line a thing, without its reason: what whoever may ask is told.
+    /// One line for each thing, without reasons, for unauthenticated clients.
     #[must_use]
     pub fn things(&self) -> Vec<String> {
         let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         reasons.keys().map(|thing| format!("{thing}: not in order")).collect()
     }
 
-    /// One line a thing, with its reason.
+    /// One line for each thing, with its reason.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let reasons = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,16 +106,15 @@ impl Conditions {
     }
 }
 
-/// What keeps the server from being ready, and what an administrator should know all the same.
+/// Conditions of the server, by their effect on readiness.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// Whoever is sent here is sent in vain, or soon will be: a balancer should send machines
-    /// elsewhere. Readiness is 503 as well.
+    /// The server cannot serve, or soon will not: balancers should send machines elsewhere. Readiness is 503.
     pub out_of_service: Conditions,
     /// Machines may get no answer or a wrong one: readiness is 503.
     pub not_ready: Conditions,
-    /// Machines get what was right last: readiness stays 200, so that nothing takes the server out
-    /// of service for a fault that is not its own.
+    /// Machines get the last good answer: readiness stays 200, so that an external fault does not take the server out
+    /// of service.
     pub degraded: Conditions,
 }
 

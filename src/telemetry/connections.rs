@@ -1,4 +1,4 @@
-//! What is counted of a listener's connections.
+//! Metrics of a listener's connections.
 
 use std::sync::atomic::AtomicI64;
 
@@ -23,7 +23,7 @@ pub struct ConnectionMetrics {
     proxy_header_failures: Family<ReasonLabels, Counter>,
 }
 
-/// A connection that is counted as open until this is dropped.
+/// Guard that counts a connection as open until it is dropped.
 #[derive(Debug)]
 pub struct Open(Gauge<i64, AtomicI64>);
 
@@ -35,28 +35,28 @@ impl ConnectionMetrics {
         Open(self.open.clone())
     }
 
-    /// Counts a connection that was not kept, because of `reason`.
+    /// Counts a connection that was dropped because of `reason`.
     pub fn shed(&self, reason: &'static str) {
         self.shed.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Counts a handshake that failed.
+    /// Counts a failed handshake.
     pub fn handshake_failed(&self, failed: Failed) {
         let reason = failed.label();
         self.handshake_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Counts a connection of a balancer that did not say whom it connects, because of `reason`.
+    /// Counts a balancer's connection without a valid PROXY header.
     pub fn proxy_header_failed(&self, reason: &'static str) {
         self.proxy_header_failures.get_or_create(&ReasonLabels { reason }).inc();
     }
 
-    /// Has `registry` write them out as those of machines.
+    /// Registers the metrics as those of machines.
     pub(super) fn register(&self, registry: &mut Registry) {
         self.register_as("", registry);
     }
 
-    /// Has `registry` write them out as those of administrators.
+    /// Registers the metrics as those of administrators.
     pub(super) fn register_administrators(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("administrators");
         self.register_as("Of administrators: ", registry);

@@ -1,4 +1,4 @@
-//! What the controller counts.
+//! Metrics of the controller.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
@@ -28,7 +28,7 @@ struct Rotation {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Trust {
-    /// The newest authority that a pointer config trusts, by its name.
+    /// Name of the newest CA that a pointer config trusts.
     authority: String,
 }
 
@@ -51,13 +51,13 @@ pub struct ControllerMetrics {
     pointers: Family<Trust, Gauge>,
     /// Connections of administrators, probes and Prometheus.
     pub connections: ConnectionMetrics,
-    /// Whether this process is the active one.
+    /// Value 1 if this process is the leader.
     pub leading: Gauge<i64, AtomicI64>,
     /// Secrets whose user data was written.
     pub user_data_written: Counter,
-    /// Reconciliations and writes that failed.
+    /// Failed reconciliations and writes.
     pub failures: Counter,
-    /// What is not in order with the tokens.
+    /// Number of faults of tokens.
     pub tokens_attention: Gauge<i64, AtomicI64>,
     watch_failures: Family<Kind, Counter>,
     attention: Family<What, Gauge>,
@@ -66,10 +66,10 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// All metrics as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// None that a `String` can cause.
+    /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }
@@ -148,7 +148,7 @@ impl ControllerMetrics {
         );
     }
 
-    /// Notes what there is; `newest_trusted` has the newest authority of each pointer config.
+    /// Records the observed state; `newest_trusted` has the newest CA of each pointer config.
     pub(crate) fn observe(&self, observed: &CertificateState, newest_trusted: Vec<String>) {
         for (what, pair) in [("authority", &observed.ca), ("serving", &observed.serving)] {
             let end = pair.as_ref().and_then(StoredPair::leaf);
@@ -161,14 +161,14 @@ impl ControllerMetrics {
         }
     }
 
-    /// Notes what is not in order and stays as it is.
+    /// Records the number of warnings by label.
     pub(crate) fn attention(&self, attention: &[Warning]) {
         for (what, count) in Warning::counts(attention) {
             self.attention.get_or_create(&What { what }).set(count);
         }
     }
 
-    /// Notes how many entries are refused now, by reason.
+    /// Records the number of refused entries by reason.
     pub(crate) fn registry_ca_refused(&self, counts: &BTreeMap<&'static str, i64>) {
         self.refused.clear();
         for (&reason, &count) in counts {
@@ -176,7 +176,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Notes why user data is left alone, one reason a secret.
+    /// Records the reasons why user data is not edited, one for each Secret.
     pub(crate) fn user_data_left_alone(&self, reasons: impl Iterator<Item = LeftAlone>) {
         let refusal = |reason: LeftAlone| Refusal { reason: reason.label() };
         for reason in LeftAlone::ALL {
@@ -187,7 +187,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// Counts failed watches of objects of a kind (in the plural).
+    /// The counter of failed watches of a kind (in the plural).
     pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&Kind { kind })
     }
@@ -198,7 +198,7 @@ impl ControllerMetrics {
     }
 }
 
-/// Says in the log what is not in order with certificates. `text` has the name of the object, where it has one.
+/// Logs a warning about certificates. `text` includes the object's name, if it has one.
 pub(crate) fn log_attention(attention: &Warning, text: &str) {
     let what = attention.label();
     if attention.is_warning() {

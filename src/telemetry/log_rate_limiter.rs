@@ -1,5 +1,5 @@
-//! Log lines that clients cause: as many as somebody can read or collect, in all and by source, and how
-//! many were left out. A client that may ask for a config may ask for it a hundred thousand times a second.
+//! Limits log lines that clients cause, in all and by source, and counts the omitted ones. A client can send a hundred
+//! thousand requests a second.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long lines are counted together.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Lines in that time. A storm of ten thousand machines is logged whole.
+/// Maximum number of lines in a window. A storm of ten thousand machines is logged completely.
 const MAX_LINES: u64 = 10_000;
-/// Lines of one source in that time: those of a few hundred machines behind one address.
+/// Maximum number of lines of one source in a window: those of a few hundred machines behind one address.
 const MAX_PER_SOURCE: u64 = 1_000;
 
-/// What happens because clients, told apart by their source `S`, do something, each time worth a line.
+/// Limits lines about one kind of event, by source `S`.
 #[derive(Debug)]
 pub struct LogRateLimiter<S> {
     what: &'static str,
@@ -26,7 +25,7 @@ pub struct LogRateLimiter<S> {
 struct Window<S> {
     began: Instant,
     logged: u64,
-    /// As many sources at most as there are lines.
+    /// Number of lines by source; there are at most as many sources as lines.
     by_source: HashMap<S, u64>,
     left_out: u64,
 }
@@ -34,19 +33,19 @@ struct Window<S> {
 #[derive(Debug, PartialEq, Eq)]
 enum Admission {
     Log,
-    /// It is the first that is left out: somebody has to tell, when the window ends.
+    /// Omit the line, which is the first omitted one: the caller schedules the report.
     LeaveOutFirst,
     LeaveOut,
 }
 
 impl<S: Eq + Hash + Send + 'static> LogRateLimiter<S> {
-    /// None yet. `what` they are, in the plural.
+    /// Creates a limiter for events with the plural name `what`.
     #[must_use]
     pub fn new(what: &'static str) -> Self {
         Self { what, window: Mutex::new(Window::new(Instant::now())) }
     }
 
-    /// Whether there is room for one more line on this source now. Must be called within a runtime.
+    /// Returns `true` if a line about this source may be logged. Must be called within a runtime.
     pub fn may_log(self: &Arc<Self>, source: S) -> bool {
         let admission = self.window().admit(source, Instant::now());
         if admission == Admission::LeaveOutFirst {
@@ -77,7 +76,7 @@ impl<S: Eq + Hash> Window<S> {
     }
 
     fn admit(&mut self, source: S, now: Instant) -> Admission {
-        // What was left out is told before the next window begins.
+        // Omitted lines are reported before the next window begins.
         if self.left_out == 0 && now.saturating_duration_since(self.began) >= WINDOW {
             *self = Self::new(now);
         }
@@ -102,7 +101,6 @@ mod tests {
 
     use super::*;
 
-    /// What is logged.
     #[derive(Debug, Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -150,7 +148,7 @@ mod tests {
         }
         assert_eq!(window.admit(MAX_LINES, began), Admission::LeaveOutFirst);
         assert_eq!(window.admit(MAX_LINES, began + WINDOW), Admission::LeaveOut);
-        // It has been told.
+        // It was reported.
         assert_eq!(std::mem::take(&mut window.left_out), 2);
         assert_eq!(window.admit(0, began + WINDOW), Admission::Log);
         assert_eq!((window.began, window.logged), (began + WINDOW, 1));

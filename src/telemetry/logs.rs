@@ -1,10 +1,10 @@
-//! Log lines on standard error, as the reference server writes them there.
+//! Writes log lines to standard error, as the reference server does.
 //!
-//! A thread of its own writes them, many at a time: a log must neither keep machines from booting
-//! when nobody reads standard error, nor cost each boot a system call and a thread's waking.
+//! A separate thread writes them in batches: a log must neither keep machines from booting when standard error is not
+//! read, nor cost each boot a system call and a wakeup.
 //!
-//! By hand and not by tracing-appender, which bounds the lines that wait and not their bytes:
-//! clients choose how long a line is, and nobody may be reading.
+//! The crate tracing-appender is not used: it bounds the number of waiting lines and not their bytes, and clients
+//! choose the length of lines.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -18,23 +18,22 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Bytes that wait for a slow reader of standard error; lines beyond it are dropped.
+/// Maximum number of bytes that wait for a slow reader of standard error; further lines are dropped.
 const QUEUED_BYTES: usize = 1 << 20;
-/// The longest line, in bytes. What clients send is cut long before; this bounds all else that is put
-/// together from the words of others.
+/// Maximum length of a line in bytes. Text of clients is cut long before; this bounds all other foreign text.
 const MAX_LINE_BYTES: usize = 16 << 10;
-/// How long lines are gathered before they are written.
+/// Time for which lines are collected before they are written.
 const GATHER: Duration = Duration::from_millis(20);
-/// How long the process waits at its end for a reader of standard error.
+/// Maximum wait for a reader of standard error at the end of the process.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// How much is logged, by klog's numbers: 0 to 3 what an administrator needs, 4 and above what
-/// happens inside, 8 and above everything.
+/// Verbosity by klog's numbers: 0 to 3 for administrators, 4 and above for internals, 8 and above for everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verbosity(pub i32);
 
 impl From<Verbosity> for Targets {
-    /// What libraries log is about their inside: what it means here, the server says itself.
+    /// Levels of this program and of libraries. Log lines of libraries are about their internals; the server reports
+    /// relevant errors itself.
     fn from(Verbosity(number): Verbosity) -> Self {
         let (own, libraries) = match number {
             ..4 => (LevelFilter::INFO, LevelFilter::OFF),
@@ -45,11 +44,11 @@ impl From<Verbosity> for Targets {
     }
 }
 
-/// Sends log lines to standard error until the guard is dropped, which writes what is left, as far
-/// as somebody reads it.
+/// Sends log lines to standard error until the guard is dropped, which writes the remaining ones if standard error is
+/// read.
 ///
 /// # Errors
-/// When no thread can be started.
+/// The thread cannot be started.
 pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
     let (logs, queue) = Logs::start(io::stderr())?;
     tracing_subscriber::fmt()
@@ -63,11 +62,11 @@ pub fn init(verbosity: Verbosity) -> io::Result<Logs> {
     Ok(logs)
 }
 
-/// The thread that writes. Dropping it writes what is left and waits for that, a second at most.
+/// Guard of the thread. Dropping it writes the remaining lines, for a second at most.
 #[derive(Debug)]
 pub struct Logs {
     queue: Arc<Queue>,
-    /// Nothing comes through it; it is cut when the thread has written all.
+    /// Disconnected when the thread has written everything.
     written: Receiver<Infallible>,
 }
 
@@ -92,7 +91,7 @@ impl Logs {
         std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             let _writing = writing;
             while let Some(lines) = shared.next() {
-                // Nobody may be reading, and there is nowhere to tell.
+                // A failed write to standard error cannot be reported.
                 let _ = writer.write_all(&lines);
             }
         })?;
@@ -104,7 +103,7 @@ impl Drop for Logs {
     fn drop(&mut self) {
         self.queue.lock().ended = true;
         self.queue.changed.notify_one();
-        // Where nobody reads, the thread is still writing then, and ends with the process.
+        // If standard error is not read, the thread still writes, and ends with the process.
         let _ = self.written.recv_timeout(LAST_LINES);
     }
 }
@@ -114,7 +113,7 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for lines and takes all there are; `None` once everything is written and ended.
+    /// Waits for lines and takes all of them; `None` after the end.
     fn next(&self) -> Option<Vec<u8>> {
         let idle = |waiting: &mut Waiting| waiting.bytes.is_empty() && !waiting.ended;
         let waiting = self.lock();
@@ -153,7 +152,7 @@ impl Queue {
     }
 }
 
-/// One line a call, which is how the subscriber writes. Whatever names are in it, it stays one.
+/// Receives one line for each call from the subscriber, and escapes line ends in it.
 impl Write for &Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(&one_line(line));
@@ -183,7 +182,7 @@ fn one_line(line: &[u8]) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
-    /// A reader that gets what is written, and one that can be kept from reading.
+    /// A writer that passes on its input, and can be blocked.
     struct Reader(mpsc::SyncSender<Vec<u8>>);
 
     impl Write for Reader {

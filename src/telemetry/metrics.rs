@@ -1,4 +1,4 @@
-//! What the server counts, in the OpenMetrics format that Prometheus reads.
+//! Metrics of the server, in the OpenMetrics format of Prometheus.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -15,11 +15,10 @@ use prometheus_client::registry::Registry;
 use super::connections::ConnectionMetrics;
 use super::encode;
 
-/// A pool as a label's value. Names that are no pool's share one, so that whoever asks for
-/// made-up names cannot fill the memory with them.
+/// A pool as a label's value. All unknown names share one, so that requests for made-up pools cannot fill the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PoolLabel {
-    /// A pool that there is.
+    /// An existing pool.
     Known(Arc<str>),
     /// Any other name.
     Unknown,
@@ -37,7 +36,7 @@ impl EncodeLabelValue for PoolLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     pool: PoolLabel,
-    /// The spec version asked for, `none` where none could be served.
+    /// Requested spec, `none` if none could be served.
     spec: &'static str,
     status: u16,
 }
@@ -58,9 +57,9 @@ struct AccessLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ModeLabels {
     pool: PoolLabel,
-    /// The mode that is asked for.
+    /// Requested mode.
     asked: &'static str,
-    /// The mode in force.
+    /// Mode in force.
     mode: &'static str,
 }
 
@@ -80,35 +79,35 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     access: Family<AccessLabels, Counter>,
     access_modes: Family<ModeLabels, Gauge>,
-    /// What is not in order with the tokens that are kept here.
+    /// Number of faults of tokens in the state directory.
     pub tokens_attention: Gauge<i64, AtomicI64>,
-    /// Bytes of Ignition configs that were handed to the network.
+    /// Bytes of Ignition configs passed to the network.
     pub response_bytes: Counter,
-    /// The connections of machines, both ports.
+    /// Connections of machines, on both ports.
     pub connections: ConnectionMetrics,
-    /// Those of administrators, probes and Prometheus.
+    /// Connections of administrators, probes and Prometheus.
     pub administrators: ConnectionMetrics,
     render_seconds: Histogram,
     render_failures: Family<RenderLabels, Counter>,
     certificate_expiry: Gauge,
     certificates_attention: Family<WhatLabels, Gauge>,
-    /// Pairs that were not taken over because they could not be read or did not match.
+    /// Serving certificates that were not loaded because they are unreadable or do not match their key.
     pub certificate_failures: Counter,
     inputs_changed: Gauge,
     inputs_age: Gauge<f64, AtomicU64>,
-    /// Files or objects that cannot be read now.
+    /// Files or objects that are unreadable at present.
     pub input_problems: Gauge<i64, AtomicI64>,
-    /// Times that a file or object could not be read.
+    /// Failed reads of files or objects.
     pub input_failures: Counter,
     machines_forgotten: Counter,
     watch_failures: Family<KindLabels, Counter>,
     stale_since: Gauge,
-    /// Times that the cache of a cluster's inputs could not be read or written.
+    /// Failed reads and writes of the cache of a cluster's inputs.
     pub cache_failures: Counter,
 }
 
 impl Metrics {
-    /// Makes all metrics, at zero.
+    /// Creates all metrics with value 0.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -246,19 +245,19 @@ impl Metrics {
         );
     }
 
-    /// The counter for one outcome of a request. Look it up once where the outcome repeats.
+    /// The counter of requests with one outcome. Look it up once if the outcome repeats.
     #[must_use]
     pub fn requests(&self, pool: PoolLabel, spec: Option<SpecVersion>, status: u16) -> Counter {
         let spec = spec.map_or("none", SpecVersion::as_str);
         self.requests.get_or_create_owned(&RequestLabels { pool, spec, status })
     }
 
-    /// Counts a request by whether it may have the config.
+    /// Counts a request by its access verdict.
     pub fn access(&self, pool: PoolLabel, mode: &'static str, verdict: &'static str) {
         self.access.get_or_create(&AccessLabels { pool, mode, verdict }).inc();
     }
 
-    /// Notes the modes of pools: what is asked for, and what is in force.
+    /// Records the modes of pools, requested and in force.
     pub fn access_modes<'a>(
         &self,
         modes: impl Iterator<Item = (&'a str, &'static str, &'static str)>,
@@ -282,49 +281,49 @@ impl Metrics {
         self.render_failures.get_or_create(&RenderLabels { pool, spec }).inc();
     }
 
-    /// Notes how much there is of each kind of things that are not in order with the certificates.
+    /// Records the number of certificate warnings by label.
     pub fn certificates_attention(&self, counts: &[(&'static str, i64)]) {
         for &(what, count) in counts {
             self.certificates_attention.get_or_create(&WhatLabels { what }).set(count);
         }
     }
 
-    /// Notes when the certificates that are served now expire, in seconds since 1970.
+    /// Records the expiry of the served certificates, in seconds since 1970.
     pub fn certificate_expires(&self, timestamp: i64) {
         self.certificate_expiry.set(timestamp);
     }
 
-    /// Counts a list, a watch or a fetch that failed, of objects of a kind (in the plural).
+    /// Counts a failed list, watch or fetch of objects of a kind (in the plural).
     pub fn watch_failed(&self, kind: &'static str) {
         self.watch_failures(kind).inc();
     }
 
-    /// Counts all such failures.
+    /// The counter of failed lists, watches and fetches of a kind.
     #[must_use]
     pub fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&KindLabels { kind })
     }
 
-    /// Notes since when what is served may be out of step with the cluster.
+    /// Records the time since which served configs may be out of date with the cluster.
     pub fn stale_since(&self, since: Option<SystemTime>) {
         let seconds = since.map_or(0, unix_seconds);
         self.stale_since.set(seconds.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Notes how many machines the boot ledger has forgotten for others so far.
+    /// Records the number of machines that the boot ledger has forgotten.
     pub fn machines_forgotten(&self, so_far: u64) {
         self.machines_forgotten.inner().store(so_far, Ordering::Relaxed);
     }
 
-    /// Notes that the inputs changed.
+    /// Records a change of the inputs.
     pub fn inputs_changed(&self, now: SystemTime) {
         self.inputs_changed.set(unix_seconds(now).try_into().unwrap_or(i64::MAX));
     }
 
-    /// All metrics as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// None that a `String` can cause.
+    /// Writing to a `String` does not fail.
     pub fn encode(&self, now: SystemTime) -> Result<String, std::fmt::Error> {
         let changed = u64::try_from(self.inputs_changed.get()).unwrap_or(0);
         if changed > 0 {

@@ -41,7 +41,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts one of each, as a family without members is not written out.
+    /// Counts one of each, because families without members are not written.
     fn with_connections(connections: &ConnectionMetrics) {
         connections.shed("full");
         connections.handshake_failed(Failed::Timeout);
@@ -81,7 +81,7 @@ mod tests {
         metrics
     }
 
-    /// The help of each metric that is written out, by its name.
+    /// The help texts of all written metrics, by name.
     fn helps(register: impl Fn(&mut Registry)) -> BTreeMap<String, String> {
         let mut registry = Registry::default();
         register(&mut registry);
@@ -108,7 +108,7 @@ mod tests {
             let sentence = help.strip_suffix('.');
             assert!(sentence.is_some_and(|it| !it.ends_with(['.', ' '])), "{name}: {help}");
             let other = names.entry(help).or_insert_with(|| name.clone());
-            // Another program may count the same.
+            // Another program may have the same metric.
             assert_eq!(*other, name, "one help for two");
         }
     }

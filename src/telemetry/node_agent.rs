@@ -1,4 +1,4 @@
-//! What a node's agent counts.
+//! Metrics of a node's agent.
 
 use std::sync::atomic::AtomicI64;
 
@@ -26,31 +26,30 @@ struct Watched {
 pub struct NodeCaMetrics {
     /// Connections of administrators and Prometheus.
     pub connections: ConnectionMetrics,
-    /// Registries of the merged config map.
+    /// Registries in the merged ConfigMap.
     pub(crate) registries: Gauge<i64, AtomicI64>,
-    /// Paths of the folder that are not as they should be.
+    /// Faulty paths of the directory.
     pub(crate) problems: Gauge<i64, AtomicI64>,
     /// Registries whose files were written or removed.
     pub(crate) changes: Counter,
     refused: Family<Refusal, Gauge>,
     watch_failures: Family<Watched, Counter>,
-    /// Since when the config map cannot be followed, in seconds since 1970; 0 while it is.
+    /// Time since which the ConfigMap cannot be followed, in seconds since 1970; 0 if it can.
     pub(crate) stale_since: Gauge,
-    /// Registries that the secret has logins for.
+    /// Registries with credentials in the Secret.
     pub(crate) credentials: Gauge<i64, AtomicI64>,
-    /// Entries of that secret that are refused.
+    /// Refused entries of the Secret.
     pub(crate) credentials_refused: Gauge<i64, AtomicI64>,
-    /// 1 while the file of registry logins is not as it should be.
+    /// Value 1 while the file of registry credentials is faulty.
     pub(crate) credential_problems: Gauge<i64, AtomicI64>,
-    /// Logins that were written or taken out.
     pub(crate) credential_changes: Counter,
 }
 
 impl NodeCaMetrics {
-    /// All metrics as text.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// None that a `String` can cause.
+    /// Writing to a `String` does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         encode(|registry| self.register(registry))
     }
@@ -109,12 +108,12 @@ impl NodeCaMetrics {
         );
     }
 
-    /// Counts failed watches of objects of a kind (in the plural).
+    /// The counter of failed watches of a kind (in the plural).
     pub(crate) fn watch_failures(&self, kind: &'static str) -> Counter {
         self.watch_failures.get_or_create_owned(&Watched { kind })
     }
 
-    /// Notes the reasons for which entries of the merged config map are refused now, one an entry.
+    /// Records the reasons of refused entries of the merged ConfigMap, one for each entry.
     pub(crate) fn entries_refused(&self, reasons: impl Iterator<Item = &'static str>) {
         self.refused.clear();
         for reason in reasons {

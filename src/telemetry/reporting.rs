@@ -1,15 +1,15 @@
-//! Where a source reports to.
+//! Sinks for reports of a source.
 
 use std::sync::Arc;
 
 use crate::telemetry::Metrics;
 use crate::telemetry::conditions::Status;
 
-/// What a source tells beside the inputs.
+/// Sinks for reports of a source, other than its inputs.
 #[derive(Debug, Clone)]
 pub struct Reporting {
-    /// What is counted.
+    /// Metrics of the server.
     pub metrics: Arc<Metrics>,
-    /// What is not as it should be, with the reason.
+    /// Conditions with reasons.
     pub status: Status,
 }

@@ -1,10 +1,10 @@
 //! The documents are in plain English: no old-fashioned words, one term for one thing, short sentences. `CONTRIBUTING.md`,
-//! "Style", has the rules.
+//! "Style", has the rules. Doc comments begin with a noun or a verb, and avoid the worst of these words.
 
 use std::fs;
 
 use crate::support::book::{PAGES, pages, without_code};
-use crate::support::in_repository;
+use crate::support::{in_repository, manifests};
 
 /// Documents outside the book that keep to the rules.
 const OTHERS: [&str; 4] = [
@@ -96,6 +96,29 @@ const INSTEAD: &[(&str, &str)] = &[
     ("whom", "(name the person or machine)"),
 ];
 
+/// Words of [`INSTEAD`] that are not in doc comments either.
+const NOT_IN_COMMENTS: [&str; 13] = [
+    "anew",
+    "anybody",
+    "everybody",
+    "goes by",
+    "mend",
+    "mended",
+    "mends",
+    "of its own",
+    "somebody",
+    "stands",
+    "told",
+    "whoever",
+    "whom",
+];
+
+/// Words that a doc comment does not begin with.
+const OPENINGS: [&str; 4] = ["what", "who", "whether", "those"];
+
+/// Folders of Rust files whose doc comments are checked.
+const SOURCES: [&str; 2] = ["src", "crates"];
+
 fn documents() -> impl Iterator<Item = (String, String)> {
     let pages = pages().into_iter().map(|page| format!("{PAGES}/{page}"));
     OTHERS.map(str::to_owned).into_iter().chain(pages).map(|name| {
@@ -170,6 +193,80 @@ fn long_sentences(text: &str) -> Vec<usize> {
         }
     }
     found
+}
+
+/// The doc comments of Rust code, each line at its place. Help texts of flags are left out: they end without a full stop.
+fn doc_comments(code: &str) -> String {
+    let comment = |line: &str| {
+        let line = line.trim_start();
+        let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+        Some(text.trim().to_owned())
+    };
+    let mut lines: Vec<String> =
+        code.lines().map(|line| comment(line).unwrap_or_default()).collect();
+    let is_comment: Vec<bool> = code.lines().map(|line| comment(line).is_some()).collect();
+    let mut start = 0;
+    for block in is_comment.chunk_by(|a, b| a == b) {
+        let end = start + block.len();
+        if !lines[end - 1].ends_with('.') {
+            lines[start..end].iter_mut().for_each(String::clear);
+        }
+        start = end;
+    }
+    lines.join("\n")
+}
+
+/// Lines of doc comments with a word that is not written there, each with what is written.
+fn comment_faults(comments: &str) -> Vec<(usize, String)> {
+    let worst = faults(comments).into_iter().filter(|(_, it, _)| NOT_IN_COMMENTS.contains(it));
+    let worst =
+        worst.map(|(line, it, instead)| (line, format!("instead of \"{it}\" write: {instead}")));
+    let words = words(comments);
+    let begins = |at: usize| at == 0 || words[at - 1].1.is_empty();
+    let openings = words
+        .iter()
+        .enumerate()
+        .filter(|(at, (_, word))| begins(*at) && OPENINGS.contains(&&**word));
+    let openings = openings.map(|(_, (line, word))| {
+        (*line, format!("begin with a noun or a verb, not with \"{word}\""))
+    });
+    worst.chain(openings).collect()
+}
+
+#[test]
+fn doc_comments_begin_with_a_noun_or_a_verb_and_use_plain_words() {
+    let mut all = Vec::new();
+    for folder in SOURCES {
+        for file in manifests::files(&in_repository(folder)) {
+            // The comments of the command line are its help.
+            let is_help = folder == "src" && file.starts_with("cli");
+            if is_help || file.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let name = format!("{folder}/{}", file.display());
+            let code = fs::read_to_string(in_repository(&name)).expect("Rust code");
+            let faults = comment_faults(&doc_comments(&code));
+            all.extend(faults.iter().map(|(line, fault)| format!("{name}:{line}: {fault}")));
+        }
+    }
+    assert!(all.is_empty(), "{} places:\n{}", all.len(), all.join("\n"));
+}
+
+#[test]
+fn faults_of_doc_comments_are_found_in_prose_alone() {
+    let faulty =
+        "//! What it is.\n\n/// A value.\n///\n/// It is told to `whoever`.\nfn whoever() {}\n";
+    let lines: Vec<_> =
+        comment_faults(&doc_comments(faulty)).iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [5, 1]);
+    for fine in [
+        "// Told.\n",
+        "let told = 1;\n",
+        "/// What the token is for\nname: String,\n",
+        "/// A `told`.\n",
+    ] {
+        assert_eq!(comment_faults(&doc_comments(fine)), [], "{fine}");
+    }
 }
 
 #[test]

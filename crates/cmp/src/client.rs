@@ -1,8 +1,8 @@
-//! A transaction with a server from its request to the certificate: messages there and back, and the waits between.
+//! Runs a transaction with a server: sends messages, waits, and repeats polls.
 //!
-//! Once the server has the request and asks to wait, somebody may be about to approve it: a server that is not reached
-//! then is asked again what came of it, and the request is not made anew. One that is back and refuses to say may have
-//! forgotten it, which is no refusal of the request.
+//! Once the server has the request and asks to wait, an operator may be about to approve it. If the server is
+//! unreachable then, the client polls again instead of making a new request. A server that is back and refuses to
+//! answer may have forgotten the request, which is not a refusal of it.
 
 use core::error::Error;
 use core::time::Duration;
@@ -13,7 +13,7 @@ use super::error::CmpError;
 use super::request::Request;
 use super::transaction::{Enrolled, Fresh, Settings, Step, Transaction};
 
-/// The way to a server, and the waits on it.
+/// Sends messages to a server, and waits.
 pub trait Transport {
     /// Sends a message, and returns the answer's bytes.
     fn exchange(
@@ -21,43 +21,43 @@ pub trait Transport {
         message: Vec<u8>,
     ) -> impl Future<Output = Result<Vec<u8>, TransportError>> + Send;
 
-    /// Returns once this time is over.
+    /// Returns after this time.
     fn wait(&self, time: Duration) -> impl Future<Output = ()> + Send;
 
-    /// The waits before a server that is absent is asked again. Where they end, so does the transaction.
+    /// Waits between attempts to reach a server that is absent. The transaction fails after the last one.
     fn retries(&self) -> impl Iterator<Item = Duration> + Send;
 }
 
-/// Why there is no answer.
+/// Reasons for no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// Nobody answers, or somebody in the server's place says that it does not. It may answer later.
+    /// Nothing answers, or a proxy reports that the server does not. It may answer later.
     #[error(transparent)]
     Absent(Box<dyn Error + Send + Sync>),
-    /// What answers sends no message.
+    /// The answer is no CMP message.
     #[error(transparent)]
     NoMessage(Box<dyn Error + Send + Sync>),
 }
 
-/// Why there is no certificate.
+/// Reasons for no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum EnrolError {
-    /// The server was not reached, or says what is no message.
+    /// The server is unreachable, or its answer is no message.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// What it says, or that it is not to be believed.
+    /// The server refuses, or its answer is not valid.
     #[error(transparent)]
     Cmp(#[from] CmpError),
-    /// The server was away while the request waited there, and does not say now what came of it.
+    /// The server was absent while the request waited there, and does not report its state afterwards.
     #[error("it was away while the request waited there, and may have forgotten it: {0}")]
     Forgotten(CmpError),
-    /// Nonces cannot be made.
+    /// The random generator failed, so that there is no nonce.
     #[error("there is no randomness")]
     NoRandomness,
 }
 
 impl EnrolError {
-    /// Whether it is of no use to ask for the same again: the server refuses it, or sends for it what is not taken.
+    /// Returns `true` if the same request fails again: the server refuses it, or issues something that is not accepted.
     #[must_use]
     pub fn is_final(&self) -> bool {
         let Self::Cmp(error) = self else { return false };
@@ -74,29 +74,29 @@ impl EnrolError {
     }
 }
 
-/// Why nothing is asked for a while.
+/// Reasons for a wait.
 #[derive(Debug)]
 pub enum Pause<'a> {
     /// The server asks to wait, for this reason if it gives one.
     Asked(&'a str),
-    /// It has the request, and is not reached.
+    /// The server has the request, and is unreachable.
     Away(&'a TransportError),
 }
 
-/// Whom certificates are asked of, and what that takes of the surroundings.
+/// A transport to one server, with clock and randomness.
 #[derive(Debug)]
 pub struct Client<'a, T> {
-    /// The way to the server.
+    /// Connection to the server.
     pub transport: &'a T,
-    /// Of nonces and salts; `None` where there is no randomness.
+    /// Source of nonces and salts; `None` if the random generator fails.
     pub random: fn() -> Option<[u8; 16]>,
-    /// What time it is.
+    /// The current time.
     pub clock: fn() -> OffsetDateTime,
 }
 
 impl<T: Transport> Client<'_, T> {
-    /// Asks for a certificate, and waits for as long as the server asks to or is away meanwhile. Each wait is told, with
-    /// its reason.
+    /// Requests a certificate, and waits while the server asks to or is unreachable. `waits` gets each wait with its
+    /// reason.
     pub async fn enrol(
         self,
         settings: Settings,

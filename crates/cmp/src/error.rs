@@ -1,14 +1,14 @@
-//! Why there is no certificate.
+//! Reasons why an enrolment yields no certificate.
 
 use pki::{BadRequest, LockoutReason};
 
 use super::name::DirectoryName;
 use super::status::Report;
 
-/// Why there is no certificate.
+/// A failed enrolment.
 #[derive(Debug, thiserror::Error)]
 pub enum CmpError {
-    /// What is asked for cannot be written down.
+    /// A value of the request has no DER encoding.
     #[error("the request cannot be encoded: {0}")]
     Encoding(der::Error),
     /// A PKCS #10 request that is none, or whose own signature is not its key's.
@@ -17,89 +17,89 @@ pub enum CmpError {
     /// A key that no signature can be made with.
     #[error("the key cannot sign a message: {0}")]
     Signing(String),
-    /// What came is no message.
+    /// The answer is no DER encoding of a message.
     #[error("the answer is no CMP message: {0}")]
     Unreadable(der::Error),
-    /// It belongs to something else.
+    /// The transaction ID differs from the request's.
     #[error("the answer is for another transaction")]
     WrongTransaction,
-    /// It answers something else.
+    /// The recipient nonce is not that of the last message.
     #[error("the answer is to another message: it does not repeat our nonce")]
     WrongNonce,
-    /// Its protection is missing or does not hold; with what it says nevertheless.
+    /// The protection is missing or invalid.
     #[error("the answer is not believed: {fault}{}", claim(.claims.as_deref()))]
     Unproven {
-        /// Why not.
+        /// Fault of the protection.
         fault: Box<ProtectionFault>,
-        /// What it says went wrong, which anybody may have written.
+        /// The failure that the unprotected message reports. Anyone may have written it.
         claims: Option<Box<Report>>,
     },
-    /// The server says no.
+    /// The server refuses the request.
     #[error("the server refuses: {0}")]
     Refused(Box<Report>),
-    /// The server says something else than an answer.
+    /// The body's tag is not that of an answer to the request.
     #[error("the answer is of another kind than was asked for: number {0}")]
     Unexpected(u8),
-    /// An answer to more, less or something else than was asked for.
+    /// The answer has another number of certificates, or another request ID.
     #[error("the answer is not one for the one certificate that was asked for")]
     OtherRequest,
-    /// Accepted, without a certificate.
+    /// The status is accepted, and the certificate missing or encrypted.
     #[error("the server accepts, but sends no certificate, or one that only a decryption shows")]
     NoCertificate,
     /// The certificate is not for the key.
     #[error("the certificate that came is for another key")]
     WrongKey,
-    /// The certificate does not come from whom it should.
+    /// The certificate does not lead to a trusted CA.
     #[error("the certificate that came is not trusted: {0}")]
     Untrusted(LockoutReason),
-    /// How a certificate is confirmed follows from its signature.
+    /// The certificate's signature algorithm names no hash for the confirmation (RFC 4210 section 5.3.18).
     #[error("the certificate that came is signed in a way that says no hash to confirm it by")]
     NoHash,
-    /// More was said after the end.
+    /// A message was given to a transaction that has ended.
     #[error("the transaction is over")]
     Over,
 }
 
-/// Why a message's protection shows nothing.
+/// Reasons why a message's protection is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectionFault {
-    /// It has none.
+    /// The message has no protection.
     #[error("it is not protected")]
     Missing,
-    /// A way of protecting that is not known here.
+    /// The algorithm is not supported; its object identifier.
     #[error("it is protected in a way that is not known here ({0})")]
     Unknown(String),
-    /// By an algorithm that nobody should use.
+    /// The algorithm is SHA-1, which is weak.
     #[error("it is protected by SHA-1, which only --allow-sha1 (allowSHA1) accepts")]
     Sha1,
-    /// So many rounds take too long, or so few are worth nothing.
+    /// The number of iterations is outside the accepted range.
     #[error("its password is hashed {0} times, which is none of 100 to 100000")]
     Iterations(u64),
     /// The password is another one, or the message was changed.
     #[error("its protection was made with another password, or it was changed")]
     WrongMac,
-    /// Nobody gave a password.
+    /// No password is set.
     #[error("it is protected by a password, and the request was not")]
     NoPassword,
-    /// Nobody said whose signatures count.
+    /// No trusted certificate is set.
     #[error("it is signed, and no --trusted (trustedRef) says by whom it may be")]
     NobodyTrusted,
-    /// Nobody said who answers: not everybody with a certificate may.
+    /// No sender is expected. A certificate of the same CA does not prove that the signer is the server.
     #[error(
         "it is signed by {0}, and neither --recipient nor --expect-sender (expectSender) says who answers"
     )]
     NobodyExpected(String),
-    /// It is from someone else.
+    /// The sender differs from the expected one.
     #[error(
         "it is from {found}, not from {expected}; --expect-sender (expectSender) names whom it is to be from"
     )]
     WrongSender {
-        /// Who it says it is from.
+        /// Sender in the message.
         found: String,
-        /// Whom it should be from.
+        /// Expected sender.
         expected: DirectoryName,
     },
-    /// The certificate for it is not there, or its key did not sign it.
+    /// The certificate of the signer is missing, or its key did not make the signature.
     #[error("none of the certificates of {0} that are there has the key that signed it")]
     WrongSignature(String),
     /// A certificate that is not for signatures.

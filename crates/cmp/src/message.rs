@@ -9,31 +9,31 @@ use der::{Decode, Encode, Header, Reader, Sequence, SliceReader, Tag, TagNumber,
 use pki::Certificate;
 use x509_cert::spki::AlgorithmIdentifierOwned;
 
-/// What a message is, by the number of its body's tag.
+/// The kind of a message: the tag number of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A first certificate is asked for.
+    /// Initialization request: a first certificate.
     Ir = 0,
-    /// The answer to it.
+    /// Answer to [`Kind::Ir`].
     Ip = 1,
     /// The answer to a PKCS #10 request.
     Cp = 3,
-    /// A PKCS #10 request.
+    /// PKCS #10 request.
     P10cr = 4,
-    /// A certificate is to be renewed.
+    /// Key update request: a renewal.
     Kur = 7,
-    /// The answer to it.
+    /// Answer to [`Kind::Kur`].
     Kup = 8,
-    /// Nothing is left to say.
+    /// Acknowledges a confirmation.
     PkiConf = 19,
-    /// What went wrong.
+    /// Reports an error.
     Error = 23,
-    /// Whether a certificate is taken.
+    /// Accepts or rejects a certificate.
     CertConf = 24,
-    /// Is it there?
+    /// Asks for the state of a request that waits.
     PollReq = 25,
-    /// Not yet.
+    /// Answer to a poll while the request waits.
     PollRep = 26,
 }
 
@@ -53,19 +53,19 @@ impl Kind {
     ];
 }
 
-/// What went wrong, or did not: `PKIStatusInfo` (section 5.2.3).
+/// `PKIStatusInfo` (section 5.2.3).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct StatusInfo {
     /// The number of a `PKIStatus`.
     pub status: u8,
-    /// For a person.
+    /// Text for a person.
     pub text: Option<Vec<String>>,
-    /// Why, a bit each.
+    /// Reasons, one bit each.
     pub failures: Option<BitString>,
 }
 
 impl StatusInfo {
-    /// A rejection of what is not as it was asked for.
+    /// Rejects a certificate that differs from the request.
     pub fn bad_template(reason: String) -> der::Result<Self> {
         /// `badCertTemplate`, bit 19.
         const BAD_TEMPLATE: [u8; 3] = [0, 0, 0b0001_0000];
@@ -77,34 +77,34 @@ impl StatusInfo {
 /// `ErrorMsgContent` (section 5.3.21).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct ErrorContent {
-    /// What went wrong.
+    /// Status of the failure.
     pub status: StatusInfo,
     /// A number that means something to the server.
     pub code: Option<Int>,
-    /// For a person.
+    /// Text for a person.
     pub details: Option<Vec<String>>,
 }
 
 /// `CertRepMessage` (section 5.3.4).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct CertRep {
-    /// CAs' own certificates.
+    /// Certificates of CAs.
     #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
     pub cas: Option<Vec<Any>>,
-    /// An answer for each certificate that was asked for.
+    /// One answer for each requested certificate.
     pub responses: Vec<CertResponse>,
 }
 
 /// `CertResponse`.
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct CertResponse {
-    /// What it answers.
+    /// ID of the request that it answers.
     pub request_id: i64,
-    /// Whether there is a certificate.
+    /// Result of the request.
     pub status: StatusInfo,
-    /// The certificate.
+    /// The certificate, if there is one.
     pub certified: Option<Certified>,
-    /// More, which nothing is known of here.
+    /// Additional information, which is ignored.
     pub info: Option<OctetString>,
 }
 
@@ -116,7 +116,7 @@ pub struct Certified {
     /// A key that the CA made, encrypted.
     #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
     pub private_key: Option<Any>,
-    /// Where it is published.
+    /// Publication information, which is ignored.
     #[asn1(context_specific = "1", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
     pub publication: Option<Any>,
 }
@@ -126,11 +126,11 @@ pub struct Certified {
 pub struct CertStatus {
     /// A hash of the certificate.
     pub hash: OctetString,
-    /// What it was the answer to.
+    /// ID of the request.
     pub request_id: i64,
-    /// Why it is not taken; without, it is.
+    /// Reason for a rejection; `None` accepts the certificate.
     pub status: Option<StatusInfo>,
-    /// The hash's algorithm, where the certificate's signature does not say one.
+    /// Algorithm of the hash, if the certificate's signature does not determine it.
     #[asn1(context_specific = "0", tag_mode = "EXPLICIT", constructed = "true", optional = "true")]
     pub algorithm: Option<AlgorithmIdentifierOwned>,
 }
@@ -138,51 +138,51 @@ pub struct CertStatus {
 /// One of `PollReqContent` (section 5.3.22).
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct PollReq {
-    /// What is waited for.
+    /// ID of the request that waits.
     pub request_id: i64,
 }
 
 /// One of `PollRepContent`.
 #[derive(Debug, Clone, PartialEq, Eq, Sequence)]
 pub struct PollRep {
-    /// What is waited for.
+    /// ID of the request that waits.
     pub request_id: i64,
-    /// Seconds until it is worth asking again.
+    /// Seconds until the next poll.
     pub check_after: i64,
-    /// For a person.
+    /// Text for a person.
     pub reason: Option<Vec<String>>,
 }
 
-/// What an answer says.
+/// A message's body, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Certificates, or why there are none.
     Certificates(Kind, CertRep),
-    /// What was confirmed is known.
+    /// Acknowledgement of a confirmation.
     Confirmed,
-    /// Not yet.
+    /// Requests that still wait.
     Later(Vec<PollRep>),
-    /// What went wrong.
+    /// An error message.
     Error(ErrorContent),
     /// Something else, by the number of its body's tag.
     Other(u8),
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Debug, Clone)]
 pub struct Message<'a> {
-    /// The header.
+    /// Decoded header.
     pub header: PkiHeader<'a>,
     header_bytes: &'a [u8],
     body: &'a [u8],
     /// The signature or the MAC.
     pub protection: Option<BitString>,
-    /// Certificates that help to verify things.
+    /// Certificates for the verification of the protection.
     pub extra_certificates: Vec<Certificate>,
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message, not yet what it says.
+    /// Decodes the outer structure. [`Message::answer`] decodes the body.
     pub fn read(bytes: &'a [u8]) -> der::Result<Self> {
         let mut reader = SliceReader::new(bytes)?;
         let message = reader.sequence(|reader| {
@@ -203,13 +203,13 @@ impl<'a> Message<'a> {
         sequence(&[self.header_bytes, self.body])
     }
 
-    /// What it says, as it came.
+    /// The body's DER encoding.
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// What it says.
+    /// Decodes the body.
     pub fn answer(&self) -> der::Result<Answer> {
         let mut reader = SliceReader::new(self.body)?;
         let header = Header::decode(&mut reader)?;
@@ -233,7 +233,7 @@ impl<'a> Message<'a> {
 }
 
 impl CertRep {
-    /// The CAs' certificates.
+    /// Certificates of CAs in the answer.
     pub fn cas(&self) -> der::Result<Vec<Certificate>> {
         certificates(self.cas.as_deref().unwrap_or_default())
     }
@@ -261,13 +261,13 @@ fn certificates(found: &[Any]) -> der::Result<Vec<Certificate>> {
     found.iter().map(read).collect()
 }
 
-/// A body: what it says, in the tag of its kind.
+/// Encodes a body: `contents` in the tag of its kind.
 pub fn body(kind: Kind, contents: &[u8]) -> der::Result<Vec<u8>> {
     let tag = Tag::ContextSpecific { constructed: true, number: TagNumber::new(kind as u8) };
     Any::new(tag, contents)?.to_der()
 }
 
-/// What a message's protection is over (`ProtectedPart`).
+/// Encodes the bytes that the protection covers (`ProtectedPart`).
 pub fn protected(header: &PkiHeader<'_>, body: &[u8]) -> der::Result<Vec<u8>> {
     sequence(&[&header.to_der()?, body])
 }
@@ -294,7 +294,7 @@ pub fn whole(
     sequence(&[&parts])
 }
 
-/// A sequence of what is encoded already.
+/// Encodes a sequence of parts that are encoded already.
 pub(super) fn sequence(parts: &[&[u8]]) -> der::Result<Vec<u8>> {
     Any::new(Tag::Sequence, parts.concat())?.to_der()
 }

@@ -7,7 +7,7 @@ use der::{Decode as _, Encode as _};
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::name::{Name, RdnSequence, RelativeDistinguishedName};
 
-/// A distinguished name.
+/// A distinguished name (RFC 5280 section 4.1.2.4).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DirectoryName(pub(super) Name);
 
@@ -39,25 +39,25 @@ impl fmt::Display for DirectoryName {
 }
 
 impl DirectoryName {
-    /// Reads a name's encoding.
+    /// Decodes a DER name.
     #[must_use]
     pub fn from_der(der: &[u8]) -> Option<Self> {
         Name::from_der(der).ok().map(Self)
     }
 
-    /// The name's encoding.
+    /// The name in DER.
     pub fn to_der(&self) -> der::Result<Vec<u8>> {
         self.0.to_der()
     }
 
-    /// Whether it says nothing.
+    /// Returns `true` if the name has no parts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether both mean the same: whatever kind of string they are written in, in whatever case, as RFC 5280
-    /// section 7.1 compares the strings that CAs use.
+    /// Returns `true` if both names are equal regardless of string type and case, as RFC 5280 section 7.1 compares the
+    /// strings that CAs use.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         let is_same_value = |one: &AttributeTypeAndValue, other: &AttributeTypeAndValue| {

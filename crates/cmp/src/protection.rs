@@ -1,5 +1,5 @@
-//! How messages are protected (RFC 4210 section 5.1.3): by a MAC with a key made of a password, or by a
-//! signature. Algorithms are those of RFC 9481 and, for old servers, SHA-1.
+//! Protection of messages (RFC 4210 section 5.1.3): a MAC with a key derived from a password, or a signature.
+//! Algorithms are those of RFC 9481 and, for old servers, SHA-1.
 
 use aws_lc_rs::{digest, hmac};
 use cmpv2::parameter::PbmParameter;
@@ -18,10 +18,10 @@ use super::error::{CmpError, ProtectionFault};
 use super::message::Message;
 use super::name::DirectoryName;
 
-/// `id-PasswordBasedMac`.
+/// `id-PasswordBasedMac` (RFC 4210 section 5.1.3.1).
 const PASSWORD_MAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.13");
-/// Other MACs (RFC 9481 section 6, RFC 9810 section 5.1.3.4): `id-PBMAC1`, `id-DHBasedMac`, `id-KemBasedMac`. No
-/// answer that one protects is believed, nor taken for one that is signed.
+/// Other MACs (RFC 9481 section 6, RFC 9810 section 5.1.3.4): `id-PBMAC1`, `id-DHBasedMac`, `id-KemBasedMac`. Answers
+/// with one of them are refused, and not taken for signed ones.
 const OTHER_MACS: [ObjectIdentifier; 3] = [
     ObjectIdentifier::new_unwrap("1.2.840.113549.1.5.14"),
     ObjectIdentifier::new_unwrap("1.2.840.113533.7.66.30"),
@@ -32,23 +32,23 @@ const SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.
 const SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.2");
 const SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.101.3.4.2.3");
 const HMAC_SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.8.1.2");
-/// The same, by another family of numbers.
+/// HMAC with SHA-1 under PKCS's object identifier.
 const HMAC_WITH_SHA1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.7");
 const HMAC_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.9");
 const HMAC_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.10");
 const HMAC_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.11");
 
-/// How often a password is hashed: what a guess costs, and also each message.
+/// Iterations of the hash over a password: the cost of a guess, and of each message.
 const ITERATIONS: u64 = 10_000;
-/// What is taken from a server (RFC 4211 section 4.4 asks for 100 at least). A million rounds would be a way to
-/// keep this side busy.
+/// Accepted iterations of a server (RFC 4211 section 4.4 requires at least 100). The upper bound limits the CPU time
+/// that a server can cause.
 const ITERATIONS_TAKEN: core::ops::RangeInclusive<u64> = 100..=100_000;
 
 /// A password that is known on both sides.
 pub struct Password(Zeroizing<Vec<u8>>);
 
 impl Password {
-    /// Of these bytes.
+    /// Wraps a password; its memory is cleared on drop.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
@@ -61,44 +61,44 @@ impl core::fmt::Debug for Password {
     }
 }
 
-/// What proves to the server who asks.
+/// Secret that authenticates the client.
 #[derive(Debug)]
 pub enum Credential {
-    /// A password, and what the server knows it by.
+    /// A password and its reference.
     Password {
-        /// The password.
+        /// The shared password.
         secret: Password,
         /// `senderKID`, empty where there is none.
         reference: Vec<u8>,
     },
-    /// A certificate.
+    /// A certificate with its key.
     Certificate {
         /// The certificate first, then those that lead to a CA.
         chain: Vec<Certificate>,
-        /// The first one's.
+        /// Private key of the first certificate.
         key: KeyPair,
     },
 }
 
-/// Why something is no credential.
+/// Reasons why a credential is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialFault {
-    /// A password of no length.
+    /// The password is empty.
     #[error("the password is empty")]
     EmptyPassword,
-    /// No certificate in PEM.
+    /// The PEM text has no certificate.
     #[error("there is no certificate in it")]
     NoCertificate,
-    /// No key in PEM.
+    /// The PEM text has no usable key.
     #[error("there is no key in it")]
     NoKey,
-    /// A key of something else.
+    /// The key is not that of the first certificate.
     #[error("it is not the key of the first certificate")]
     OtherKey,
 }
 
 impl Credential {
-    /// A password as a file has it: newlines at its end are none of it.
+    /// Reads a password from the contents of a file, without the newlines at its end.
     pub fn of_password(mut text: Vec<u8>, reference: &str) -> Result<Self, CredentialFault> {
         while text.ends_with(b"\n") || text.ends_with(b"\r") {
             text.pop();
@@ -109,7 +109,7 @@ impl Credential {
         Ok(Self::Password { secret: Password::new(text), reference: reference.as_bytes().to_vec() })
     }
 
-    /// A certificate, followed by those that lead to its CA, and its key, in PEM.
+    /// Reads a certificate, followed by those that lead to its CA, and its key, in PEM.
     pub fn of_certificate(certificates: &[u8], key: &[u8]) -> Result<Self, CredentialFault> {
         let chain = Certificate::read_all(certificates);
         let own = chain.first().ok_or(CredentialFault::NoCertificate)?;
@@ -120,7 +120,7 @@ impl Credential {
         Ok(Self::Certificate { chain, key })
     }
 
-    /// `senderKID`: what the server finds the password or the certificate by.
+    /// `senderKID`, by which the server finds the password or the certificate.
     pub(super) fn identifier(&self) -> Option<Vec<u8>> {
         let identifier = match self {
             Self::Password { reference, .. } => reference.clone(),
@@ -137,13 +137,12 @@ impl Credential {
         DirectoryName::from_der(chain.first()?.subject_name())
     }
 
-    /// Who issued the certificate.
     pub(super) fn issuer(&self) -> Option<DirectoryName> {
         let Self::Certificate { chain, .. } = self else { return None };
         DirectoryName::from_der(chain.first()?.issuer_name())
     }
 
-    /// The certificates that a message takes along.
+    /// Certificates that are sent with a message.
     pub(super) fn certificates(&self) -> &[Certificate] {
         match self {
             Self::Password { .. } => &[],
@@ -151,7 +150,7 @@ impl Credential {
         }
     }
 
-    /// How a message is going to be protected; a password with this salt.
+    /// The protection's algorithm; a password is hashed with this salt.
     pub(super) fn algorithm(
         &self,
         salt: [u8; 16],
@@ -196,7 +195,7 @@ fn password_algorithm(salt: [u8; 16], by_sha1: bool) -> der::Result<AlgorithmIde
     Ok(AlgorithmIdentifierOwned { oid: PASSWORD_MAC, parameters })
 }
 
-/// What a key signs by (RFC 5758, RFC 8017, RFC 8410).
+/// Signature algorithm of a key (RFC 5758, RFC 8017, RFC 8410).
 pub(super) fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOwned, CmpError> {
     let known = [
         (&rcgen::PKCS_ECDSA_P256_SHA256, "1.2.840.10045.4.3.2"),
@@ -213,12 +212,12 @@ pub(super) fn signature_algorithm(key: &KeyPair) -> Result<AlgorithmIdentifierOw
     Ok(AlgorithmIdentifierOwned { oid, parameters: is_rsa.then(|| Null.into()) })
 }
 
-/// Signs with a key.
+/// Signs a message with a key.
 pub(super) fn sign(key: &KeyPair, message: &[u8]) -> Result<Vec<u8>, CmpError> {
     key.sign(message).map_err(|error| CmpError::Signing(error.to_string()))
 }
 
-/// How a MAC is made of a password (RFC 4210 section 5.1.3.1).
+/// Derives a MAC key from a password (RFC 4210 section 5.1.3.1).
 struct PasswordMac {
     parameters: PbmParameter,
     hash: &'static digest::Algorithm,
@@ -272,19 +271,18 @@ fn hash_of(oid: ObjectIdentifier) -> Option<&'static digest::Algorithm> {
     })
 }
 
-/// By whom a message may be protected, and how.
+/// Protection that is accepted of an answer.
 pub(super) struct Expected<'a> {
-    /// What the request was protected by.
     pub(super) credential: &'a Credential,
-    /// Whom the message is to be from.
+    /// Sender of the answer, if one is required.
     pub(super) sender: Option<&'a DirectoryName>,
-    /// Whose signatures count.
+    /// CAs whose signatures are accepted.
     pub(super) trusted: &'a [Certificate],
-    /// Whether SHA-1 does.
+    /// True if SHA-1 is accepted.
     pub(super) allow_sha1: bool,
 }
 
-/// Holds a message's sender and protection against what is expected.
+/// Checks a message's sender and protection against `expected`.
 pub(super) fn verify(
     message: &Message<'_>,
     expected: &Expected<'_>,
@@ -305,7 +303,7 @@ pub(super) fn verify(
         let Credential::Password { secret, .. } = expected.credential else {
             return Err(ProtectionFault::NoPassword);
         };
-        // Nobody else knows the password: one who does not say a name is the server nevertheless.
+        // The password is secret: a message without a sender's name comes from the server too.
         let is_nameless = sender.as_ref().is_some_and(DirectoryName::is_empty);
         if let Some(name) = expected.sender
             && !is_nameless
@@ -360,8 +358,8 @@ fn reported(name: Option<&DirectoryName>) -> String {
     }
 }
 
-/// Whether a certificate allows signatures other than those of certificates: it does where it says nothing of
-/// its key's usage (RFC 9483 section 3.2).
+/// Returns `true` if a certificate allows signatures other than those of certificates: also if it has no key usage (RFC
+/// 9483 section 3.2).
 fn may_sign(certificate: &Certificate) -> bool {
     let parsed = x509_cert::Certificate::from_der(certificate.der());
     let usage = parsed.ok().map(|parsed| parsed.tbs_certificate.get::<KeyUsage>());
@@ -372,8 +370,8 @@ fn may_sign(certificate: &Certificate) -> bool {
     }
 }
 
-/// The hash of a certificate that a confirmation names: by the algorithm of its signature (RFC 4210 section
-/// 5.3.18). `None` where that is not known to be sound, or says none.
+/// Hash for the confirmation of a certificate, by its signature algorithm (RFC 4210 section 5.3.18). `None` if the
+/// algorithm is unknown, weak, or names no hash.
 pub(super) fn confirmation_hash(certificate: &Certificate) -> Option<Vec<u8>> {
     const PSS: &str = "1.2.840.113549.1.1.10";
     let parsed = x509_cert::Certificate::from_der(certificate.der()).ok()?;

@@ -1,4 +1,4 @@
-//! What is asked for (RFC 4210 section 5.3.1 to 5.3.5, with the templates of RFC 4211).
+//! Encodes requests for certificates (RFC 4210 section 5.3.1 to 5.3.5, with the templates of RFC 4211).
 
 use crmf::controls::CertId;
 use crmf::pop::{PopoSigningKey, ProofOfPossession};
@@ -21,40 +21,39 @@ use super::protection::{sign, signature_algorithm};
 
 /// `id-regCtrl-oldCertID` (RFC 4211 section 6.5).
 const OLD_CERTIFICATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.5.1.5");
-/// `id-ce-subjectAltName`.
+/// `id-ce-subjectAltName` (RFC 5280 section 4.2.1.6).
 const ALTERNATIVE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 
-/// What is asked for.
+/// A request for a certificate.
 #[derive(Clone, Copy)]
 pub enum Request<'a> {
     /// A first certificate for a key (ir).
     First {
-        /// Whom it is for.
+        /// Subject of the certificate.
         subject: &'a DirectoryName,
-        /// Its alternative names.
+        /// Alternative names of the certificate.
         hosts: &'a [Host],
-        /// What it is for.
+        /// Key pair of the certificate.
         key: &'a KeyPair,
     },
-    /// What somebody's PKCS #10 request asks for, in DER (p10cr).
+    /// A PKCS #10 request in DER, from another key's holder (p10cr).
     Signing(&'a [u8]),
     /// The same as an older certificate, for another key (kur).
     Renewal {
-        /// The certificate, which the message is signed with.
+        /// Certificate to renew, whose key signs the message.
         old: &'a Certificate,
-        /// The new one's.
+        /// Key pair of the new certificate.
         key: &'a KeyPair,
     },
 }
 
-/// A request as it is sent, and what its answer has to be.
+/// An encoded request, with the expected properties of its answer.
 pub(super) struct Enrolment {
     /// The kind of the answer.
     pub(super) answer: Kind,
     pub(super) body: Vec<u8>,
-    /// Whom the certificate is for.
     pub(super) subject: DirectoryName,
-    /// The key that it has to be for, with its algorithm, as it is encoded.
+    /// Public key of the certificate with its algorithm, in DER.
     pub(super) key: Vec<u8>,
 }
 
@@ -97,7 +96,7 @@ impl Request<'_> {
     }
 }
 
-/// The names in their extension.
+/// The extension with the alternative names.
 fn alternative_names(hosts: &[Host]) -> der::Result<Option<Extension>> {
     if hosts.is_empty() {
         return Ok(None);
@@ -113,7 +112,8 @@ fn alternative_names(hosts: &[Host]) -> der::Result<Option<Extension>> {
     Ok(Some(Extension { extn_id: ALTERNATIVE_NAME, critical: false, extn_value: value }))
 }
 
-/// A request by a template, with the proof that the key is at hand: a signature over it (RFC 4211 section 4.1).
+/// Encodes a request by template, with proof of possession of the key: a signature over the template (RFC 4211 section
+/// 4.1).
 fn with_template(
     kind: Kind,
     subject: &Name,

@@ -1,4 +1,4 @@
-//! What a server says of a request, in words (RFC 4210 section 5.2.3, and RFC 9810's same).
+//! Words for a server's status and failure reasons (RFC 4210 section 5.2.3, unchanged in RFC 9810).
 
 use core::fmt;
 
@@ -6,29 +6,29 @@ use escape::{REASON, cut};
 
 use super::message::{Answer, ErrorContent, Message, StatusInfo};
 
-/// `PKIStatus`.
+/// `PKIStatus` (RFC 4210 section 5.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// What was asked for is there.
+    /// The certificate is as requested.
     Accepted,
-    /// Something like it is there.
+    /// The certificate differs from the request.
     GrantedWithMods,
-    /// Nothing is there.
+    /// The request is rejected.
     Rejection,
-    /// It is not there yet.
+    /// The request waits for a decision.
     Waiting,
-    /// It will be revoked soon.
+    /// The certificate will be revoked soon.
     RevocationWarning,
-    /// It has been revoked.
+    /// The certificate is revoked.
     RevocationNotification,
-    /// It has been renewed already.
+    /// The certificate was renewed already.
     KeyUpdateWarning,
-    /// None of these.
+    /// A number that the standard does not define.
     Unknown(u8),
 }
 
 impl Status {
-    /// By its number.
+    /// The status with this number.
     #[must_use]
     pub fn of(number: u8) -> Self {
         match number {
@@ -59,7 +59,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// `PKIFailureInfo`: the name of each bit, and what it means.
+/// Names and meanings of the bits of `PKIFailureInfo`.
 const FAILURES: [(&str, &str); 27] = [
     ("badAlg", "an algorithm is not known or not supported"),
     ("badMessageCheck", "the integrity check failed: a password or key that is not the right one"),
@@ -96,7 +96,7 @@ const FAILURES: [(&str, &str); 27] = [
     ("duplicateCertReq", "there is such a certificate already"),
 ];
 
-/// Reasons that are not in what was asked for, but in who asks, in when, or in the server.
+/// Failure reasons that concern the sender, the time or the server, and not the contents of the request.
 const OF_OTHERS: [&str; 9] = [
     "badMessageCheck",
     "badTime",
@@ -109,16 +109,16 @@ const OF_OTHERS: [&str; 9] = [
     "systemFailure",
 ];
 
-/// A status with its reasons.
+/// A status with its reasons and texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The status.
+    /// Decoded `PKIStatus`.
     pub status: Status,
-    /// For a person, by the server.
+    /// Texts for a person, written by the server.
     pub texts: Vec<String>,
-    /// The reasons' names.
+    /// Names of the reasons, as in `PKIFailureInfo`.
     pub failures: Vec<&'static str>,
-    /// A server's own number.
+    /// Error code of the server's implementation.
     pub code: Option<String>,
 }
 
@@ -138,7 +138,7 @@ impl From<&StatusInfo> for Report {
 impl From<&ErrorContent> for Report {
     fn from(error: &ErrorContent) -> Self {
         let mut report = Self::from(&error.status);
-        // Some servers say the same in both places.
+        // Some servers repeat the same text in both places.
         for detail in error.details.iter().flatten() {
             if !report.texts.contains(detail) {
                 report.texts.push(detail.clone());
@@ -151,7 +151,7 @@ impl From<&ErrorContent> for Report {
 }
 
 impl Report {
-    /// Whether the server refuses what was asked for, and not only who asks or when.
+    /// Returns `true` if the server refuses the contents of the request, and not only its sender or its time.
     #[must_use]
     pub fn is_of_the_request(&self) -> bool {
         let mut failures = self.failures.iter();
@@ -177,7 +177,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a message says went wrong.
+/// The failure that a message reports, without a check of its protection.
 pub(super) fn claims(message: &Message<'_>) -> Option<Report> {
     let status = match message.answer().ok()? {
         Answer::Error(error) => return Some(Report::from(&error)),

@@ -1,4 +1,4 @@
-//! A CA of the tests, which answers as it should.
+//! A CA for tests that answers correctly.
 
 use cmpv2::header::{PkiHeader, Pvno};
 use der::asn1::{Any, OctetString};
@@ -13,7 +13,6 @@ use x509_cert::ext::pkix::name::GeneralName;
 use super::message::{self, CertRep, CertResponse, Certified, Kind, Message, StatusInfo};
 use super::{Credential, DirectoryName, Password, Settings};
 
-/// When everything happens.
 pub(super) const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
 pub(super) struct Ca {
@@ -42,12 +41,12 @@ impl Ca {
         issue_serving(key, &hosts, signer, validity).unwrap()
     }
 
-    /// Its own pair, or one of its machines'.
+    /// Credential of the CA, or of a client that it has certified.
     pub(super) fn credential(&self, key: KeyPair) -> Credential {
         Credential::Certificate { chain: vec![self.issue(&key)], key }
     }
 
-    /// What it answers to a message, protected by `by`.
+    /// Answers a message, protected by `by`.
     pub(super) fn answer(
         &self,
         to: &[u8],

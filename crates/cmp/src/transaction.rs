@@ -1,5 +1,5 @@
-//! A transaction from the request to its end: what to send next, given what came (RFC 4210 section 5.2.8, 5.3.18
-//! and 5.3.22; RFC 9483 section 4).
+//! A transaction from the request to its end: decides on the next message from the last answer (RFC 4210 section 5.2.8,
+//! 5.3.18 and 5.3.22; RFC 9483 section 4).
 //!
 //! ```text
 //!  begin ──> ip | cp | kup ──> certConf ──> pkiConf ──> Done
@@ -8,7 +8,7 @@
 //!    └── error, rejection: refused
 //! ```
 //!
-//! A certificate that does not hold is rejected by certConf too, so that the server knows that nobody uses it.
+//! A certificate that is not accepted is rejected by certConf, so that the server can revoke it.
 
 use core::time::Duration;
 
@@ -30,28 +30,29 @@ use super::protection::{self, Credential, Expected};
 use super::request::Request;
 use super::status::{Report, Status, claims};
 
-/// `id-it-implicitConfirm`: no certConf is needed (RFC 4210 section 5.1.1.1).
+/// `id-it-implicitConfirm`: the server needs no certConf (RFC 4210 section 5.1.1.1).
 const IMPLICIT_CONFIRM: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.4.13");
-/// The only request of a message, and what answers a PKCS #10 request may say instead (RFC 9483 section 4.1.4).
+/// ID of the only request in a message, and the ID that some answers to a PKCS #10 request have instead (RFC 9483
+/// section 4.1.4).
 const REQUEST: i64 = 0;
 const NO_REQUEST: i64 = -1;
-/// How long to wait where the server does not say.
+/// Wait before the next poll if the server does not specify one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(60);
 
-/// How a server is dealt with.
+/// Credential, names and options of a transaction.
 #[derive(Debug)]
 pub struct Settings {
-    /// What proves who asks.
+    /// Credential that protects the client's messages.
     pub credential: Credential,
-    /// Whom messages are for; without, the issuer of the credential's certificate, or nobody in particular.
+    /// Recipient in the header; `None` means the issuer of the credential's certificate, or an empty name.
     pub recipient: Option<DirectoryName>,
-    /// Whom answers have to be from; without, the recipient.
+    /// Sender that answers must have; `None` means the recipient.
     pub expected_sender: Option<DirectoryName>,
-    /// Whom signatures of answers, and the certificate, have to come from. Without any, a password shows all.
+    /// CAs that sign answers and issue the certificate. If it is empty, the password alone authenticates the server.
     pub trusted: Vec<Certificate>,
-    /// Whether messages are protected by SHA-1, and answers may be.
+    /// True if messages are protected by SHA-1, and answers can be.
     pub allow_sha1: bool,
-    /// Whether the server is asked to do without a confirmation.
+    /// True if the server is asked to skip the confirmation.
     pub implicit_confirm: bool,
 }
 
@@ -60,55 +61,54 @@ pub struct Settings {
 pub struct Fresh {
     /// The time.
     pub now: OffsetDateTime,
-    /// `senderNonce`.
+    /// Value of `senderNonce`.
     pub nonce: [u8; 16],
-    /// The salt of its MAC.
+    /// Salt of the password's MAC.
     pub salt: [u8; 16],
 }
 
-/// What is to be done.
+/// Next action of the caller.
 #[derive(Debug)]
 pub enum Step {
-    /// Send this, and give the answer to [`Transaction::take`].
+    /// Send this message, and pass the answer to [`Transaction::take`].
     Send(Vec<u8>),
-    /// Wait this long, then go on with [`Transaction::poll`].
+    /// Wait, then call [`Transaction::poll`].
     Wait {
-        /// How long, a second at least.
+        /// Duration of the wait, at least one second.
         time: Duration,
-        /// Why, by the server.
+        /// The server's reason, empty if it gives none.
         reason: String,
     },
-    /// All is done.
+    /// The enrolment is complete.
     Done(Box<Enrolled>),
 }
 
-/// What came of it.
+/// Result of an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolled {
-    /// The certificate.
+    /// The issued certificate.
     pub certificate: Certificate,
-    /// What leads from it to a root, without the root, as far as it was sent.
+    /// Intermediates from the certificate to its root, without the root, as far as the server sent them.
     pub chain: Vec<Certificate>,
     /// The CAs that the server sent as such, and the root that the chain ends at if it was sent.
     pub cas: Vec<Certificate>,
-    /// How it is not what was asked for.
+    /// The server's report if the certificate differs from the request.
     pub modified: Option<Report>,
 }
 
-/// Where it stands.
 #[derive(Debug)]
 enum State {
-    /// Asked, and for what is polled if it is.
+    /// The request is sent; `polled` is its ID while it is polled.
     Asked { polled: Option<i64> },
-    /// A certificate is confirmed.
+    /// The confirmation is sent.
     Confirming(Box<Enrolled>),
-    /// A certificate is rejected.
+    /// The rejection is sent.
     Rejecting(CmpError),
-    /// All is said.
+    /// The transaction has ended.
     Over,
 }
 
-/// A transaction.
+/// State of one enrolment at a server.
 #[derive(Debug)]
 pub struct Transaction {
     settings: Settings,
@@ -117,14 +117,14 @@ pub struct Transaction {
     answer: Kind,
     subject: DirectoryName,
     key: Vec<u8>,
-    /// The nonce of our first message, and of our last.
+    /// Nonces of the first and the last message of this client.
     nonces: [[u8; 16]; 2],
-    /// The server's last nonce.
+    /// Nonce of the server's last message.
     their_nonce: Option<OctetString>,
 }
 
 impl Transaction {
-    /// Begins with `request`, by an id that no other transaction has. Returns what to send.
+    /// Starts a transaction with a unique ID. Returns the first message.
     pub fn begin(
         settings: Settings,
         request: Request<'_>,
@@ -146,9 +146,9 @@ impl Transaction {
         Ok((begun, bytes))
     }
 
-    /// Takes an answer.
+    /// Processes an answer.
     pub fn take(&mut self, bytes: &[u8], fresh: Fresh) -> Result<Step, CmpError> {
-        // Whatever is said of a certificate that was rejected, it is none.
+        // The answer to a rejection changes nothing: there is no certificate.
         if let Some(error) = self.rejected() {
             return Err(error);
         }
@@ -183,7 +183,7 @@ impl Transaction {
         }
     }
 
-    /// Asks again, after a [`Step::Wait`]. Returns what to send.
+    /// Polls after a [`Step::Wait`]. Returns the message.
     pub fn poll(&mut self, fresh: Fresh) -> Result<Vec<u8>, CmpError> {
         let State::Asked { polled: Some(request) } = self.state else {
             return Err(CmpError::Over);
@@ -194,14 +194,14 @@ impl Transaction {
         self.message(&body, fresh)
     }
 
-    /// Whether the server has the request and is asked what came of it.
+    /// Returns `true` if the server has the request and is polled.
     #[must_use]
     pub fn is_polling(&self) -> bool {
         matches!(self.state, State::Asked { polled: Some(_) })
     }
 
-    /// Why the certificate that came was rejected, if it was: what there is to tell where the server does not
-    /// even answer to that. The transaction is over then.
+    /// Returns the reason for the rejection of a certificate, and ends the transaction. Use it if the server does not
+    /// answer the rejection.
     pub fn rejected(&mut self) -> Option<CmpError> {
         if !matches!(self.state, State::Rejecting(_)) {
             return None;
@@ -212,8 +212,8 @@ impl Transaction {
         }
     }
 
-    /// Polls, which tells how long to wait (RFC 9483 section 4.4). A server that says to wait once more in place of
-    /// that is asked later.
+    /// Polls for the time to wait (RFC 9483 section 4.4). A server that answers a poll with "waiting" again is polled
+    /// later.
     fn wait_for(
         &mut self,
         request: i64,
@@ -228,7 +228,7 @@ impl Transaction {
         self.poll(fresh).map(Step::Send)
     }
 
-    /// Whether an answer is one to our last message, by whom it should be.
+    /// Checks that a message answers the last one and comes from the server.
     fn believe(&self, message: &Message<'_>, now: OffsetDateTime) -> Result<(), CmpError> {
         let header = &message.header;
         let is = |field: &Option<OctetString>, wanted: &[u8]| {
@@ -237,7 +237,8 @@ impl Transaction {
         if !is(&header.trans_id, &self.id) {
             return Err(CmpError::WrongTransaction);
         }
-        // What was waited for may answer the first message instead of the last poll (RFC 9483 section 4.4).
+        // The final answer may repeat the nonce of the first message instead of that of the last poll (RFC 9483 section
+        // 4.4).
         let [first, last] = &self.nonces;
         let is_answer =
             is(&header.recip_nonce, last) || (self.is_polling() && is(&header.recip_nonce, first));
@@ -304,7 +305,7 @@ impl Transaction {
         Ok(Step::Send(confirmation))
     }
 
-    /// The certificate, if it is the one that was asked for; else why not, and the hash to reject it by.
+    /// The certificate if it matches the request; otherwise the fault, and the hash for its rejection.
     fn enrolled(
         &self,
         message: &Message<'_>,
@@ -355,7 +356,7 @@ impl Transaction {
         self.message(&body, fresh)
     }
 
-    /// A message of ours.
+    /// Encodes and protects a message.
     fn message(&mut self, body: &[u8], fresh: Fresh) -> Result<Vec<u8>, CmpError> {
         let credential = &self.settings.credential;
         let algorithm = credential.algorithm(fresh.salt, self.settings.allow_sha1)?;
@@ -393,7 +394,7 @@ impl Transaction {
 
 fn wait(reports: &[PollRep]) -> Result<Step, CmpError> {
     let [report] = reports else { return Err(CmpError::OtherRequest) };
-    // At once and in the past are no time to wait; a year is as good as for ever.
+    // Zero and negative times become a second; a year is the maximum.
     let seconds = u64::try_from(report.check_after).unwrap_or_default().clamp(1, 365 * 86_400);
     Ok(later(Duration::from_secs(seconds), report.reason.as_deref().unwrap_or_default()))
 }
@@ -407,7 +408,7 @@ fn is_implicitly_confirmed(header: &PkiHeader<'_>) -> bool {
     header.general_info.iter().flatten().any(|info| info.oid == IMPLICIT_CONFIRM)
 }
 
-/// What leads from a certificate to a root, and the root if it is there.
+/// Sorts the sent certificates into the chain from a certificate to its root, and the root if it was sent.
 fn chain_of(
     certificate: &Certificate,
     sent: &[&Certificate],

@@ -1,16 +1,15 @@
-//! Words of others in lines of ours: names of files, keys and objects are whatever somebody chose,
-//! and what is printed must not look like more than one line, or move a terminal's cursor.
+//! Foreign text in single lines of output: names of files, keys and objects are chosen by others, and must not look
+//! like more than one line or move a terminal's cursor.
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
 
-/// What is enough of a name to recognise it, in characters, or in bytes where it is escaped as well.
+/// Maximum length of a name, in characters, or in bytes where it is escaped as well.
 pub const NAME: usize = 253;
-/// What is enough of an explanation, in characters.
+/// Maximum length of an explanation, in characters.
 pub const REASON: usize = 1_000;
 
-/// A text as one line: what ends a line, moves a cursor or turns the order of reading around is
-/// written as its escape.
+/// Escapes line ends, cursor movements and changes of the reading direction, so that a text stays one line.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.chars().any(is_control) {
@@ -36,9 +35,8 @@ pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// The beginning of a text, escaped as Rust escapes a string, in at most `most` bytes, with an ellipsis
-/// in place of what is left out. Cut in characters and escaped after, what a stranger sends may be ten
-/// times as long.
+/// The beginning of a text, escaped as Rust escapes a string, in at most `most` bytes, with an ellipsis in place of
+/// what is left out. A text that is cut in characters and escaped afterwards can be ten times as long.
 #[must_use]
 pub fn cut_escaped(text: &str, most: usize) -> String {
     let (mut line, mut end) = (String::with_capacity(text.len().min(most)), 0);
@@ -60,9 +58,8 @@ pub fn cut_escaped(text: &str, most: usize) -> String {
     line
 }
 
-/// The beginning of a text that takes at most `most` bytes as a string in JSON, without the quotes, with
-/// an ellipsis in place of what is left out. Counted in characters, what a stranger sends may be six
-/// times as long there.
+/// The beginning of a text that takes at most `most` bytes as a string in JSON, without the quotes, with an ellipsis in
+/// place of what is left out. A text that is counted in characters can take six times as many bytes.
 #[must_use]
 pub fn cut_for_json(text: &str, most: usize) -> Cow<'_, str> {
     let (mut taken, mut end) = (0, 0);
@@ -78,7 +75,7 @@ pub fn cut_for_json(text: &str, most: usize) -> Cow<'_, str> {
     text.into()
 }
 
-/// What a character takes in JSON, by RFC 8259 section 7 with nothing escaped that need not be.
+/// Bytes of a character in JSON (RFC 8259 section 7) if only mandatory escapes are used.
 fn json_bytes(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

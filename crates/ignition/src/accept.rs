@@ -1,4 +1,4 @@
-//! Which spec a client gets, from its Accept header.
+//! Chooses the spec for a client from its Accept header.
 //!
 //! Ignition names the spec it reads: `application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1`. Every request
 //! passes through here, so one pass over the header decides and nothing is allocated.
@@ -39,7 +39,7 @@ pub fn negotiate(accept: Option<&str>) -> Result<SpecVersion, NotServable> {
     }
 }
 
-/// The quality and version of one entry, if it asks for an Ignition config.
+/// Parses one entry: its quality and version if it names an Ignition config.
 ///
 /// A parameter that does not parse counts as missing; of several that do, the first counts. A missing `q` is 1.
 fn entry(text: &str) -> Option<(f32, Triple)> {

@@ -1,4 +1,4 @@
-//! A config in memory: parsed and valid, ready to be edited and to be said in any spec.
+//! A config in memory: parsed, valid, and ready to be edited and written in any spec.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -18,13 +18,13 @@ use super::version::{SpecVersion, Triple};
 /// A valid Ignition config, held in the newest spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The spec that it was written in.
+    /// Spec that it was written in.
     pub(super) declared: SpecVersion,
     pub(super) body: Body,
 }
 
 impl Config {
-    /// An empty config.
+    /// A config that sets nothing.
     #[must_use]
     pub fn empty() -> Self {
         Self { declared: SpecVersion::NEWEST, body: Body::default() }
@@ -32,8 +32,8 @@ impl Config {
 
     /// Reads a config of spec 2.0.0, 2.1.0, 2.2.0 or 3.0.0 to 3.6.0 and checks it by the rules of that spec.
     ///
-    /// As Ignition does, it ignores fields that the declared spec does not have, and takes `null` for absence.
-    /// A spec 2 config is lifted to spec 3, which fails where spec 3 has no words for it.
+    /// As Ignition does, it ignores fields that the declared spec does not have, and takes `null` for absence. A spec 2
+    /// config is lifted to spec 3, which fails if spec 3 cannot express it.
     pub fn parse(json: &str) -> Result<Self, Error> {
         let value: Value = serde_json::from_str(json)?;
         let spec = declared(&value)?;
@@ -56,7 +56,7 @@ impl Config {
     /// The spec of a config, 2.2 also for 2.0 and 2.1, and its fields as they are written: valid, with only those that
     /// the spec has, under their exact names.
     ///
-    /// It reads the bytes as Ignition does, which takes some that are no JSON to others.
+    /// It reads the bytes as Ignition does, which accepts some texts that other parsers refuse.
     pub fn fields(bytes: &[u8]) -> Result<(SpecVersion, Value), Error> {
         let value = go_json::read(bytes)?;
         let spec = declared(&value)?;
@@ -76,13 +76,13 @@ impl Config {
         self.declared
     }
 
-    /// All that it says, in the newest spec.
+    /// The config's contents in the newest spec.
     #[must_use]
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// Whether the config is valid as it is, with its edits.
+    /// Checks the edited config by the rules of its spec.
     pub fn check(&self) -> Result<(), Error> {
         rules::check(&self.body, self.declared.max(SpecVersion::V3_0).number())
     }
@@ -93,14 +93,14 @@ impl Config {
         Ok(serde_json::to_string(&self.body)?)
     }
 
-    /// Says the config in the spec `to`, as it is with its edits.
+    /// Converts the edited config to the spec `to`.
     ///
-    /// Fails if it is no longer valid (two files with one path, say) or says what `to` has no words for.
+    /// Fails if it is no longer valid (two files with one path, say), or if `to` cannot express it.
     pub fn lower(mut self, to: SpecVersion) -> Result<Lowered, Error> {
         lower::settle_special_modes(&mut self.body, self.declared, to)?;
         lower::leave_out_advertisements(&mut self.body, to);
         if to == SpecVersion::V2_2 {
-            // Spec 2.2 knows nothing that 3.0 does not, so what 3.0 refuses is refused by its spec 3 name.
+            // Every field of spec 2.2 is in 3.0, so a refusal by 3.0 names the field as spec 3 does.
             rules::check(&self.body, SpecVersion::V3_0.number())?;
             downgrade_body(&self.body, SpecVersion::V2_2)?;
             let config = lower::to_spec2(self.body)?;
@@ -113,21 +113,20 @@ impl Config {
     }
 }
 
-/// A config in the spec that it was lowered to, to be serialized.
-///
-/// What says no more than its absence is left out.
+/// A config in the spec that it was lowered to, for serialization. Fields that mean the same as their absence are
+/// omitted.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Lowered(Value);
 
-/// The body with what `to` knows, an error if that is not all it says.
+/// The body without fields that `to` lacks; an error if one of them has an effect.
 fn downgrade_body(body: &Body, to: SpecVersion) -> Result<Value, Error> {
     let mut value = serde_json::to_value(body)?;
     downgrade(&mut value, &fields::spec3::CONFIG, to, &At::ROOT)?;
     Ok(value)
 }
 
-/// The spec in `ignition.version`: only an exact released version will do.
+/// The spec in `ignition.version`, which must be an exact released version.
 pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
     let version = member(config, "ignition").and_then(|ignition| member(ignition, "version"));
     let found = version.and_then(Value::as_str).unwrap_or_default();
@@ -139,7 +138,7 @@ pub(super) fn declared(config: &Value) -> Result<Spec, Error> {
         .ok_or_else(|| Error::UnknownVersion { found: found.to_owned() })
 }
 
-/// A member of an object, by its name or that in another case.
+/// A member of an object, by its name in any case; the exact one is preferred.
 fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     let members = value.as_object()?;
     let any_case = || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));

@@ -1,17 +1,17 @@
-//! What is in a file of a config: decoded, and unpacked as far as there is a reason to.
+//! Decodes the contents of a config's files, and unpacks them within limits.
 //!
-//! A config of a few KB may hold gzip that unpacks to more than any memory. Whoever reads many files
-//! does so by one [`Room`], which bounds them together.
+//! A config of a few KB can hold gzip that unpacks to more than any memory. One [`Room`] bounds all files that a caller
+//! reads.
 
 use std::io::Read as _;
 
 use super::data_url;
 use super::spec3::Resource;
 
-/// More than any file that a config carries, in bytes.
+/// Maximum unpacked size of one file, in bytes. No config carries a larger one.
 pub const MAX_BYTES: u64 = 64 << 20;
 
-/// How much may still be unpacked, in bytes.
+/// Remaining bytes that may be unpacked.
 #[derive(Debug, Clone, Copy)]
 pub struct Room(u64);
 
@@ -22,47 +22,47 @@ impl Room {
 }
 
 impl Default for Room {
-    /// For all files of one config.
+    /// Room for all files of one config.
     fn default() -> Self {
         Self(256 << 20)
     }
 }
 
-/// What a source stands for.
+/// Contents of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
-    /// There is no source.
+    /// The resource has no source.
     Nothing,
-    /// These bytes.
+    /// Decoded contents.
     Bytes(Vec<u8>),
-    /// It is fetched from there, when the machine boots.
+    /// The machine fetches the contents from this URL when it boots.
     Elsewhere(String),
-    /// It cannot be had, for this reason.
+    /// The contents cannot be decoded, for this reason.
     Unreadable(Unreadable),
 }
 
-/// Why contents cannot be had.
+/// Reasons for contents that cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// The source is no data URL that Ignition accepts.
+    /// The source is a data URL that Ignition refuses.
     #[error("the data URL {0}")]
     DataUrl(#[from] data_url::Malformed),
-    /// It is not what `compression` says.
+    /// The data is not compressed as `compression` specifies.
     #[error("it is not the gzip that its compression says")]
     NotGzip,
-    /// It is larger than [`MAX_BYTES`], or there is no more room.
+    /// The contents are larger than [`MAX_BYTES`], or than the remaining room.
     #[error("it unpacks to more than is looked at")]
     TooLarge,
 }
 
 impl Contents {
-    /// Reads a resource.
+    /// Decodes a resource.
     pub fn read(resource: &Resource, room: &mut Room) -> Self {
         let compression = resource.compression.as_deref();
         Self::of(resource.source.as_deref().unwrap_or_default(), compression, room)
     }
 
-    /// Reads a source, whose `compression` is that of the config.
+    /// Decodes a source with the config's value of `compression`.
     pub(super) fn of(source: &str, compression: Option<&str>, room: &mut Room) -> Self {
         if source.is_empty() {
             return Self::Nothing;

@@ -1,24 +1,24 @@
 //! Data URLs (RFC 2397), which carry nearly all contents in a config.
 //!
-//! The grammar is what Ignition accepts, narrower than the RFC in places: the media type is one of the seven
-//! top-level types of RFC 2045 or starts with `x-`, and the data is ASCII without control characters.
-//! A config of some hundred KB is mostly data URLs, so [`check`] looks without decoding.
+//! The grammar is what Ignition accepts, narrower than the RFC in places: the media type is one of the seven top-level
+//! types of RFC 2045 or starts with `x-`, and the data is ASCII without control characters. A config of some hundred KB
+//! is mostly data URLs, so [`check`] does not decode them.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
-/// Why a text is not a data URL that Ignition accepts.
+/// Reasons why Ignition refuses a data URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It does not start with `data:`.
+    /// The text does not start with `data:`.
     #[error("does not start with data:")]
     Prefix,
-    /// The media type or a parameter is wrong, or no comma ends them.
+    /// The media type or a parameter is malformed, or no comma ends them.
     #[error("has a malformed media type")]
     MediaType,
-    /// A character stands in the data that belongs percent-encoded, or is not base64.
+    /// The data has a character that must be percent-encoded, or is not base64.
     #[error("has a character in its data that does not belong there")]
     Character,
     /// A percent sign without two hexadecimal digits.
@@ -29,7 +29,7 @@ pub enum Malformed {
     Base64,
 }
 
-/// Padding is required, stray bits in the last character are not looked at.
+/// Base64 with required padding; stray bits in the last character are ignored, as in Ignition.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -55,7 +55,7 @@ pub fn encode_base64(contents: &[u8]) -> String {
     url
 }
 
-/// What RFC 2396 does not call unreserved.
+/// Bytes except RFC 2396's unreserved characters.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -67,7 +67,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'(')
     .remove(b')');
 
-/// The bytes that a data URL stands for.
+/// Decodes a data URL.
 pub fn decode(url: &str) -> Result<Vec<u8>, Malformed> {
     check(url)?;
     match split(url)? {
@@ -76,7 +76,7 @@ pub fn decode(url: &str) -> Result<Vec<u8>, Malformed> {
     }
 }
 
-/// Whether [`decode`] would succeed, without the copy.
+/// Validates a data URL as [`decode`] does, without the copy.
 pub fn check(url: &str) -> Result<(), Malformed> {
     match split(url)? {
         (Encoding::Base64, data) => check_base64(data.as_bytes()),
@@ -159,7 +159,7 @@ fn token(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// Which bytes stand for themselves in data that is not base64; a table, as every byte of a config comes by.
+/// Bytes that need no percent-encoding. It is a table because every byte of a config is looked up.
 const DATA_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
@@ -174,7 +174,7 @@ const DATA_BYTES: [bool; 256] = {
     table
 };
 
-/// Whether every byte is `allowed` and every percent sign has its two digits.
+/// Checks that every byte is `allowed`, and every percent sign followed by two digits.
 fn check_percent(text: &[u8], allowed: impl Fn(u8) -> bool) -> Result<(), Malformed> {
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {

@@ -1,7 +1,7 @@
-//! Brings a config that is held in the newest spec down to an older one.
+//! Converts a config in the newest spec to an older one.
 //!
-//! A field that the older spec does not know is refused by name, unless its value says no more than its absence:
-//! a machine must not come up with less than its config asks for.
+//! A field that the older spec lacks is refused by name, unless its value means the same as its absence: a machine must
+//! not come up with less than its config specifies.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::error::{At, Error};
 use super::fields::{Field, Idle, Shape, Spec};
 use super::version::SpecVersion;
 
-/// Removes the idle fields that `to` does not know, and refuses the others.
+/// Removes idle fields that `to` lacks, and refuses the others.
 pub(super) fn downgrade(
     value: &mut Value,
     shape: &Shape,

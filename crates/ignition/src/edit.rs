@@ -1,4 +1,4 @@
-//! The edits that a served config gets: files that are set or appended, kernel arguments that move elsewhere.
+//! Edits of served configs: files that are set or appended, kernel arguments that are moved.
 
 use super::config::Config;
 use super::contents::{Contents, Room};
@@ -10,8 +10,8 @@ use super::version::SpecVersion;
 impl Config {
     /// Gives the file at `path` other contents, or appends it if there is none.
     ///
-    /// Of a file that is there, mode, owner and the rest stay. Compression and hash go with the old contents, which
-    /// they described.
+    /// An existing file keeps its mode, owner and other fields. Compression and hash are removed, because they describe
+    /// the old contents.
     pub fn set_file(&mut self, path: &str, contents: &[u8]) {
         match self.body.storage.files.iter_mut().find(|file| file.path == path) {
             Some(file) => {
@@ -22,8 +22,8 @@ impl Config {
         }
     }
 
-    /// What the file at `path` will hold, `None` if there is none. Contents that are put together from
-    /// several parts are told as being elsewhere: they are appended to what is on the machine.
+    /// Contents of the file at `path`, `None` if there is none. Contents with appended parts are
+    /// [`Contents::Elsewhere`]: they depend on the file on the machine.
     #[must_use]
     pub fn file_contents(&self, path: &str) -> Option<Contents> {
         let file = self.body.storage.files.iter().find(|file| file.path == path)?;
@@ -33,8 +33,7 @@ impl Config {
         })
     }
 
-    /// The same as [`Self::set_file`], for a file that nobody but its owner may read: mode 0600, that of a file that
-    /// is there as well.
+    /// Sets a file as [`Self::set_file`] does, and its mode to 0600.
     pub fn set_private_file(&mut self, path: &str, contents: &[u8]) {
         self.set_file(path, contents);
         for file in self.body.storage.files.iter_mut().filter(|file| file.path == path) {
@@ -42,14 +41,14 @@ impl Config {
         }
     }
 
-    /// Takes out the files at `path`.
+    /// Removes the files at `path`.
     pub fn remove_file(&mut self, path: &str) {
         self.body.storage.files.retain(|file| file.path != path);
     }
 
-    /// Appends a file with mode 0644 that overwrites what is there on the machine.
+    /// Appends a file with mode 0644 that overwrites the file on the machine.
     ///
-    /// It does not look for another entry with the same path; a config with two is refused when it is lowered.
+    /// An existing entry with the same path is not detected; a config with two is refused when it is lowered.
     pub fn append_file(&mut self, path: &str, contents: &[u8]) {
         self.body.storage.files.push(File {
             path: path.to_owned(),
@@ -60,12 +59,12 @@ impl Config {
         });
     }
 
-    /// Has the contents of files, and what is appended to them, compressed where `gzipped` makes another data URL of
-    /// theirs, one of the gzipped bytes.
+    /// Compresses the contents of files, and of their appended parts. `gzipped` converts a data URL to one of the
+    /// gzipped bytes, or returns `None` to keep it.
     ///
-    /// A hash stays: it is that of the bytes on disk. What is compressed already, or fetched from elsewhere, is left
-    /// alone. So is a config that refers to others: Ignition merges field by field, and a later config that gives one
-    /// of these files other contents, without a word about compression, would inherit `gzip` for them.
+    /// A hash stays: it is that of the bytes on disk. Compressed and fetched contents stay as they are. So does a
+    /// config that refers to others: Ignition merges field by field, and a later config that sets other contents for
+    /// one of these files without `compression` would inherit `gzip`.
     pub fn compress_files(&mut self, mut gzipped: impl FnMut(&str) -> Option<String>) {
         if self.body.ignition.config != IgnitionConfig::default() {
             return;
@@ -85,8 +84,8 @@ impl Config {
 
     /// Removes the kernel arguments and returns those that should exist.
     ///
-    /// Ignition knows them since spec 3.3. For an older spec they are moved into the machine config, which has no
-    /// place for arguments that should not exist.
+    /// Ignition has them since spec 3.3. For an older spec they are moved into the MachineConfig, which has no field
+    /// for arguments that should not exist.
     pub fn take_kernel_arguments(&mut self) -> Result<Vec<String>, Error> {
         if !self.body.kernel_arguments.should_not_exist.is_empty() {
             let at = At::ROOT.field("kernelArguments");

@@ -1,14 +1,14 @@
-//! Why a config cannot be read, is not valid, or cannot be said in an older spec.
+//! Errors of parsing, validating and converting configs.
 //!
-//! Each message is one line that starts with the place in the config, because it is read by whoever looks for the
-//! reason that a machine does not boot.
+//! Each message is one line that starts with the place in the config, for an administrator who looks for the reason
+//! that a machine does not boot.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use super::version::SpecVersion;
 
-/// Why a config was refused.
+/// Reasons why a config is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text is not JSON.
@@ -20,51 +20,51 @@ pub enum Error {
         "ignition.version: {found:?} is not a known Ignition spec (known are 2.0.0 to 2.2.0 and 3.0.0 to 3.6.0)"
     )]
     UnknownVersion {
-        /// What the config says, empty if it says nothing.
+        /// The declared version, empty if there is none.
         found: String,
     },
 
-    /// More objects and lists within each other than Ignition reads.
+    /// Objects and lists are nested more deeply than Ignition reads.
     #[error("not JSON that Ignition reads: it is nested too deeply")]
     TooDeep,
 
-    /// A value of another JSON type than the spec has there.
+    /// A value has another JSON type than the field.
     #[error("{path}: {found} where the spec has {wanted}")]
     WrongType {
         /// The place, such as `storage.files[3].mode`.
         path: String,
-        /// The type that belongs there.
+        /// Expected type.
         wanted: &'static str,
-        /// The type that was found.
+        /// Found type.
         found: &'static str,
     },
 
-    /// A rule of the Ignition spec is broken.
+    /// The config violates a rule of the Ignition spec.
     #[error("{path}: {reason}")]
     Invalid {
         /// The place, such as `storage.files[3].path`.
         path: String,
-        /// The rule, and what breaks it.
+        /// The violated rule, and its cause.
         reason: Cow<'static, str>,
     },
 
-    /// A spec 2 config says something that spec 3 has no words for.
+    /// Spec 3 cannot express a part of a spec 2 config.
     #[error("{path}: {reason}, so this spec 2 config cannot be lifted to spec 3")]
     NotLiftable {
         /// The place in the spec 2 config.
         path: String,
-        /// What spec 3 lacks.
+        /// The missing feature of spec 3.
         reason: Cow<'static, str>,
     },
 
-    /// The config is valid, but says something that the spec asked for cannot say.
+    /// The config is valid, and the requested spec cannot express it.
     #[error("{path}: cannot be said in spec {to}{}", needs.map(|spec| format!(", it needs {spec}")).unwrap_or_default())]
     Unsupported {
         /// The place in the config.
         path: String,
-        /// The first spec that can say it, where one can.
+        /// First spec that can express it, if there is one.
         needs: Option<SpecVersion>,
-        /// The spec asked for.
+        /// Requested spec.
         to: SpecVersion,
     },
 }
@@ -83,7 +83,7 @@ impl Error {
     }
 }
 
-/// A place in a config: a chain of steps that lives on the stack and becomes text only in an error.
+/// A place in a config: a linked list of steps on the stack, which becomes text only in an error.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -108,7 +108,7 @@ impl<'a> At<'a> {
         At { parent: Some(self), step: Step::Item(index) }
     }
 
-    /// A broken rule at this place.
+    /// An error at this place.
     pub(super) fn invalid(&self, reason: impl Into<Cow<'static, str>>) -> Error {
         Error::Invalid { path: self.to_string(), reason: reason.into() }
     }

@@ -1,24 +1,24 @@
-//! In which form a client gets a config, from what it says about itself.
+//! Chooses the form of a served config by the client's User-Agent.
 
 use super::version::SpecVersion;
 
-/// How a served config says what is in its files. Ignition writes the same bytes from either.
+/// Encoding of file contents in a served config. Ignition writes the same bytes for either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As the config has them, for people, and for programs that read configs.
+    /// Contents as in the config, for people and for other programs.
     Plain,
-    /// Gzipped where that is smaller, for Ignition itself.
+    /// Contents gzipped where that is smaller, for Ignition.
     Compact,
 }
 
 impl Form {
-    /// Both.
+    /// Both forms.
     pub const ALL: [Self; 2] = [Self::Plain, Self::Compact];
 
-    /// The form for a client that calls itself `user_agent` and has been found to read `version`.
+    /// The form for a client with this `user_agent` that reads `version`.
     ///
-    /// Ignition calls itself `Ignition/` and its version. Whoever does so and has named no Ignition version in its
-    /// Accept header gets 2.2, and with it the plain form.
+    /// Ignition sends `Ignition/` and its version. Without an Ignition version in its Accept header it gets 2.2, and
+    /// with it the plain form.
     #[must_use]
     pub fn of(user_agent: Option<&str>, version: SpecVersion) -> Self {
         let is_ignition = user_agent.is_some_and(|name| name.starts_with("Ignition/"));
@@ -49,11 +49,11 @@ mod tests {
             (Some("Ignition/3.0.0"), accept("3.99.0"), Form::Compact),
             (Some("Ignition/v2.14.0-dirty"), accept("3.3.0"), Form::Compact),
             (Some("Ignition/"), accept("3.6.0"), Form::Compact),
-            // Those that refuse compressed data URLs.
+            // Clients that refuse compressed data URLs.
             (Some("Ignition/2.1.1"), accept("3.0.0"), Form::Plain),
             (Some("Ignition/0.35.0"), accept("2.4.0"), Form::Plain),
             (Some("Ignition/0.35.0"), accept("2.2.0"), Form::Plain),
-            // Ignition fetches other things than configs as well.
+            // Ignition fetches other resources too.
             (Some("Ignition/2.14.0"), None, Form::Plain),
             (Some("Ignition/2.14.0"), Some("*/*".to_owned()), Form::Plain),
             (
@@ -61,7 +61,7 @@ mod tests {
                 Some("application/vnd.coreos.ignition+json".into()),
                 Form::Plain,
             ),
-            // Others that read configs.
+            // Other programs that read configs.
             (Some("curl/8.14.1"), accept("3.4.0"), Form::Plain),
             (Some("assisted-installer"), accept("3.4.0"), Form::Plain),
             (Some("Go-http-client/1.1"), accept("3.4.0"), Form::Plain),

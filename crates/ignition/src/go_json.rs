@@ -1,8 +1,7 @@
 //! JSON as Go's `encoding/json` reads it into a struct, which is how Ignition reads every config.
 //!
-//! It is more lenient than serde: a text that is not UTF-8 and half of a surrogate pair become U+FFFD, numbers of any
-//! size and nesting of any sensible depth pass where no field of the spec is, and of members with one name, in any
-//! case, the later one changes what the earlier one has set.
+//! Go is more lenient than serde: invalid UTF-8 and lone surrogates become U+FFFD, unknown fields can have numbers of
+//! any size and deep nesting, and of members with the same name, in any case, the later one overwrites the earlier one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,12 +13,11 @@ use serde_json::value::RawValue;
 
 use super::error::Error;
 
-/// How deep Go reads.
+/// Maximum nesting that Go reads.
 const MAX_DEPTH: usize = 10_000;
-/// Deeper than any field of a spec.
+/// Maximum nesting that is parsed here, deeper than any field of a spec.
 const MAX_READ_DEPTH: usize = 32;
 
-/// Reads one document.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, Error> {
     let text = String::from_utf8_lossy(bytes);
     let text = whole_surrogates(&text);
@@ -48,7 +46,7 @@ fn value(text: &str, depth: usize) -> Result<Value, Error> {
             let elements: Vec<&RawValue> = serde_json::from_str(text)?;
             elements.into_iter().map(|it| value(it.get(), depth + 1)).collect::<Result<_, _>>()?
         }
-        // What no integer holds is no integer to Go either, and nothing in a spec is another number.
+        // Go refuses numbers beyond an integer, and a spec has no other numbers.
         Some(b'-' | b'0'..=b'9') => {
             text.parse::<i64>().map_or_else(|_| Value::from(0.5), Value::from)
         }
@@ -56,25 +54,25 @@ fn value(text: &str, depth: usize) -> Result<Value, Error> {
     })
 }
 
-/// Whether Go takes `name` for that of the field `field`.
+/// Returns `true` if Go takes `name` for that of the field `field`.
 #[must_use]
 pub fn names_field(name: &str, field: &str) -> bool {
     folded(name).eq_ignore_ascii_case(field)
 }
 
-/// Two letters fold into ASCII, whose own case is left.
+/// Replaces the two non-ASCII letters that Go folds into ASCII; other letters keep their case.
 fn folded(name: &str) -> String {
     name.replace('\u{17f}', "s").replace('\u{212a}', "k")
 }
 
-/// The name under which a member is there already, as Go folds names.
+/// The name of an existing member that Go treats as the same as `name`.
 fn known_name(object: &serde_json::Map<String, Value>, name: &str) -> String {
     let folded = folded(name);
     let known = object.keys().find(|known| known.eq_ignore_ascii_case(&folded));
     known.cloned().unwrap_or(folded)
 }
 
-/// Changes a value as reading another one into the same field does.
+/// Overwrites a value as Go does when it decodes another one into the same field.
 fn overlay(earlier: &mut Value, later: Value) {
     match (earlier, later) {
         (Value::Object(earlier), Value::Object(later)) => {
@@ -93,13 +91,13 @@ fn overlay(earlier: &mut Value, later: Value) {
             }
             earlier.extend(later);
         }
-        // Null leaves an object as it is.
+        // Null does not change an object.
         (Value::Object(_), Value::Null) => {}
         (earlier, later) => *earlier = later,
     }
 }
 
-/// The text with U+FFFD for each escape of half a surrogate pair.
+/// Replaces each escape of a lone surrogate with U+FFFD.
 fn whole_surrogates(text: &str) -> Cow<'_, str> {
     let mut new = String::new();
     let mut end = 0;
@@ -125,7 +123,7 @@ fn whole_surrogates(text: &str) -> Cow<'_, str> {
     if end == 0 { Cow::Borrowed(text) } else { Cow::Owned(new + &text[end..]) }
 }
 
-/// How many objects and lists are within each other at most, in a valid text.
+/// Nesting of objects and lists in a valid text.
 fn depth(text: &str) -> usize {
     let (mut deepest, mut depth) = (0_usize, 0_usize);
     let (mut is_string, mut is_escaped) = (false, false);

@@ -8,33 +8,32 @@ use super::config::declared;
 use super::error::{At, Error};
 use super::fields::{self, Shape, Spec, known};
 
-/// A field that has no effect, or another one than its text suggests.
+/// A field without effect, or with another effect than its text suggests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
-    /// The place, such as `storage.luks[0].cex`. It may have names in it that others chose: escape it
-    /// before it is printed.
+    /// The place, such as `storage.luks[0].cex`. It can contain names from the config: escape it before printing.
     pub path: String,
-    /// Why it has no effect, or another one.
+    /// Reason why the field is ignored or misread.
     pub reason: IgnoredReason,
 }
 
-/// The reason that a field is ignored.
+/// Reasons why a field is ignored or misread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IgnoredReason {
     /// No spec has the field.
     UnknownField,
-    /// The config's spec does not have the field; a newer one does.
+    /// The config's spec lacks the field; a newer one has it.
     NewerField {
         /// The config's spec, as (major, minor).
         declared: (u8, u8),
-        /// The first spec with it.
+        /// First spec with the field, as (major, minor).
         since: (u8, u8),
     },
-    /// Permissions that were meant as octal digits, and are read as a decimal number.
+    /// Permissions look like octal digits, and are read as a decimal number.
     DecimalMode {
-        /// As it is written, in decimal digits.
+        /// The value as written, in decimal digits.
         mode: i64,
-        /// What those digits are as octal ones.
+        /// The value of those digits as octal ones.
         meant: i64,
     },
 }
@@ -59,7 +58,7 @@ impl fmt::Display for Ignored {
 /// All fields of a config that Ignition ignores, in the order of the config.
 ///
 /// # Errors
-/// It is no config of a known spec.
+/// The config's spec is unknown.
 pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
     let spec = declared(config)?;
     let shape = if spec.0 == 2 { &fields::spec2::CONFIG } else { &fields::spec3::CONFIG };
@@ -71,7 +70,7 @@ pub fn ignored(config: &Value) -> Result<Vec<Ignored>, Error> {
 fn look(value: &Value, shape: &Shape, spec: Spec, at: &At<'_>, found: &mut Vec<Ignored>) {
     match (shape, value) {
         (Shape::Object(fields), Value::Object(members)) => {
-            // What is null says nothing.
+            // Null means absence.
             for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
                 let at = at.field(name);
                 let reason = match known(fields, name) {
@@ -94,12 +93,12 @@ fn look(value: &Value, shape: &Shape, spec: Spec, at: &At<'_>, found: &mut Vec<I
                 look(value, item, spec, &at.item(index), found);
             }
         }
-        // A value of another type is refused elsewhere.
+        // Values of the wrong type are refused elsewhere.
         _ => {}
     }
 }
 
-/// Permissions that surprise, where their decimal digits as octal ones do not.
+/// Permissions that are unusual, and usual if their decimal digits are read as octal ones.
 fn decimal_mode(mode: i64, is_directory: bool) -> Option<IgnoredReason> {
     let meant = i64::from_str_radix(&mode.to_string(), 8).ok()?;
     let is_meant = (0..=7777).contains(&mode)
@@ -108,9 +107,9 @@ fn decimal_mode(mode: i64, is_directory: bool) -> Option<IgnoredReason> {
     is_meant.then_some(IgnoredReason::DecimalMode { mode, meant })
 }
 
-/// Whether permissions are no surprise, by the rule of Butane (`isTypicalMode` in `config/util/util.go`).
+/// Returns `true` if permissions are usual, by the rule of Butane (`isTypicalMode` in `config/util/util.go`).
 fn is_typical(mode: i64, is_directory: bool) -> bool {
-    // Root passes them over.
+    // Mode 0 is common: root ignores permissions.
     if mode == 0 {
         return true;
     }
@@ -183,7 +182,7 @@ mod tests {
         );
     }
 
-    /// What Butane's `isTypicalMode` makes of them.
+    /// Modes that Butane's `isTypicalMode` accepts.
     #[test]
     fn modes_that_people_want_are_let_be_in_either_writing() {
         let files = [
@@ -200,7 +199,7 @@ mod tests {
                 assert_eq!(decimal_mode(mode, is_directory), reason, "{mode}");
             }
         }
-        // As it has them, these are no better in either writing.
+        // Atypical by Butane in either notation.
         for mode in [0, 711, 710, 751, 701, 771, 511, 220, 200, 111, 1000, 7777, 8, 10_755, -644] {
             for is_directory in [false, true] {
                 assert_eq!(decimal_mode(mode, is_directory), None, "{mode}");

@@ -1,6 +1,6 @@
-//! Ignition configs, from the JSON in a machine config to the JSON that a machine gets.
+//! Ignition configs, from the JSON in a MachineConfig to the JSON that a machine gets.
 //!
-//! Everything here is pure. A config flows through like this:
+//! The crate does no I/O. The flow of a config:
 //!
 //! ```text
 //!  JSON ──normalise──> JSON of the declared spec ──> spec3::Body ───────────────┐
@@ -12,18 +12,18 @@
 //! ```
 //!
 //! - Configs are merged as Ignition merges them ([`merge()`]), held as [`Part`]s.
-//! - A config is held in the newest spec ([`Config`]), whatever it was written in. Each newer spec 3 only adds, so
-//!   lifting is reading; lowering drops what says nothing, and refuses the rest by name.
-//! - What a config says that its spec does not know is reported by [`ignored()`].
-//! - Which spec brought which field is written once, in `fields`, with how each list is merged, and which rule holds in
-//!   which spec once, in `rules`.
+//! - A [`Config`] is held in the newest spec. Each newer spec 3 only adds fields, so lifting is parsing. Lowering drops
+//!   fields without effect, and refuses the others by name.
+//! - [`ignored()`] reports fields that a config's spec lacks.
+//! - `fields` defines the spec that introduced each field, and how lists are merged. `rules` defines the rules, with
+//!   the specs that they hold in.
 //! - The answers for configs of spec 3.5 and older are the reference server's, also where it leaves something out
-//!   (`lower` says where); 3.0 and 3.6 are served besides.
+//!   (`lower` says where); 3.0 and 3.6 are served too.
 //!
-//! [`contents`] unpacks what is in files, [`secrets`] tells which parts of a config are secret.
+//! [`contents`] unpacks files, and [`secrets`] finds secret parts of a config.
 //!
-//! Which spec a client reads is negotiated by [`negotiate`], whether it gets it compact by [`Form::of`]; [`pointer()`]
-//! makes the config that a machine starts with.
+//! [`negotiate`] chooses the spec for a client, and [`Form::of`] the form; [`pointer()`] makes the config that a
+//! machine starts with.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -1,8 +1,8 @@
 //! Lifts a spec 2 config to spec 3.
 //!
-//! Spec 3 asks for more than spec 2: every path once, no file systems by name, partitions in MiB. Pools rendered from
-//! several machine configs may have a file or a unit several times in spec 2, where the last one wins; the others
-//! are removed here ([`remove_duplicates`]). What spec 3 cannot say at all is refused.
+//! Spec 3 is stricter than spec 2: every path once, no file systems by name, partitions in MiB. Pools rendered from
+//! several MachineConfigs can have a file or a unit several times in spec 2, where the last one wins;
+//! [`remove_duplicates`] removes the others. Parts that spec 3 cannot express are refused.
 //!
 //! Source: the page "Migrating Between Configuration Versions", section "From Version 2.3.0 to 3.0.0".
 
@@ -23,7 +23,7 @@ const ROOT: &str = "root";
 /// The only user that OpenShift manages.
 const CORE: &str = "core";
 
-/// Says a valid config of `spec`, one of 2.0, 2.1 and 2.2, in spec 3.
+/// Converts a valid config of `spec`, one of 2.0, 2.1 and 2.2, to spec 3.
 pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Error> {
     refuse_unsayable(&config)?;
     remove_duplicates(&mut config)?;
@@ -39,7 +39,7 @@ pub(super) fn to_spec3(mut config: spec2::Body, spec: Spec) -> Result<Body, Erro
 
     body.passwd.users = config.passwd.users.into_iter().map(user).collect();
     if spec < (2, 1) {
-        // Where an empty hash was no hash yet.
+        // In these specs an empty hash is the same as none.
         let hashes = body.passwd.users.iter_mut().map(|user| &mut user.password_hash);
         hashes.for_each(|hash| *hash = hash.take().and_then(some));
     }
@@ -71,7 +71,7 @@ fn storage(storage: spec2::Storage, spec: Spec) -> Storage {
         if f.append {
             File { append: vec![contents], overwrite: Some(false), ..file }
         } else {
-            // In spec 2 a file overwrites unless it says otherwise, in spec 3 it does not.
+            // In spec 2 a file overwrites by default, in spec 3 it does not.
             File { contents, overwrite: Some(f.overwrite.unwrap_or(true)), ..file }
         }
     };
@@ -138,10 +138,10 @@ fn not_liftable(at: &At<'_>, reason: impl Into<Cow<'static, str>>) -> Error {
     Error::NotLiftable { path: at.to_string(), reason: reason.into() }
 }
 
-/// Keeps of the files, units and users with the same name the last one, and all that they add up to.
+/// Keeps the last of the files, units and users with the same name, with drop-ins and keys of the others.
 ///
-/// The last definition comes first afterwards, as the reference server has it. A unit keeps the drop-ins of its
-/// other definitions, where they have another name. Of users there is only `core`, who keeps every key.
+/// Last definitions come first afterwards, as with the reference server. A unit keeps the drop-ins of its other
+/// definitions that have another name. The only user is `core`, who keeps every key.
 fn remove_duplicates(config: &mut spec2::Body) -> Result<(), Error> {
     let mut paths = HashSet::new();
     config.storage.files.reverse();
@@ -178,12 +178,12 @@ fn remove_duplicates(config: &mut spec2::Body) -> Result<(), Error> {
     Ok(())
 }
 
-/// In spec 2 an empty text is the same as none.
+/// The text; `None` if it is empty, which in spec 2 is the same as absence.
 fn some(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// In spec 2 `false` is the same as absence.
+/// The flag; `None` for `false`, which in spec 2 is the same as absence.
 fn on(flag: bool) -> Option<bool> {
     flag.then_some(true)
 }
@@ -196,7 +196,7 @@ fn reference(reference: spec2::Reference) -> Resource {
     }
 }
 
-/// The object `create`, which spec 2 already advised against, is not lifted.
+/// Converts a user. The object `create`, which spec 2 already advised against, is dropped.
 fn user(user: spec2::User) -> User {
     User {
         name: user.name,

@@ -1,4 +1,4 @@
-//! Says a spec 3 config in spec 2.2, and settles what special permission bits mean in the spec asked for.
+//! Converts a spec 3 config to spec 2.2, and adjusts special permission bits to the requested spec.
 //!
 //! Source: the page "Migrating Between Configuration Versions", read backwards, and the reference server's answers.
 
@@ -7,15 +7,15 @@ use super::spec2;
 use super::spec3::{Body, Filesystem, Group, Owner, Resource, Unit, User};
 use super::version::SpecVersion;
 
-/// Setuid, setgid and sticky.
+/// Bits of setuid, setgid and sticky.
 const SPECIAL_BITS: i64 = 0o7000;
 
 /// Refuses special permission bits that `to` does not have, and clears those that never had an effect in the spec
 /// `declared`, which the config was written in.
 ///
-/// Since 3.6 they work. Specs 3.4 and 3.5 let them be written without effect, older ones did not have them. So a
-/// config of an older spec loses them on the way to 3.6, which would give them an effect, and a config of 3.6
-/// cannot be said in an older one.
+/// They work since 3.6. Specs 3.4 and 3.5 accept them without effect, older ones refuse them. So a config of an older
+/// spec loses them on the way to 3.6, which would give them an effect, and a config of 3.6 cannot be expressed in an
+/// older one.
 pub(super) fn settle_special_modes(
     body: &mut Body,
     declared: SpecVersion,
@@ -44,15 +44,15 @@ pub(super) fn settle_special_modes(
     Ok(())
 }
 
-/// Whether a file or directory has special permission bits.
+/// Returns `true` if a file or directory has special permission bits.
 pub(super) fn has_special_modes(body: &Body) -> bool {
     let files = body.storage.files.iter().map(|file| file.mode);
     let directories = body.storage.directories.iter().map(|directory| directory.mode);
     files.chain(directories).flatten().any(|mode| mode & SPECIAL_BITS != 0)
 }
 
-/// Clears the advertisements of Tang servers, as the reference server does on the way from and to any spec but 3.5
-/// and later ones. Spec 3.4 knows them; a machine without one asks the server for it.
+/// Clears the advertisements of Tang servers, as the reference server does on the way from and to any spec but 3.5 and
+/// later ones. Spec 3.4 has them; a machine without one requests it from the server.
 pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
     if spec < SpecVersion::V3_5 {
         for tang in body.storage.luks.iter_mut().flat_map(|luks| &mut luks.clevis.tang) {
@@ -61,7 +61,7 @@ pub(super) fn leave_out_advertisements(body: &mut Body, spec: SpecVersion) {
     }
 }
 
-/// Says a config that fits into spec 3.0 in spec 2.2.
+/// Converts a config that fits into spec 3.0 to spec 2.2.
 pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
     refuse_sizes(&body)?;
     let ignition = body.ignition;
@@ -119,7 +119,7 @@ pub(super) fn to_spec2(body: Body) -> Result<spec2::Body, Error> {
     Ok(config)
 }
 
-/// Spec 2.2 measures in sectors, whose size is the disk's.
+/// Refuses sizes and starts: spec 2.2 measures in sectors, whose size depends on the disk.
 fn refuse_sizes(body: &Body) -> Result<(), Error> {
     let storage = At::ROOT.field("storage");
     let disks = storage.field("disks");
@@ -161,7 +161,7 @@ impl Names {
         }
     }
 
-    /// A file and, as files of their own, what is appended to it. A file with neither says nothing in spec 2.
+    /// A file, and each part appended to it as a separate file. A file with neither has no effect in spec 2.
     fn files(&self, file: super::spec3::File) -> Vec<spec2::File> {
         let (filesystem, path) = self.split(file.path);
         let base = spec2::File {
@@ -180,7 +180,7 @@ impl Names {
         });
         let mut files: Vec<_> = appended.collect();
         if file.contents.source.is_some() {
-            // In spec 2 a file overwrites unless it says otherwise.
+            // In spec 2 a file overwrites by default.
             let overwrite = Some(file.overwrite.unwrap_or(false));
             files.insert(0, spec2::File { contents: contents(file.contents), overwrite, ..base });
         }
@@ -254,8 +254,7 @@ fn unit(unit: Unit) -> spec2::Unit {
     }
 }
 
-/// Whether a partition should exist and be wiped has no words in spec 2.2 and is left out, as the reference server
-/// does.
+/// Spec 2.2 cannot express that a partition should exist and be wiped. This is omitted, as the reference server does.
 fn disk(disk: super::spec3::Disk) -> spec2::Disk {
     spec2::Disk {
         device: disk.device,
@@ -273,7 +272,7 @@ fn disk(disk: super::spec3::Disk) -> spec2::Disk {
     }
 }
 
-/// A file system is named after its path, one without a path after its number among those.
+/// Names a file system after its path, one without a path by its number among those.
 fn filesystems(filesystems: Vec<Filesystem>) -> Vec<spec2::Filesystem> {
     let mut numbers = 1..;
     filesystems

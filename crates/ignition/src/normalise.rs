@@ -1,15 +1,15 @@
 //! Brings a parsed JSON value into the shape of a declared spec.
 //!
-//! What is left afterwards has only fields that the spec knows, under their exact names, with values of the right
-//! type, so that reading it into the model cannot fail. The leniency is Ignition's: unknown fields are ignored, so
-//! is the case of a field's name, and `null` is the same as absence.
+//! The result has only fields of the spec, under their exact names and with values of the right type, so that
+//! deserialization cannot fail. The leniency is Ignition's: unknown fields and the case of names are ignored, and
+//! `null` is the same as absence.
 
 use serde_json::{Map, Value};
 
 use super::error::{At, Error};
 use super::fields::{Field, Shape, Spec, known};
 
-/// Drops what `spec` does not know and checks the type of what it does.
+/// Drops fields that `spec` lacks, and checks the types of the others.
 pub(super) fn normalise(
     value: Value,
     shape: &Shape,
@@ -55,7 +55,7 @@ fn normalise_members(
     Ok(kept)
 }
 
-/// What stands for `null` in a list, where it cannot be left out.
+/// Replacement for `null` in a list, where it cannot be omitted.
 fn absent(shape: &Shape) -> Value {
     match shape {
         Shape::Text => Value::String(String::new()),

@@ -1,4 +1,4 @@
-//! Pointer configs: the user data of a machine, which only says where its config is and whom to trust for it.
+//! Pointer configs: the user data of a machine, with the URL of its config and the CAs to trust for it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::version::SpecVersion;
 
-/// The oldest spec that can name a CA and a config to merge, so that old boot images read it.
+/// Oldest spec that has CAs and merged configs, so that old boot images read pointer configs.
 pub const POINTER_SPEC: SpecVersion = SpecVersion::V3_1;
 
-/// The config that fetches `url`, trusting the certificate authorities in `ca_pem`.
+/// A config that fetches `url` and trusts the CAs in `ca_pem`.
 ///
-/// Spec 2.2 appends what spec 3 merges.
+/// Spec 2.2 appends a config where spec 3 merges it.
 #[must_use]
 pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
     let verb = if version == SpecVersion::V2_2 { "append" } else { "merge" };
@@ -25,7 +25,7 @@ pub fn pointer(url: &str, ca_pem: &[u8], version: SpecVersion) -> Value {
     })
 }
 
-/// The data URL of certificate authorities, as the reference's controller writes it.
+/// Encodes CAs in PEM as a data URL, in the form of the reference's controller.
 #[must_use]
 pub fn ca_source(ca_pem: &[u8]) -> String {
     format!("data:text/plain;charset=utf-8;base64,{}", STANDARD.encode(ca_pem))

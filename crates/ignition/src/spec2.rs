@@ -1,4 +1,4 @@
-//! A config in spec 2.2, the form in which it comes from and goes to Ignition 0.x.
+//! A config in spec 2.2, as Ignition 0.x reads it.
 //!
 //! The fields are those of the page "Configuration Specification v2.2.0". Specs 2.0 and 2.1 have the same shape with
 //! fewer fields. In spec 2 an empty text, `false` and 0 mean the same as absence, except where this model has an
@@ -10,7 +10,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Declares the structs of the spec: whatever is default is not written.
+/// Declares the structs of the spec. Default values are not written.
 macro_rules! objects {
     ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => {$(
         $(#[$meta])*
@@ -23,7 +23,7 @@ macro_rules! objects {
 }
 
 objects! {
-    /// A whole config.
+    /// Top level of a config.
     Body {
         ignition: Ignition,
         networkd: Networkd,
@@ -44,7 +44,7 @@ objects! {
         replace: Option<Reference>,
     }
 
-    /// A config or a certificate authority.
+    /// A config or a CA.
     Reference {
         source: String,
         verification: Verification,
@@ -62,13 +62,13 @@ objects! {
         certificate_authorities: Vec<Reference>,
     }
 
-    /// Both in seconds, 0 is no limit.
+    /// Timeouts in seconds; 0 is no limit.
     Timeouts {
         http_response_headers: Option<i64>,
         http_total: Option<i64>,
     }
 
-    /// Only whether there are units matters: spec 3 has none.
+    /// Spec 3 has no networkd units, so only their presence matters.
     Networkd {
         units: Vec<Unit>,
     }
@@ -86,7 +86,7 @@ objects! {
     }
 
     User {
-        /// The older way to say the fields that follow; not lifted.
+        /// Older form of the fields that follow; not lifted.
         create: Option<UserCreate>,
         gecos: String,
         groups: Vec<String>,
@@ -114,7 +114,7 @@ objects! {
         raid: Vec<Raid>,
     }
 
-    /// Who owns a node, by number or by name.
+    /// Owner of a node, by number or by name.
     Owner {
         id: Option<i64>,
         name: String,
@@ -162,7 +162,7 @@ objects! {
         wipe_table: bool,
     }
 
-    /// Start and size, in sectors of 512 bytes here, are never written: spec 3 counts in MiB.
+    /// A partition without start and size, which are in sectors of 512 bytes here and in MiB in spec 3.
     Partition {
         guid: String,
         label: String,
@@ -203,7 +203,7 @@ objects! {
     Unit {
         contents: String,
         dropins: Vec<Dropin>,
-        /// The older way to say `enabled: true`.
+        /// Older form of `enabled: true`.
         enable: bool,
         enabled: Option<bool>,
         mask: bool,

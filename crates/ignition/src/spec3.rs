@@ -1,13 +1,13 @@
 //! The model: a config in the newest spec, 3.6.
 //!
-//! The field names and their order are those of the spec's page "Configuration Specification v3.6.0". Specs 3.0 to
-//! 3.5 have the same shape with fewer fields, so every spec 3 config is held in these types; which spec brought
-//! which field is told once, in [`super::fields`].
+//! The field names and their order are those of the spec's page "Configuration Specification v3.6.0". Specs 3.0 to 3.5
+//! have the same shape with fewer fields, so every spec 3 config is held in these types; [`super::fields`] defines the
+//! spec that introduced each field.
 //!
-//! The types are our own, not those of the crate `ignition-config`: Ignition reads a missing text as an empty one
-//! (a user without a name is valid) where that crate refuses it, and the nested `Option`s of generated types would
-//! be unwrapped in every rule and every conversion. Here a missing object is a default one, and what is default is
-//! not written.
+//! The types of the crate `ignition-config` are not used: Ignition reads a missing text as an empty one (a user without
+//! a name is valid) where that crate refuses it, and the nested `Option`s of generated types would be unwrapped in
+//! every rule and every conversion. In these types a missing object is a default one, and default values are not
+//! written.
 
 #![expect(missing_docs, reason = "the fields are the page's")]
 
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::version::SpecVersion;
 
-/// A whole config.
+/// Top level of a config.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Body {
@@ -30,12 +30,12 @@ pub struct Body {
     pub systemd: Systemd,
 }
 
-/// What is not written: anything that says no more than its absence.
+/// Returns `true` for a default value, which means the same as absence and is not written.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The version as text: it is set from the spec that the config is written in.
+/// The version as text, derived from the spec that the config is written in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Version(String);
 
@@ -51,8 +51,8 @@ impl Default for Version {
     }
 }
 
-/// Declares the structs of the spec. The field in parentheses is required and always written, the others when they
-/// are not default.
+/// Declares the structs of the spec. The field in parentheses is required and always written, the others only if they
+/// differ from the default.
 macro_rules! objects {
     ($($(#[$meta:meta])* $name:ident($($required:ident: $required_type:ty)?) {
         $($field:ident: $type:ty $(= $key:literal)?,)*
@@ -85,7 +85,7 @@ objects! {
         replace: Resource,
     }
 
-    /// Anything that is fetched: a config, a certificate authority, a file's contents, a key.
+    /// A resource that is fetched: a config, a CA, a file's contents, a key.
     Resource() {
         compression: Option<String>,
         http_headers: Vec<HttpHeader>,
@@ -115,7 +115,7 @@ objects! {
         certificate_authorities: Vec<Resource>,
     }
 
-    /// Both in seconds, 0 is no limit.
+    /// Timeouts in seconds; 0 is no limit.
     Timeouts() {
         http_response_headers: Option<i64>,
         http_total: Option<i64>,
@@ -164,7 +164,7 @@ objects! {
         raid: Vec<Raid>,
     }
 
-    /// Who owns a node, by number or by name.
+    /// Owner of a node, by number or by name.
     Owner() {
         id: Option<i64>,
         name: Option<String>,
@@ -199,7 +199,7 @@ objects! {
         wipe_table: Option<bool>,
     }
 
-    /// A number of 0 is the next free one; a start or size of 0 is the largest free block.
+    /// A partition. Number 0 is the next free one; start or size 0 is the largest free block.
     Partition() {
         guid: Option<String>,
         label: Option<String>,

@@ -4,7 +4,7 @@
 //! lexer refuses lines that systemd would cut off, but it only sees those that lie in its buffer when it begins a
 //! step. [`Reader`] keeps track of that buffer: a unit that boots machines today is not refused, whatever its lines.
 
-/// Why a text is not a unit.
+/// Reasons why a text is not a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("a section name has no closing bracket")]
@@ -17,18 +17,18 @@ pub(super) enum Malformed {
     LineTooLong,
 }
 
-/// The longest line that systemd reads, in bytes.
+/// Maximum length of a line that systemd reads, in bytes.
 const LINE_MAX: usize = 2048;
 
-/// What the lexer holds in memory, in bytes.
+/// Size of the lexer's buffer in bytes.
 const BUFFER: usize = 4096;
 
-/// Where in a unit the lexer is.
+/// State of the lexer.
 #[derive(Clone, Copy)]
 enum State {
-    /// Before the first section, where anything is skipped.
+    /// Before the first section; everything is skipped.
     Preamble,
-    /// At the start of a line in a section.
+    /// Start of a line in a section.
     Line,
     SectionName,
     AfterSectionName,
@@ -39,7 +39,7 @@ enum State {
     },
 }
 
-/// Whether `contents` is a unit.
+/// Checks that `contents` is a unit.
 pub(super) fn check(contents: &str) -> Result<(), Malformed> {
     let mut reader = Reader { text: contents, position: 0, buffered: 0 };
     let mut state = State::Preamble;
@@ -92,7 +92,7 @@ pub(super) fn check(contents: &str) -> Result<(), Malformed> {
 }
 
 trait TrimOnce {
-    /// The text without one trailing `end`.
+    /// Removes one trailing `end`.
     fn trim_end_matches_once(&self, end: char) -> &str;
 }
 
@@ -106,7 +106,7 @@ impl TrimOnce for str {
 struct Reader<'a> {
     text: &'a str,
     position: usize,
-    /// Up to where the text has come into the buffer.
+    /// End of the text that was read into the buffer.
     buffered: usize,
 }
 
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
         Some(next)
     }
 
-    /// Reads up to and including `end`, `None` if it does not come.
+    /// Reads up to and including `end`, `None` if it is missing.
     fn until(&mut self, end: char) -> Option<&'a str> {
         let read = self.text[self.position..].split_inclusive(end).next()?;
         self.take(read.len());

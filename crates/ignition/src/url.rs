@@ -1,21 +1,21 @@
-//! The parts of a URL that Ignition's rules ask about.
+//! Splits URLs for Ignition's rules.
 //!
-//! Ignition parses every source with Go's `net/url`, so what counts as a URL here is what that package takes
-//! (RFC 3986 with its leniencies), not the WHATWG grammar of the crate `url`, which would refuse some sources that
-//! machines boot with today and repair others.
+//! Ignition parses every source with Go's `net/url`, so a URL is any text that this package accepts (RFC 3986 with its
+//! leniencies), not the WHATWG grammar of the crate `url`, which would refuse some sources that machines boot with
+//! today and repair others.
 
-/// A URL that parses.
+/// A valid URL, split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Url<'a> {
-    /// As written; compare without regard to case. Empty in a relative reference.
+    /// Scheme as written; compare without regard to case. Empty in a relative reference.
     pub(super) scheme: &'a str,
-    /// What stands between the scheme and the query.
+    /// The part between the scheme and the query.
     pub(super) body: &'a str,
     pub(super) query: &'a str,
 }
 
 impl<'a> Url<'a> {
-    /// Takes a URL apart, `None` if it is not one.
+    /// Splits a URL, `None` if it is not one.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         if text.bytes().any(|byte| byte.is_ascii_control()) || !percent_encoding_is_sound(fragment)
@@ -26,7 +26,7 @@ impl<'a> Url<'a> {
         let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
         let url = Self { scheme, body, query };
         let path = if let Some(absolute) = body.strip_prefix('/') {
-            // Three slashes start a path, not an empty host, where there is no scheme.
+            // Without a scheme, three slashes start a path, not an empty host.
             match absolute.strip_prefix('/') {
                 Some(hierarchy) if !(scheme.is_empty() && hierarchy.starts_with('/')) => {
                     let end = hierarchy.find('/').unwrap_or(hierarchy.len());
@@ -44,13 +44,13 @@ impl<'a> Url<'a> {
             }
             body
         } else {
-            // An opaque URL, such as data:,x or arn:aws:s3:::x, is taken as it is.
+            // An opaque URL, such as data:,x or arn:aws:s3:::x, is accepted unparsed.
             return Some(url);
         };
         percent_encoding_is_sound(path).then_some(url)
     }
 
-    /// Whether the scheme is `name`.
+    /// Returns `true` if the scheme is `name`.
     pub(super) fn is(&self, name: &str) -> bool {
         self.scheme.eq_ignore_ascii_case(name)
     }
@@ -62,7 +62,7 @@ impl<'a> Url<'a> {
     }
 }
 
-/// Splits off `scheme:`; a text that cannot start a scheme has none.
+/// Splits off `scheme:`, if the text begins with one.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(&b)));
     match (end, text.bytes().next()) {
@@ -74,14 +74,14 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Whether `[user@]host[:port]` is sound.
+/// Returns `true` if `[user@]host[:port]` is sound.
 fn is_authority(authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let user_character = |b: u8| b.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&b);
     user.bytes().all(user_character) && percent_encoding_is_sound(user) && is_host(host)
 }
 
-/// Whether `host[:port]` is sound.
+/// Returns `true` if `host[:port]` is sound.
 fn is_host(host: &str) -> bool {
     if let Some(literal) = host.strip_prefix('[') {
         let Some((address, port)) = literal.rsplit_once(']') else { return false };
@@ -94,7 +94,7 @@ fn is_host(host: &str) -> bool {
     let name_character = |b: u8| {
         b.is_ascii_alphanumeric() || !b.is_ascii() || b"-_.~!$&'()*+,;=:<>\"[]%".contains(&b)
     };
-    // Only bytes beyond ASCII may be percent-encoded in a host name.
+    // Only bytes beyond ASCII can be percent-encoded in a host name.
     let encodes_ascii = |name: &str| {
         name.split('%').skip(1).any(|code| code.starts_with(|c| ('0'..='7').contains(&c)))
     };

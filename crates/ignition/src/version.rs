@@ -1,10 +1,9 @@
-//! The Ignition specs that can be served, and how a version is read.
+//! The Ignition specs that can be served, and the parser of versions.
 //!
-//! Two places carry versions: `ignition.version` in a config and the `version` parameter of an Accept header. Both
-//! are semantic versions and both are read by [`Triple::read`]; what each of them then accepts differs and is
-//! decided where it is used.
+//! Two places carry versions: `ignition.version` in a config and the `version` parameter of an Accept header. Both are
+//! semantic versions and both are read by [`Triple::read`]; each caller decides which of them it accepts.
 //!
-//! By hand, because the crate semver refuses leading zeros, which Ignition's library takes.
+//! The crate semver is not used because it refuses leading zeros, which Ignition's library accepts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 
 /// An Ignition spec that a config can be served in.
 ///
-/// The order is the order of publication. Each spec after 3.0 says all that the one before it can.
+/// The order is the order of publication. Each spec after 3.0 can express all that its predecessor can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpecVersion {
     /// 2.2.0, read by Ignition 0.x.
@@ -51,7 +50,7 @@ impl SpecVersion {
     /// The spec that configs are held and edited in.
     pub const NEWEST: Self = Self::V3_6;
 
-    /// The version as `ignition.version` states it, such as `3.4.0`.
+    /// The version as in `ignition.version`, such as `3.4.0`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +65,7 @@ impl SpecVersion {
         }
     }
 
-    /// Reads a spec as people write it, `3.4` or `3.4.0`.
+    /// Parses a spec as people write it, `3.4` or `3.4.0`.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|spec| {
@@ -81,16 +80,15 @@ impl SpecVersion {
         self as usize
     }
 
-    /// Whether every Ignition that asks for this spec takes data URLs with `compression`.
+    /// Returns `true` if every Ignition that requests this spec accepts data URLs with `compression`.
     ///
-    /// All specs have the field, but Ignition refused it with a data URL before its release 2.3.0, the first that
-    /// reads 3.1.
+    /// All specs have the field, but Ignition refused it with a data URL before its release 2.3.0, the first that reads
+    /// 3.1.
     #[must_use]
     pub fn has_compressed_data(self) -> bool {
         self >= Self::V3_1
     }
 
-    /// Major and minor version.
     pub(super) const fn number(self) -> (u8, u8) {
         match self {
             Self::V2_2 => (2, 2),
@@ -110,7 +108,7 @@ impl SpecVersion {
     }
 }
 
-/// As `ignition.version` states it.
+/// Serializes as in `ignition.version`.
 impl Serialize for SpecVersion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
@@ -137,12 +135,12 @@ pub(super) struct Triple {
     pub(super) major: u64,
     pub(super) minor: u64,
     pub(super) patch: u64,
-    /// Neither a pre-release nor build metadata follows the numbers.
+    /// True if neither a pre-release nor build metadata follows the numbers.
     pub(super) plain: bool,
 }
 
 impl Triple {
-    /// Reads `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`, leading zeros allowed; `None` for anything else.
+    /// Parses `MAJOR.MINOR.PATCH[-PRERELEASE][+BUILD]`, with leading zeros allowed.
     pub(super) fn read(text: &str) -> Option<Self> {
         let (rest, build) = text.split_once('+').unwrap_or((text, ""));
         let (numbers, pre_release) = rest.split_once('-').unwrap_or((rest, ""));
@@ -161,7 +159,7 @@ impl Triple {
     }
 }
 
-/// Digits only: `u64::from_str` would take a sign too.
+/// Parses digits; `u64::from_str` would accept a sign too.
 fn number(digits: &str) -> Option<u64> {
     let value = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
     i64::try_from(value).is_ok().then_some(value)

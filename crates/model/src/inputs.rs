@@ -1,4 +1,4 @@
-//! The one value that decides what machines are served.
+//! The immutable value from which configs are rendered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,63 +13,60 @@ use crate::objects::{
 use crate::registry_ca::RegistryHost;
 use crate::registry_credentials::RegistryCredentials;
 
-/// Which of the reference server's two ways of choosing and rendering applies.
+/// Rules for choosing and rendering configs. The reference server has the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServingMode {
-    /// The first control-plane machines, before there is a cluster: pools `master` and `arbiter`
-    /// only, always at their status' configuration.
+    /// The first control-plane machines, before the cluster exists: only pools `master` and `arbiter`, with the
+    /// configuration in their status.
     Bootstrap,
-    /// A cluster that runs: which config a pool serves goes by how far it was rolled out.
+    /// A running cluster: a pool's configuration depends on the progress of its rollout.
     Cluster,
-    /// A directory of manifests that stands for a cluster. It need not hold all that a cluster
-    /// has: what is not there is left out of the configs.
+    /// A directory of manifests that replaces a cluster. Missing objects are omitted from configs.
     Manifests,
 }
 
-/// Everything that can change what a machine is served, at one moment.
+/// All inputs of rendered configs at one time.
 ///
-/// Values are shared (`Arc`) from one moment to the next where they did not change, so that
-/// comparing pointers tells which pools a change touches.
+/// Unchanged values are shared (`Arc`) with the previous inputs, so that comparing pointers shows the pools that a
+/// change affects.
 #[derive(Debug, Clone)]
 pub struct Inputs {
-    /// How configs are chosen and rendered.
+    /// Rules for choosing and rendering configs.
     pub mode: ServingMode,
-    /// The pools by name.
+    /// MachineConfigPools by name.
     pub pools: BTreeMap<String, Arc<MachineConfigPool>>,
-    /// The machine configs by name.
+    /// MachineConfigs by name.
     pub machine_configs: BTreeMap<String, Arc<MachineConfig>>,
-    /// Which pools have images of their own.
+    /// Layered images of pools.
     pub layering: Layering,
-    /// What all pools have in common.
+    /// Values that all pools share.
     pub shared: Arc<Shared>,
-    /// The TLS profile that the cluster's administrators chose, where servers follow it.
+    /// TLS profile of the cluster, if servers follow it.
     pub tls_profile: Option<TlsProfile>,
-    /// Pools that are enforced: their configs have contents for machines with a proof only. Filled by
-    /// [`Snapshot`](crate::snapshot::Snapshot), empty in what a source reads.
+    /// Pools that are enforced: their configs may contain secrets for machines with a proof. Set by
+    /// [`Snapshot`](crate::snapshot::Snapshot), empty in the result of a source.
     pub enforced: BTreeSet<String>,
-    /// The registry logins that machines of those pools get.
+    /// Registry credentials for machines of enforced pools.
     pub registry_credentials: RegistryCredentials,
-    /// What could not be read, one entry a file or object. The values above are then the last
-    /// good ones.
+    /// Unreadable files or objects, one entry each. Their last good values are in the fields above.
     pub problems: Vec<Problem>,
-    /// What is used as it is, and has something in it that has no effect: a field that nobody knows, say.
+    /// Parts of readable objects that have no effect, such as unknown fields.
     pub warnings: Vec<Problem>,
 }
 
-/// What decides which pools' machines boot straight into an image that was built for them.
+/// Objects that decide if machines of a pool boot straight into a layered image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layering {
     /// MachineOSConfigs by name.
     pub os_configs: BTreeMap<String, MachineOsConfig>,
     /// MachineOSBuilds by name.
     pub os_builds: BTreeMap<String, MachineOsBuild>,
-    /// The hosts of the cluster's own image registry, which a machine cannot reach before it is
-    /// part of the cluster.
+    /// Hosts of the cluster's own image registry, which a machine cannot reach before it joins the cluster.
     pub registry_hosts: BTreeSet<String>,
 }
 
 impl Layering {
-    /// Takes in an object that has to do with it; others are passed over.
+    /// Adds an object that concerns layering; others are ignored.
     pub fn add(&mut self, object: &Object) {
         match object {
             Object::MachineOsConfig(config) => {
@@ -91,19 +88,19 @@ impl Layering {
     }
 }
 
-/// What the rendered configs of all pools have in common.
+/// Values that the rendered configs of all pools share.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// The ControllerConfig's certificate authorities, `None` while there is no ControllerConfig.
+    /// ControllerConfig with the cluster's CAs, `None` if it does not exist.
     pub controller_config: Option<ControllerConfig>,
-    /// The kubeconfig that new machines bootstrap with, as it is written to their disk.
+    /// Bootstrap kubeconfig of new machines, as written to their disk.
     pub kubeconfig: Option<Bytes>,
-    /// Certificate authorities (PEM) of image registries.
+    /// CAs of image registries in PEM.
     pub registry_cas: BTreeMap<RegistryHost, Bytes>,
 }
 
 impl std::fmt::Debug for Shared {
-    /// Leaves the kubeconfig out: it holds a token.
+    /// Omits the kubeconfig, which contains a token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared")
             .field("controller_config", &self.controller_config)
@@ -113,10 +110,10 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// The pools that `bootstrap` answers for; workers wait for the cluster.
+/// Pools that are served during bootstrap; workers wait for the cluster.
 pub const BOOTSTRAP_POOLS: [&str; 2] = ["master", "arbiter"];
 
-/// The name of the machine config that `pool` serves, empty where it has none yet.
+/// Name of the MachineConfig that `pool` serves, empty if it has none yet.
 #[must_use]
 pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str {
     match mode {
@@ -127,22 +124,21 @@ pub fn served_configuration(mode: ServingMode, pool: &MachineConfigPool) -> &str
     }
 }
 
-/// Something that could not be read, and what is done without it.
+/// A fault of a file or object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The file or the object.
+    /// Name of the file or object.
     pub place: String,
-    /// What is wrong with it, one line.
+    /// Reason in one line.
     pub reason: String,
-    /// The field and what belongs there, without anything that is in it, where that is known.
+    /// Field and expected type, without values, if they are known.
     pub outline: Option<String>,
-    /// Whether it is only a part that is refused, and all else in it is used.
+    /// True if only a part is refused, and the rest is used.
     pub is_partial: bool,
 }
 
 impl Problem {
-    /// A file or object that is not used at all. What there is too much of its name or of the reason
-    /// is cut off.
+    /// A file or object that is ignored as a whole. Long names and reasons are cut.
     #[must_use]
     pub fn whole(place: &str, defect: impl Into<Defect>) -> Self {
         let Defect { reason, outline } = defect.into();
@@ -151,14 +147,14 @@ impl Problem {
         Self { place, reason, outline, is_partial: false }
     }
 
-    /// A part of one that is not used.
+    /// A part of a file or object that is ignored.
     #[must_use]
     pub fn part(place: &str, reason: &str) -> Self {
         Self { is_partial: true, ..Self::whole(place, reason) }
     }
 
-    /// What strangers may know of it: the name of the object or file, without the folder, and field
-    /// and type where those are known.
+    /// Description for unauthenticated clients: the name of the object or file without its directory, and field and
+    /// type if they are known.
     #[must_use]
     pub fn to_strangers(&self) -> String {
         let name = self.place.rsplit('/').next().unwrap_or_default();
@@ -171,7 +167,7 @@ impl Problem {
 }
 
 impl std::fmt::Display for Problem {
-    /// One line.
+    /// Formats the problem as one line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", escaped(&self.place), escaped(&self.reason))
     }

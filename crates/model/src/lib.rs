@@ -1,22 +1,21 @@
-//! What is decided, from values alone; the clock, randomness and the environment are arguments.
+//! Decisions of the server and its controllers, without I/O; the clock, randomness and the environment are arguments.
 //!
 //! From the bottom up, as `tests/it/layers` checks:
 //!
-//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for what a person reads;
+//! - [`objects`]: Kubernetes objects, only the fields that are read; [`escape`] and [`table`] for output to people;
 //!   [`refusal`]: codes for answers without a config.
-//! - [`ledger`]: which machine asked for a config, what it got, and what came of it. [`access`]: who may have a config,
-//!   by tokens and networks, and when tokens are made anew. [`registry_ca`]: which authorities of image registries a
-//!   machine trusts, [`registry_credentials`] which logins to them it has.
-//! - [`merged_pool`]: a pool's configuration out of the MachineConfigs that it selects.
-//! - [`pointer_config`]: pointer configs, whether a machine would boot from one, and how they come to trust other CAs and
-//!   to carry tokens.
-//! - [`inputs`]: one immutable value, everything that can change what a machine is served. [`render`]: from it, a pool,
-//!   an Ignition spec version and a form to JSON.
-//! - [`snapshot`]: inputs, tokens and keys together: what is served, and to whom.
-//! - [`inspect`]: what a machine becomes by a config, what differs between two, and why one does not come up, as text.
-//!   [`overview`]: all that an administrator wants to see at a glance, as a page and as JSON.
+//! - [`ledger`]: machines that requested a config, with answer and result. [`access`]: access to configs by tokens and
+//!   networks, and rotation of tokens. [`registry_ca`]: CAs of image registries that machines trust,
+//!   [`registry_credentials`]: their credentials for registries.
+//! - [`merged_pool`]: a pool's configuration, merged from the MachineConfigs that it selects.
+//! - [`pointer_config`]: pointer configs, the verdict if a machine boots from one, and updates of their CAs and tokens.
+//! - [`inputs`]: the immutable value from which configs are rendered. [`render`]: the config of a pool in an Ignition
+//!   spec version and a form, as JSON.
+//! - [`snapshot`]: inputs, tokens and keys at one time: the served configs, and access to them.
+//! - [`inspect`]: the machine that a config makes, differences between two, and causes of failed boots, as text.
+//!   [`overview`]: the status of everything, as a page and as JSON.
 #![forbid(unsafe_code)]
-// Tests make keys.
+// Tests generate keys.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod access;

@@ -1,7 +1,7 @@
-//! Codes for answers without a config, by which programs tell causes apart without reading a body.
+//! Codes for answers without a config, for programs that do not read the body.
 //!
-//! A server sends the code in the header `machine-config-server-refusal`, beside the status that machines act on and the line that
-//! people read. It says no more than those: a 401 has one code whatever the reason.
+//! A server sends the code in the header `machine-config-server-refusal`, with the status for machines and a line for
+//! people. It reveals no more than those: a 401 has one code for all reasons.
 //!
 //! | code | status |
 //! | --- | --- |
@@ -18,8 +18,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 /// Header with the code of an answer without a config: a Token of RFC 9651, section 3.3.4.
 pub const REFUSAL: HeaderName = HeaderName::from_static("machine-config-server-refusal");
 
-/// Cause of an answer without a config, as strangers may know it. The list is closed: a client takes an
-/// unknown code for none.
+/// Cause of an answer without a config, for unauthenticated clients. The list is closed: a client ignores an unknown
+/// code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalCode {
     /// No inputs have been read yet.
@@ -57,7 +57,7 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    /// All of them.
+    /// All codes.
     pub const ALL: [Self; 16] = [
         Self::InputsNotRead,
         Self::PoolUnknown,
@@ -77,7 +77,7 @@ impl RefusalCode {
         Self::Overloaded,
     ];
 
-    /// The code as the header has it.
+    /// Value of the header.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl RefusalCode {
         }
     }
 
-    /// The status that the code comes with: 503 for what may heal by itself, so that a machine asks again.
+    /// Status of the answer: 503 for temporary causes, so that a machine retries.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -110,13 +110,13 @@ impl RefusalCode {
         }
     }
 
-    /// The header's value.
+    /// Encoded value of the header.
     #[must_use]
     pub fn header(self) -> HeaderValue {
         HeaderValue::from_static(self.label())
     }
 
-    /// The code of an answer; `None` for a server that sends none, or one that is not known here.
+    /// The code of an answer; `None` for a missing or unknown one.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let value = headers.get(REFUSAL)?;

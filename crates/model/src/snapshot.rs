@@ -1,4 +1,4 @@
-//! What is served and to whom, made of everything that decides it.
+//! Combines inputs, tokens and keys into the served configs and the access policy.
 //!
 //! ```text
 //!  inputs ─────┐
@@ -6,7 +6,7 @@
 //!  signing keys┘
 //! ```
 //!
-//! Publishing goes in that order: a config with contents for few is never rendered while many may have it.
+//! They are published in this order, so that a config with secrets is never served under the old, less strict policy.
 
 use std::sync::Arc;
 
@@ -15,37 +15,37 @@ use crate::access::{
 };
 use crate::inputs::Inputs;
 
-/// Access rules that hold as long as the process runs.
+/// Access rules that are constant while the process runs.
 #[derive(Debug, Default)]
 pub struct AccessRules {
-    /// Mode of pools that have no annotation.
+    /// Mode of pools without an annotation.
     pub mode: AccessMode,
-    /// Networks that may ask.
+    /// Allowed networks.
     pub networks: Networks,
 }
 
-/// Everything that decides what is served, each part as it was read last.
+/// Parts of a snapshot, each as it was read last.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// Pools and machine configs, once they were read.
+    /// Pools and MachineConfigs, once they were read.
     pub inputs: Option<Inputs>,
-    /// Tokens, once they were read.
+    /// Records of tokens, once they were read.
     pub records: Option<Records>,
     /// Keys of another issuer of tokens.
     pub signed: Option<SignedTokens>,
 }
 
-/// Inputs that are rendered, and the policy that goes with them.
+/// Inputs, with the policy that belongs to them.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The inputs, with the pools that are enforced.
+    /// Inputs, with the enforced pools.
     pub inputs: Inputs,
-    /// Who gets what of them.
+    /// Access policy for the inputs.
     pub policy: Policy,
 }
 
 impl Snapshot {
-    /// The snapshot of what is known, `None` before inputs were read.
+    /// Combines the known parts, `None` before inputs were read.
     #[must_use]
     pub fn new(known: &Known, wanted: &WantedModes, rules: &AccessRules) -> Option<Self> {
         let modes = wanted.in_force(known.records.as_ref());
@@ -54,8 +54,7 @@ impl Snapshot {
         Some(Self { inputs, policy: known.policy(modes, rules) })
     }
 
-    /// The policy while this snapshot takes the place of one with the modes `before`: for each pool the
-    /// stricter of the two.
+    /// Policy while this snapshot replaces one with the modes `before`: the stricter mode of each pool.
     #[must_use]
     pub fn tightened(&self, before: &Modes) -> Policy {
         Policy {
@@ -67,7 +66,7 @@ impl Snapshot {
 }
 
 impl Known {
-    /// The policy with these modes, by the tokens and keys that are known.
+    /// Policy with these modes, by the known tokens and keys.
     #[must_use]
     pub fn policy(&self, modes: Modes, rules: &AccessRules) -> Policy {
         let tokens = self.records.as_ref().map(KnownTokens::new);

@@ -1,50 +1,49 @@
-//! Tables and colours, one style for all that is printed for a person.
+//! Tables and colours, in one style for all output to people.
 //!
-//! Columns are two spaces apart and have no lines around them, so that a table pastes into a mail and
-//! `awk` reads it. Where a width is given, long cells are broken into several lines; without one,
-//! as in a pipe, a row is one line.
+//! Columns are two spaces apart without lines, so that a table can be pasted into a mail and read by `awk`. With a
+//! width, long cells are wrapped; without one, as in a pipe, a row is one line.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 
 use crate::escape::{cut, escaped};
 
-/// More of a cell than anybody reads, in characters.
+/// Maximum length of a cell in characters.
 const CELL: usize = 2_000;
 /// Spaces between two columns.
 const GAP: u16 = 2;
-/// Below this a column stays as wide as its contents, in characters.
+/// Width in characters up to which a column is not narrowed.
 const NARROW: usize = 12;
 
-/// What the place where something is printed can show.
+/// Capabilities of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminalStyle {
-    /// Characters in a line, `None` for as many as there are.
+    /// Width in characters, `None` for unlimited.
     pub width: Option<u16>,
-    /// Whether escape sequences for colours are understood.
+    /// True if escape sequences for colours are supported.
     pub is_coloured: bool,
 }
 
-/// What stands out, and how.
+/// Meaning of a coloured text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Color {
     /// A heading.
     Heading,
-    /// What is wrong, or is taken away.
+    /// A fault, or a removed item.
     Bad,
-    /// What is in order, or comes.
+    /// A good state, or an added item.
     Good,
-    /// What to look at.
+    /// A remark to look at.
     Notable,
-    /// What is said besides.
+    /// Less important text.
     Faint,
 }
 
 impl TerminalStyle {
-    /// For a pipe or a file.
+    /// Style of a pipe or a file.
     pub const PLAIN: Self = Self { width: None, is_coloured: false };
 
-    /// `text` in its colour. It has to be escaped already.
+    /// Colours `text`, which must be escaped already.
     #[must_use]
     pub fn paint(self, ink: Color, text: &str) -> String {
         if !self.is_coloured || text.is_empty() {
@@ -61,8 +60,8 @@ impl TerminalStyle {
     }
 }
 
-/// Rows as lines below a line with the columns' names. Cells are whatever somebody chose: they are
-/// escaped here, and cut where they are long beyond reason.
+/// Formats rows below a line with the columns' names. Cells have foreign text: they are escaped here, and cut if they
+/// are too long.
 #[must_use]
 pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<String> {
     let mut table = Table::new();
@@ -81,7 +80,7 @@ pub fn table(names: &[&str], rows: &[Vec<String>], look: TerminalStyle) -> Vec<S
     let widths = table.column_max_content_widths();
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, if index == final_column { 0 } else { GAP }));
-        // Short cells stay whole, and so do names.
+        // Short cells and names of columns are not wrapped.
         let name = names.get(index).map_or(0, |name| name.len());
         let widest = usize::from(widths.get(index).copied().unwrap_or_default());
         let padding = usize::from(column.padding_width());

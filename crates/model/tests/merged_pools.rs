@@ -1,5 +1,5 @@
-//! What the reference's render controller makes of MachineConfigs, compared as values. The data lies beside the repository
-//! and belongs to others; without it there is nothing to compare.
+//! Compares merged MachineConfigs with those of the reference's render controller, as values. The data is next to the
+//! repository; the test passes without it.
 
 #![allow(clippy::disallowed_methods, reason = "it reads what it compares with")]
 #![allow(clippy::unwrap_used, reason = "all of it is tests")]
@@ -27,7 +27,7 @@ struct Case {
     expected: Value,
 }
 
-/// The folder with what the reference answers, if it is there.
+/// The directory with the reference's results, if it exists.
 fn data() -> Option<PathBuf> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
     data.join("merge.json").exists().then_some(data)
@@ -37,21 +37,21 @@ fn read(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// MachineConfigs, with the files that their configs stand for.
+/// MachineConfigs, with the files that their configs name.
 fn parsed(data: &Path, configs: &[Value]) -> Vec<ParsedMachineConfig> {
     let parsed = configs.iter().map(|config| {
         let mut config = config.clone();
         if let Some(file) = config.pointer("/spec/config/$corpus").and_then(Value::as_str) {
             config["spec"]["config"] = read(&data.join("corpus").join(file));
         }
-        // From text, as a manifest or an answer of the API is.
+        // Parsed from text, like a manifest or an answer of the API.
         let config: MachineConfig = serde_json::from_str(&config.to_string()).unwrap();
         ParsedMachineConfig::new(&Arc::new(config))
     });
     parsed.collect()
 }
 
-/// Whether the reference could not read it for its spec alone.
+/// Returns `true` if the reference cannot read the configs because of their spec.
 fn is_newer(parsed: &[ParsedMachineConfig]) -> bool {
     let texts = parsed.iter().filter_map(|it| it.machine_config().ignition());
     texts

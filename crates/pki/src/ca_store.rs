@@ -1,8 +1,7 @@
-//! What the store of the signing CA holds, read and written: every CA that this server ever had,
-//! with its key, so that whoever trusts one of them can be led to the one that signs.
+//! Reads and writes the store of the signing CA. It keeps every CA that this server ever had, with its key, so that a
+//! machine that trusts one of them can build a path to the CA that signs.
 //!
-//! It is one PEM text, in one file or secret, because what has to change together must not fall
-//! apart:
+//! The store is one PEM text, in one file or Secret, so that its parts change together:
 //!
 //! ```text
 //! the CA's key, its certificate                 as any PKI tool writes them
@@ -12,8 +11,8 @@
 //! DISTRUSTED CERTIFICATE                        a CA that is never to be trusted again
 //! ```
 //!
-//! Nothing leaves because of the clock alone, which may be wrong. A key leaves when its CA is distrusted,
-//! or has expired and there are [`MAX_EXPIRED_KEYS`] newer ones; what is not understood stays as it is.
+//! The clock may be wrong, so expiry alone removes nothing. A key is removed when its CA is distrusted, or has expired
+//! and there are [`MAX_EXPIRED_KEYS`] newer ones. Blocks of unknown kinds are kept unchanged.
 
 use std::sync::Arc;
 
@@ -26,23 +25,23 @@ use super::certificate::{is_whole_pem, key_of, pem_text};
 use super::issue::Signer;
 use super::{Certificate, Malformed, StoredPair, Unusable};
 
-/// CAs from which on a key leaves with its expired CA; those of valid CAs stay, however many there are.
+/// Number of keys from which on an expired CA loses its key. CAs that are valid keep theirs.
 const MAX_EXPIRED_KEYS: usize = 16;
-/// Serving pairs from which on one leaves that has expired; valid ones stay.
+/// Number of serving pairs from which on an expired one is removed. Valid ones stay.
 const MAX_EXPIRED_PAIRS: usize = 16;
 
 const CERTIFICATE: &str = "CERTIFICATE";
 const DISTRUSTED: &str = "DISTRUSTED CERTIFICATE";
 const PAIR: &str = "KEPT SERVING PAIR";
 
-/// A CA, with its key where that is at hand.
+/// A CA, with its key if the store has it.
 #[derive(Clone)]
 pub(super) struct Ca {
     pub(super) certificate: Certificate,
     pub(super) key: Option<Arc<CaKey>>,
 }
 
-/// A key, and its text as it was stored: a library that reads every form of a key writes only one.
+/// A key, and its text as it was stored: the library reads every form of a key and writes only one.
 pub(super) struct CaKey {
     pub(super) pair: KeyPair,
     text: String,
@@ -63,30 +62,30 @@ impl Drop for CaKey {
 }
 
 impl Ca {
-    /// The CA as one that signs, `None` if its key is not at hand, or is not for signing.
+    /// The CA as a signer; `None` if its key is missing, or must not sign certificates.
     pub(super) fn signer(&self) -> Option<Signer<'_>> {
         let key = self.key.as_ref().filter(|_| self.certificate.signing_fault().is_none())?;
         Some(Signer { certificate: &self.certificate, key: &key.pair })
     }
 }
 
-/// What a store holds.
+/// The contents of a store, parsed.
 #[derive(Clone, Default)]
 pub(super) struct CaStore {
-    /// The one that the store names as its own, first where it can be read.
+    /// All CAs. The one that the store names as its own is first, if it can be read.
     pub(super) cas: Vec<Ca>,
     pub(super) cross_certificates: Vec<Certificate>,
     pub(super) distrusted: Vec<Certificate>,
-    /// Serving pairs, each as it was stored, the oldest first.
+    /// Serving pairs as they were stored, the oldest first.
     pairs: Vec<StoredPair>,
-    /// What is not understood.
+    /// Blocks of unknown kinds, kept unchanged.
     others: Vec<String>,
-    /// Why the first of those certificates cannot be read that machines cannot read.
+    /// Fault of the first certificate that machines cannot read.
     refused: Option<Malformed>,
 }
 
 impl CaStore {
-    /// Reads a store, and tells why its own CA cannot be used, if it cannot.
+    /// Reads a store, and returns with it why its own CA cannot be used, if it cannot.
     pub(super) fn read(stored: &StoredPair) -> (Self, Option<Unusable>) {
         let StoredPair { certificates, key, previous, unreadable } = stored;
         if let Some(reason) = unreadable {
@@ -105,7 +104,7 @@ impl CaStore {
                 read.take(&block, &mut found, &mut keys);
             }
         }
-        // Another one that follows does not take the place of one that cannot be read.
+        // If the store's own CA cannot be read, a certificate that follows does not replace it.
         let own = first(certificates);
         read.sort_out(found, &keys, own.as_ref());
         if fault.is_none() {
@@ -146,7 +145,7 @@ impl CaStore {
         }
     }
 
-    /// Tells CAs' own certificates from those by which others vouch for them.
+    /// Separates CAs' own certificates from cross-certificates.
     fn sort_out(
         &mut self,
         found: Vec<Certificate>,
@@ -156,7 +155,7 @@ impl CaStore {
         let is_own = |certificate: &Certificate| {
             Some(certificate) == own || certificate.subject_name == certificate.issuer_name
         };
-        // What somebody else signed is a CA's own certificate only where there is no other.
+        // A certificate that another CA signed is a CA's own only if the CA has no other.
         let (mut owns, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_own);
         let mut cross_certificates = Vec::new();
         for other in others {
@@ -223,7 +222,7 @@ impl CaStore {
                 keys += 1;
             }
         }
-        // After the CAs' own: one that somebody else issued is its own certificate because it comes first.
+        // Cross-certificates come after the CAs' own: the first certificate of a CA is read as its own.
         previous.extend(self.cross_certificates.iter().map(Certificate::to_pem));
         let excess = self.pairs.len().saturating_sub(MAX_EXPIRED_PAIRS);
         let is_valid = |pair: &StoredPair| pair.leaf().is_some_and(|leaf| now <= leaf.not_after);
@@ -257,8 +256,7 @@ impl CaStore {
         self.signers().into_iter().find(|ca| ca.certificate.is_valid_at(now))
     }
 
-    /// The certificates that are at the top of a CA's own, as far as they are kept: itself where nobody
-    /// else's is above it.
+    /// The topmost known certificates above a CA; the certificate itself if no known CA issued it.
     pub(super) fn anchors<'a>(&'a self, certificate: &'a Certificate) -> Vec<&'a Certificate> {
         let mut anchors = Vec::new();
         let mut way = vec![certificate];
@@ -276,7 +274,7 @@ impl CaStore {
         anchors
     }
 
-    /// The CA that issued a certificate, with a key that can issue another.
+    /// The CA that issued a certificate, if its key can issue another.
     pub(super) fn issuer_of(&self, certificate: &Certificate) -> Option<&Ca> {
         self.signers().into_iter().find(|ca| certificate.is_issued_by(&ca.certificate))
     }
@@ -285,24 +283,24 @@ impl CaStore {
         self.distrusted.iter().any(|distrusted| distrusted.has_key_of(certificate))
     }
 
-    /// Whether its key or whoever signed it is distrusted.
+    /// Returns `true` if the certificate's key or its issuer is distrusted.
     pub(super) fn is_tainted(&self, certificate: &Certificate) -> bool {
         self.is_distrusted(certificate)
             || self.distrusted.iter().any(|distrusted| certificate.is_issued_by(distrusted))
     }
 
-    /// Keeps a serving pair that is about to be replaced.
+    /// Stores a serving pair that is about to be replaced.
     pub(super) fn keep_pair(&mut self, pair: &StoredPair) {
         self.pairs.retain(|kept| kept.leaf() != pair.leaf());
         self.pairs.push(StoredPair::joined(&pair.text()));
     }
 
-    /// The serving pairs that are kept, the newest first.
+    /// The stored serving pairs, the newest first.
     pub(super) fn pairs(&self) -> impl Iterator<Item = &StoredPair> {
         self.pairs.iter().rev()
     }
 
-    /// Takes a CA out: its key, and every certificate that its key has or has signed.
+    /// Distrusts a CA: removes its key, and every certificate for its key or signed by it.
     pub(super) fn distrust(&mut self, certificate: &Certificate) {
         if !self.distrusted.contains(certificate) {
             self.distrusted.push(certificate.clone());
@@ -315,8 +313,7 @@ impl CaStore {
     }
 }
 
-/// What a store had and another one at `after` has no more, but for CAs that are distrusted: their keys,
-/// and serving pairs, each by its subject.
+/// Subjects of the keys and serving pairs that `before` has and `after` lacks, except those of distrusted CAs.
 pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
     let (before, _) = CaStore::read(before);
     let (after, _) = CaStore::read(after);
@@ -335,8 +332,7 @@ pub(super) fn left_out(before: &StoredPair, after: &StoredPair) -> Vec<String> {
 }
 
 impl StoredPair {
-    /// All CAs that the store of a signing CA holds or ever held, those that are distrusted too, and
-    /// what they signed of each other.
+    /// All CAs that the store of a signing CA holds or ever held, distrusted ones and cross-certificates included.
     #[must_use]
     pub fn cas(&self) -> Vec<Certificate> {
         let texts = [&self.certificates, &self.previous];
@@ -346,7 +342,7 @@ impl StoredPair {
     }
 }
 
-/// The certificate that a PEM text begins with, but for what is none, if it can be read.
+/// The first certificate of a PEM text, if it can be read.
 fn first(text: &[u8]) -> Option<Certificate> {
     let block = blocks(text)?.into_iter().find(|block| block.tag() == CERTIFICATE)?;
     Certificate::from_der(block.contents())

@@ -1,4 +1,4 @@
-//! Certificates as they are read: what a decision depends on.
+//! Certificates as they are read, reduced to the fields that decisions depend on.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use super::go_x509::{self, Malformed};
 use super::moment::written;
 use super::{Host, Unusable, Weakness, weakness};
 
-/// A certificate, with the fields that matter here read out.
+/// A parsed certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: Vec<u8>,
@@ -29,34 +29,34 @@ pub struct Certificate {
     pub common_name: String,
     /// The issuer's common name, empty where it has none.
     pub issuer: String,
-    /// The first moment that it is valid.
+    /// First moment of its validity.
     pub not_before: OffsetDateTime,
-    /// The last moment that it is valid.
+    /// Last moment of its validity.
     pub not_after: OffsetDateTime,
-    /// The alternative names.
+    /// Alternative names: DNS names and addresses.
     pub hosts: BTreeSet<Host>,
     /// The public key, without its algorithm.
     public_key: Vec<u8>,
-    /// What the key is, as people call it: `ECDSA P-256`, `RSA 2048`.
+    /// Algorithm and size of the key, for people: `ECDSA P-256`, `RSA 2048`.
     pub key_kind: String,
     /// The subject's name as it is encoded, by which verifiers find an issuer.
     pub(super) subject_name: Vec<u8>,
-    /// The issuer's.
+    /// The issuer's name as it is encoded.
     pub(super) issuer_name: Vec<u8>,
     /// The public key with its algorithm, as it is encoded.
     pub(super) key_info: Vec<u8>,
-    /// Older versions have no extensions, so that nothing marks a CA.
+    /// False for X.509 versions 1 and 2, which have no extensions and so no mark of a CA.
     pub(super) is_version_3: bool,
     pub(super) extensions: Extensions,
     signature: Signature,
 }
 
-/// A certificate's signature (RFC 5280 section 4.1.1). It is looked at more often than all the rest.
+/// A certificate's signature (RFC 5280 section 4.1.1), parsed once because it is verified often.
 #[derive(Clone, PartialEq, Eq)]
 struct Signature {
-    /// What is signed, within the DER.
+    /// Range of the signed part in the DER.
     message: Range<usize>,
-    /// What is in the algorithm's sequence.
+    /// Contents of the algorithm's sequence.
     algorithm: Vec<u8>,
     value: Vec<u8>,
 }
@@ -75,9 +75,9 @@ impl std::fmt::Debug for Certificate {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("certificate {place} in it cannot be used: {reason}")]
 pub struct NotRead {
-    /// Its place, from 1.
+    /// Position in the text, from 1.
     pub place: usize,
-    /// What is wrong with it.
+    /// Fault of the certificate.
     pub reason: Malformed,
 }
 
@@ -88,8 +88,8 @@ impl Certificate {
         Self::parse(der).ok()
     }
 
-    /// Reads DER. What Go's parser refuses is none: no machine could do anything with it, so that nothing here judges,
-    /// trusts or serves it.
+    /// Reads DER. A certificate that Go's parser refuses is an error: no machine can use it, so this crate neither
+    /// judges, trusts nor serves it.
     pub fn parse(der: &[u8]) -> Result<Self, Malformed> {
         go_x509::check(der)?;
         Self::read(der).ok_or(Malformed::Unread)
@@ -120,20 +120,19 @@ impl Certificate {
         })
     }
 
-    /// Reads all certificates of a PEM text, in their order. What is none is passed over.
+    /// Reads all certificates of a PEM text, in their order, and ignores unreadable ones.
     #[must_use]
     pub fn read_all(pem: &[u8]) -> Vec<Self> {
         Self::read_each(pem).filter_map(Result::ok).collect()
     }
 
-    /// Each certificate of a PEM text, in their order, or why machines cannot read it. A block that is broken itself is
-    /// passed over.
+    /// Reads each certificate of a PEM text, in their order. Blocks that are broken PEM are ignored.
     pub fn read_each(pem: &[u8]) -> impl Iterator<Item = Result<Self, Malformed>> + '_ {
         let blocks = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
         blocks.map(|der| Self::parse(&der))
     }
 
-    /// The certificates of a file that says whom to trust, `None` where it has none. An error names the first that
+    /// Reads the certificates of a file of trusted CAs, `None` if it has none. The error names the first one that
     /// machines cannot read.
     pub fn read_trusted(pem: &[u8]) -> Result<Option<Vec<Self>>, NotRead> {
         let numbered = (1..).zip(Self::read_each(pem));
@@ -148,7 +147,7 @@ impl Certificate {
         certificate_pem(&self.der)
     }
 
-    /// The certificate as DER.
+    /// The certificate in DER.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
@@ -160,7 +159,7 @@ impl Certificate {
         &self.key_info
     }
 
-    /// Why its key is weak, `None` where it is not.
+    /// Weakness of its key, `None` if it has none.
     #[must_use]
     pub fn weakness(&self) -> Option<Weakness> {
         weakness(&self.key_info)
@@ -190,28 +189,28 @@ impl Certificate {
         &self.extensions.key_identifier
     }
 
-    /// Whether its key made the signature of `message`; `algorithm` is what is in the sequence of the
-    /// signature's algorithm. Only algorithms that TLS clients accept are known: SHA-1 is none of them.
+    /// Returns `true` if its key made `signature` over `message`; `algorithm` is the contents of the algorithm's
+    /// sequence. Only algorithms that TLS clients accept are supported, so SHA-1 is not.
     #[must_use]
     pub fn has_signed(&self, message: &[u8], algorithm: &[u8], signature: &[u8]) -> bool {
         is_signature(signature, message, algorithm, &self.key_info, &self.public_key)
     }
 
-    /// Whether both are for the same public key, as a renewed certificate and the one before it
-    /// are, or a cross-certificate and the CA's own.
+    /// Returns `true` if both certificates have the same public key, as a renewed certificate and its predecessor do,
+    /// or a cross-certificate and the CA's own.
     #[must_use]
     pub fn has_key_of(&self, other: &Self) -> bool {
         self.key_info == other.key_info
     }
 
-    /// Whether `now` lies within its validity.
+    /// Returns `true` if `now` lies within its validity.
     #[must_use]
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.not_before <= now && now <= self.not_after
     }
 
-    /// When it was made: where its name tells, as OpenShift's CAs and this server's have the second in
-    /// it, by that, because its validity may begin earlier; else when its validity begins.
+    /// Time of issue. The names of OpenShift's CAs and of this server's contain it in seconds, while their validity can
+    /// begin earlier; otherwise the beginning of the validity.
     #[must_use]
     pub fn made_at(&self) -> OffsetDateTime {
         let reported = self.common_name.rsplit_once('@').and_then(|(_, reported)| {
@@ -221,26 +220,26 @@ impl Certificate {
         reported.filter(|time| self.is_valid_at(*time)).unwrap_or(self.not_before)
     }
 
-    /// The SHA-256 digest of its DER, by which it is told from all others.
+    /// SHA-256 digest of its DER, in hexadecimal digits.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         HEXLOWER.encode(&Sha256::digest(&self.der))
     }
 
-    /// Whether an administrator means this certificate by `text`: the SHA-256 digest of its DER, in
-    /// hexadecimal digits with or without colons, or its subject's common name.
+    /// Returns `true` if an administrator's `text` identifies this certificate: the SHA-256 digest of its DER in
+    /// hexadecimal digits, with or without colons, or its subject's common name.
     #[must_use]
     pub fn is_called(&self, text: &str) -> bool {
         let digits = text.replace(':', "").to_ascii_lowercase();
         digits == self.fingerprint() || (!text.is_empty() && text == self.common_name)
     }
 
-    /// Whether both are for one CA: its name and its key.
+    /// Returns `true` if both certificates have the same subject and key, and so are of one CA.
     pub(super) fn is_same_ca(&self, other: &Self) -> bool {
         self.subject_name == other.subject_name && self.has_key_of(other)
     }
 
-    /// Why no certificate can be issued in its name, whatever key is at hand.
+    /// Reason why a CA with this certificate cannot issue any, regardless of its key.
     pub(super) fn signing_fault(&self) -> Option<Unusable> {
         let extensions = &self.extensions;
         if !extensions.basic_constraints.as_ref().is_some_and(|found| found.ca) {
@@ -252,32 +251,32 @@ impl Certificate {
         extensions.unknown_critical.clone().map(Unusable::CriticalExtension)
     }
 
-    /// Whether the holder of `authority`'s key signed this certificate, by that name, and by an
-    /// algorithm that TLS clients accept.
+    /// Returns `true` if `authority` issued this certificate: by name, and by a signature of an algorithm that TLS
+    /// clients accept.
     #[must_use]
     pub fn is_issued_by(&self, ca: &Self) -> bool {
         self.issuer_name == ca.subject_name && self.is_signed_by(ca)
     }
 
-    /// Whether the key of `authority` made this certificate's signature, whatever the names are, by
-    /// an algorithm that TLS clients accept: SHA-1 is none of them.
+    /// Returns `true` if the key of `authority` made this certificate's signature, regardless of names, by an algorithm
+    /// that TLS clients accept. SHA-1 is not one of them.
     #[must_use]
     pub(super) fn is_signed_by(&self, ca: &Self) -> bool {
         let Signature { message, algorithm, value } = &self.signature;
         ca.has_signed(&self.der[message.clone()], algorithm, value)
     }
 
-    /// What people call the subject: its common name, or all of its name where it has none.
+    /// Display name of the subject: its common name, or its whole name if it has none.
     pub(super) fn title(&self) -> String {
         title(&self.subject_name, &self.common_name)
     }
 
-    /// What people call the issuer.
+    /// Display name of the issuer.
     pub(super) fn issuer_title(&self) -> String {
         title(&self.issuer_name, &self.issuer)
     }
 
-    /// Whether `key` is this certificate's.
+    /// Returns `true` if `key` belongs to this certificate.
     #[must_use]
     pub fn matches(&self, key: &KeyPair) -> bool {
         use rcgen::PublicKeyData as _;
@@ -289,7 +288,7 @@ impl Signature {
     fn read(der: &[u8], parsed: &X509Certificate<'_>) -> Option<Self> {
         let (_, all) = Any::from_der(der).ok()?;
         let (rest, _) = Any::from_der(all.data).ok()?;
-        // Nothing follows the certificate, so that its contents are the end of it.
+        // The caller has parsed the whole DER, so that the contents end with it.
         let begin = der.len().checked_sub(all.data.len())?;
         let message = begin..begin + (all.data.len() - rest.len());
         let (_, algorithm) = Any::from_der(rest).ok()?;
@@ -298,8 +297,8 @@ impl Signature {
     }
 }
 
-/// Whether a key has made this signature of a message, by an algorithm that TLS clients accept: SHA-1 is none of
-/// them. `algorithm` is what is in its sequence; `key_info` is the public key with its algorithm, `key` without.
+/// Returns `true` if a key made this signature of a message, by an algorithm that TLS clients accept: not SHA-1.
+/// `algorithm` is the contents of its sequence; `key_info` is the public key with its algorithm, `key` without.
 pub(super) fn is_signature(
     value: &[u8],
     message: &[u8],
@@ -316,7 +315,7 @@ pub(super) fn is_signature(
     })
 }
 
-/// What is in the first sequence of a sequence.
+/// Contents of the first element of a sequence.
 fn first_contents(der: &[u8]) -> Option<&[u8]> {
     let (_, all) = Any::from_der(der).ok()?;
     Some(Any::from_der(all.data).ok()?.1.data)
@@ -329,15 +328,15 @@ fn title(name: &[u8], common_name: &str) -> String {
     X509Name::from_der(name).map(|(_, name)| name.to_string()).unwrap_or_default()
 }
 
-/// Reads the first private key of a PEM text that can sign, in any of its forms (PKCS#1, SEC1,
-/// PKCS#8), whatever else the text holds.
+/// Reads the first private key of a PEM text that can sign, in any of its forms (PKCS#1, SEC1, PKCS#8). Other blocks
+/// are ignored.
 #[must_use]
 pub fn key_of(pem: &[u8]) -> Option<KeyPair> {
     let mut blocks = PrivateKeyDer::pem_slice_iter(pem).filter_map(Result::ok);
     blocks.find_map(|der| KeyPair::try_from(&der).ok())
 }
 
-/// Whether no block of a PEM text is broken or cut short.
+/// Returns `true` if every PEM block that begins in a text is complete.
 #[must_use]
 pub fn is_whole_pem(text: &[u8]) -> bool {
     let begun = text.windows(11).filter(|window| window == b"-----BEGIN ").count();
@@ -350,8 +349,7 @@ pub fn certificate_pem(der: &[u8]) -> String {
     pem_text(&Pem::new("CERTIFICATE", der))
 }
 
-/// A block as text, with lines of 64 characters that end in a line feed: what openssl and Go write
-/// (RFC 7468).
+/// Encodes a PEM block with lines of 64 characters and line feeds, as openssl and Go do (RFC 7468).
 pub(super) fn pem_text(block: &Pem) -> String {
     let lines = EncodeConfig::new().set_line_wrap(64).set_line_ending(LineEnding::LF);
     pem::encode_config(block, lines)
@@ -385,7 +383,7 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
         Ok(PublicKey::EC(point)) => match point.key_size() {
             256 => "ECDSA P-256".to_owned(),
             384 => "ECDSA P-384".to_owned(),
-            // Its coordinates fill 66 bytes.
+            // P-521's coordinates have 66 bytes.
             528 => "ECDSA P-521".to_owned(),
             size => format!("EC {size}"),
         },
@@ -397,8 +395,8 @@ fn key_kind(certificate: &X509Certificate<'_>) -> String {
 mod tests {
     use super::certificate_pem;
 
-    /// Files and secrets are compared byte for byte before they are written: another wrapping would
-    /// rewrite every cluster's certificates.
+    /// Files and Secrets are compared byte for byte before they are written: another wrapping would rewrite every
+    /// cluster's certificates.
     #[test]
     fn pem_has_lines_of_64_characters_and_ends_in_one_line_feed() {
         let full = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";

@@ -1,15 +1,14 @@
-//! Which certificates are sent after the leaf.
+//! Chooses the certificates that are sent after the leaf.
 //!
-//! Whoever trusts the CA that signed the leaf needs none. For all others there has to be a way from
-//! it to the CA that they trust: cross-certificates, each one CA's name and key signed by another.
-//! The verifiers that count are Go's, Ignition's own, which tries every way; and OpenSSL's, curl's,
-//! which takes the first certificate of an issuer's name that it meets and never turns back. So all
-//! CAs lie on one way, that with the longest left to live next to the leaf's own, those that hang on
-//! somebody else's last, and each is sent once. A chain grows by one certificate a rotation, and not
-//! beyond [`MAX_CHAIN_BYTES`].
+//! A client that trusts the CA that signed the leaf needs none. All others need a path from it to the CA that they
+//! trust: cross-certificates, each with one CA's name and key signed by another. The relevant verifiers are Go's, used
+//! by Ignition, which tries every path, and OpenSSL's, used by curl, which takes the first certificate with the
+//! issuer's name and does not backtrack. So all CAs lie on one path: next to the leaf's own the one that is valid
+//! longest, last those that an external CA issued. Each is sent once. A chain grows by one certificate a rotation, and
+//! not beyond [`MAX_CHAIN_BYTES`].
 //!
-//! What is sent begins with the oldest CA that it leads to, not when it was issued: a machine whose
-//! clock is behind boots after a rotation as it did before.
+//! The validity of issued certificates begins with that of the oldest CA on the path, not at the time of issue: a
+//! machine whose clock is behind boots after a rotation as it did before.
 
 use std::cell::RefCell;
 
@@ -20,30 +19,28 @@ use super::issue::{BACKDATED, cross_sign};
 use super::lockout::{Signatures, handshake_bytes, refusals};
 use super::{Certificate, Holder, IssueError};
 
-/// What a handshake may hold of certificates.
+/// Maximum size of the chain, in bytes of DER.
 pub const MAX_CHAIN_BYTES: usize = 16 * 1024;
 
-/// What chains are put together from.
+/// Inputs for building a chain.
 pub(super) struct Links<'a> {
     pub(super) kept: &'a CaStore,
-    /// Certificates that are known beside those that are kept: what is sent now, the bundle, and an
-    /// older installation's CA.
+    /// Certificates that are not in the store: the served chain, the bundle, and the CA of an older installation.
     pub(super) known: [&'a [Certificate]; 3],
     pub(super) now: OffsetDateTime,
-    /// What was found out about signatures.
     pub(super) signatures: &'a RefCell<Signatures>,
-    /// The end of a pair that was replaced and that nobody here can issue again.
+    /// End of the validity of a replaced pair that cannot be issued again here.
     pub(super) irreplaceable_until: Option<OffsetDateTime>,
 }
 
 impl Links<'_> {
-    /// When what `signer` signs begins.
+    /// Beginning of the validity of certificates that `signer` issues.
     ///
-    /// A pair that cannot be issued again is needed when the clock, that was ahead, comes back: what
-    /// has replaced it does not reach into its time, but for a while.
+    /// A pair that cannot be issued again is needed if the clock was ahead and is set back. So the validity of its
+    /// replacement overlaps with it only for [`CLOCKS_BEHIND`].
     pub(super) fn begin(&self, signer: &Certificate) -> OffsetDateTime {
         let followed = self.followed(signer);
-        // A root that others hang on is reached by way of them, and begins long before them.
+        // A root above other stored CAs is reached through them, and can begin long before them.
         let is_above = |ca: &&&Ca| {
             let own = |other: &&Ca| other.certificate != ca.certificate;
             let mut others = self.kept.cas.iter().filter(own);
@@ -59,13 +56,12 @@ impl Links<'_> {
         }
     }
 
-    /// The CAs that a way is looked for to, in the order in which they lie on it.
+    /// The CAs that the path must reach, in their order on it.
     fn followed(&self, signer: &Certificate) -> Vec<&Ca> {
         let is_followed =
             |ca: &&Ca| ca.certificate.is_valid_at(self.now) && !ca.certificate.is_same_ca(signer);
         let mut followed: Vec<_> = self.kept.cas.iter().filter(is_followed).collect();
-        // One that hangs on somebody else's comes last: from it the way goes on with its own
-        // certificate.
+        // CAs that an external CA issued come last: the path continues from them with their own certificates.
         followed.sort_by_key(|ca| {
             let Certificate { not_after, not_before, subject_name, issuer_name, .. } =
                 &ca.certificate;
@@ -74,7 +70,7 @@ impl Links<'_> {
         followed
     }
 
-    /// The leaf that `signer` issued, with all that leads from it to the other CAs.
+    /// The leaf that `signer` issued, followed by the path from it to the other CAs.
     pub(super) fn chain(
         &self,
         leaf: &Certificate,
@@ -82,10 +78,10 @@ impl Links<'_> {
     ) -> Result<Vec<Certificate>, IssueError> {
         let begin = self.begin(signer);
         let mut sent = vec![leaf.clone()];
-        // The last CA on the way, from which the next one is looked for.
+        // Last CA on the path so far.
         let mut last = signer;
         let mut left = self.followed(signer);
-        // What others signed, and nobody here can sign again, may lead from any CA to any other.
+        // Cross-certificates of external CAs, which cannot be issued again here, may connect any two CAs.
         let mut has_grown = true;
         while has_grown {
             has_grown = false;
@@ -110,7 +106,7 @@ impl Links<'_> {
         Ok(sent)
     }
 
-    /// A certificate by which `ca` vouches for what is on the way already.
+    /// A cross-certificate that `ca` issued for a CA on the path, stored or new.
     fn link(
         &self,
         sent: &[Certificate],
@@ -139,7 +135,7 @@ impl Links<'_> {
         Ok(issued.into_iter().find(|link| leads(link)).cloned())
     }
 
-    /// Adds what leads to CAs that are known by their certificate alone, or by nobody here.
+    /// Appends intermediates that lead to CAs whose keys are not stored.
     fn add_ways_up(&self, sent: &mut Vec<Certificate>) {
         for _ in 0..MAX_INTERMEDIATES {
             let next = self.all().find(|other| {
@@ -158,7 +154,7 @@ impl Links<'_> {
         }
     }
 
-    /// All certificates that might be sent.
+    /// All certificates that can be sent.
     fn all(&self) -> impl Iterator<Item = &Certificate> {
         let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
         let all = kept.chain(&self.kept.cross_certificates).chain(self.known.into_iter().flatten());
@@ -172,10 +168,10 @@ impl Links<'_> {
     }
 }
 
-/// How far machines' clocks are behind, at the most that is provided for in this case.
+/// Assumed maximum lag of machines' clocks.
 const CLOCKS_BEHIND: Duration = Duration::days(30);
 
-/// Intermediates that one CA hangs on.
+/// Maximum number of intermediates above one CA.
 const MAX_INTERMEDIATES: usize = 8;
 
 #[cfg(test)]
@@ -196,7 +192,7 @@ mod tests {
             (issue_ca(&key, Duration::days(3_650), NOW).unwrap(), key)
         };
         let cas: Vec<_> = (0..MAX_INTERMEDIATES + 3).map(ca).collect();
-        // Each signed by the next one.
+        // Each is signed by the next one.
         let below = |pair: &[(Certificate, KeyPair)]| {
             let [(certificate, _), (above, key)] = pair else { panic!("two") };
             cross_sign(certificate, Signer { certificate: above, key }, NOW).unwrap()

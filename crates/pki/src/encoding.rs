@@ -1,5 +1,5 @@
-//! A certificate's encoding, as far as it is written here (RFC 5280 section 4.1): with names that the
-//! library that issues certificates cannot write.
+//! Rewrites names in a certificate's DER (RFC 5280 section 4.1), because the library that issues certificates cannot
+//! write all of them.
 
 use rcgen::{KeyPair, SigningKey as _};
 use x509_parser::asn1_rs::{Any, FromDer as _};
@@ -7,12 +7,12 @@ use yasna::models::TaggedDerValue;
 
 use super::IssueError;
 
-/// Where the issuer and the subject are among a certificate's fields, counted from 0, after the
-/// version that every one of version 3 begins with.
+/// Positions of issuer and subject among a certificate's fields, counted from 0, after the version that every version 3
+/// certificate begins with.
 const ISSUER: usize = 3;
 const SUBJECT: usize = 5;
 
-/// The certificate with these names, encoded, in place of its own, signed again by `key`.
+/// Replaces the names of a certificate with encoded ones, and signs it again with `key`.
 pub(super) fn with_names(
     certificate: &[u8],
     issuer: &[u8],

@@ -5,28 +5,27 @@ use x509_parser::prelude::X509Certificate;
 
 use super::name_constraints::NameConstraints;
 
-/// What a certificate says about its own use.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Extensions {
-    /// Whether it is a CA's, and how many may come between it and a leaf.
+    /// Basic constraints: CA or not, and the maximum number of CAs between it and a leaf.
     pub(super) basic_constraints: Option<BasicConstraints>,
-    /// Its key's usage is given, and signing certificates is not in it.
+    /// True if key usage is present and lacks keyCertSign.
     pub(super) forbids_signing: bool,
-    /// Its extended key usage is given, and serving TLS is not in it.
+    /// True if extended key usage is present and lacks serverAuth.
     pub(super) forbids_serving: bool,
-    /// Whether the way below it needs certificate policies (section 4.2.1.11).
+    /// True if paths below it need certificate policies (section 4.2.1.11).
     pub(super) demands_policies: bool,
     /// The alternative names, as they are encoded.
     pub(super) alternative_names: Option<Vec<u8>>,
     /// The DNS names among them, wildcards too.
     pub(super) dns_names: Vec<String>,
-    /// What a CA may vouch for.
+    /// Names that certificates below a CA can have.
     pub(super) name_constraints: Option<NameConstraints>,
     /// The key's identifier, empty where there is none.
     pub(super) key_identifier: Vec<u8>,
     /// The identifier of the issuer's key, empty where there is none.
     pub(super) issuer_key_identifier: Vec<u8>,
-    /// A critical extension that verifiers do not know, by its object identifier.
+    /// Object identifier of a critical extension that verifiers do not know.
     pub(super) unknown_critical: Option<String>,
 }
 
@@ -40,7 +39,7 @@ impl Extensions {
                     read.basic_constraints = Some(constraints.clone());
                 }
                 ParsedExtension::KeyUsage(usage) => {
-                    // Go reads one without a single bit as if it was not there.
+                    // Go treats a key usage without bits as absent.
                     read.forbids_signing = usage.flags != 0 && !usage.key_cert_sign();
                 }
                 ParsedExtension::ExtendedKeyUsage(usage) => {
@@ -67,7 +66,7 @@ impl Extensions {
                     read.issuer_key_identifier =
                         identifier.map(|identifier| identifier.0.to_vec()).unwrap_or_default();
                 }
-                // Go knows what policies map to and demand since 1.22, and machines may have an older one.
+                // Go handles policy mappings and constraints since 1.22, and machines may have an older release.
                 ParsedExtension::PolicyConstraints(constraints) => {
                     read.demands_policies = constraints.require_explicit_policy.is_some();
                     is_known = false;

@@ -1,24 +1,24 @@
-//! A serving pair that somebody else makes, and what machines are to trust it by.
+//! A serving pair that is made outside of this server, and the CAs that machines trust it by.
 //!
-//! Nothing is issued then. What its maker calls its roots goes into bundle and pointer configs, and the pair is served
-//! once every pointer config that is known boots from it; until then the one before stays. CAs whose keys are at hand
-//! vouch for its issuer, so that who trusts only them boots from it too.
+//! Nothing is issued in this case. The roots that come with the pair go into the bundle and pointer configs. The pair
+//! is served once every known pointer config boots from it; until then the previous one stays. Stored CAs with keys
+//! cross-sign its issuer, so that machines that trust only them boot too.
 
 use super::chain::Links;
 use super::view::View;
 use super::{Certificate, External, IssueError, Unusable, Warning, read_chain};
 
 impl External {
-    /// Its certificates, the leaf first.
+    /// Certificates of the pair, the leaf first.
     pub(super) fn certificates(&self) -> Vec<Certificate> {
         let pair = self.pair.as_ref().and_then(|pair| read_chain(&pair.certificates).ok());
         pair.unwrap_or_default()
     }
 
-    /// Why it cannot be served, whoever trusts it.
+    /// Reason why the pair cannot be served to any machine.
     pub(super) fn fault(&self) -> Option<Unusable> {
         let Some(pair) = &self.pair else { return Some(Unusable::Missing) };
-        // Machines skip what they cannot read in a bundle. A bundle with nothing else is reported.
+        // Machines skip unreadable certificates in a bundle. Only a bundle without readable ones is reported.
         let trusts_nothing = self.trusted().is_empty();
         let unread = read_chain(&self.trust).err().filter(|_| trusts_nothing);
         match pair.served_chain() {
@@ -31,14 +31,14 @@ impl External {
         }
     }
 
-    /// What machines cannot read of what they are to trust, if there is any. They pass over it.
+    /// Warning about certificates in the trust list that machines cannot read and skip.
     pub(super) fn unread(&self) -> Option<Warning> {
         let fault = read_chain(&self.trust).err()?;
         Some(Warning::TrustUnread { name: self.name.clone(), fault })
     }
 
-    /// What would be sent: all that comes with the leaf but for roots, and what leads from there to the CAs that are
-    /// kept.
+    /// The chain to send: the leaf and all intermediates that come with it, without roots, then the path to the stored
+    /// CAs.
     pub(super) fn chain(&self, view: &View<'_>) -> Result<Vec<Certificate>, IssueError> {
         let given = self.certificates();
         let Some((leaf, between)) = given.split_first() else { return Ok(Vec::new()) };
@@ -59,7 +59,8 @@ impl External {
     }
 }
 
-/// Whether what comes with a leaf is sent with it: all but roots. The leaf may be its own.
+/// Returns `true` if a certificate that comes with a pair is sent: every one but roots. The leaf is sent even if it is
+/// self-signed.
 fn is_sent(place: usize, certificate: &Certificate) -> bool {
     place == 0 || !certificate.is_issued_by(certificate)
 }

@@ -1,24 +1,24 @@
-//! Who fetches configs, and why what is served may keep them from it.
+//! Machines that fetch configs, and the reasons why a served chain locks them out.
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{Certificate, Host};
 
-/// Candidates that Go looks at before it gives up.
+/// Number of candidates after which Go gives up.
 pub(super) const MAX_CANDIDATES: usize = 100;
 
-/// Go's bound on a handshake message, less 1 KiB for what else may go into it.
+/// Go's maximum size of a handshake message in bytes, less 1 KiB for the message's other contents.
 pub(super) const MAX_HANDSHAKE_BYTES: usize = 65_536 - 1024;
 
-/// Somebody who trusts some CAs and fetches configs.
+/// A machine that fetches configs, or the pointer config that many machines share: trusted CAs and used hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// What an administrator knows it by.
+    /// Display name for administrators.
     pub name: String,
-    /// The CAs that it trusts.
+    /// Trusted CAs.
     pub trusted: Vec<Certificate>,
-    /// The hosts that it fetches from, all of them. Without any, only its trust is judged.
+    /// All hosts that it fetches from. If it is empty, only its trust is judged.
     pub hosts: Vec<Host>,
 }
 
@@ -34,120 +34,120 @@ impl Holder {
     }
 }
 
-/// One that could not boot.
+/// A holder that could not boot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{holder} could not boot a machine: {reason}")]
 pub struct Lockout {
-    /// The [`Holder::name`].
+    /// Name of the holder, [`Holder::name`].
     pub holder: String,
-    /// Why not.
+    /// Reason for the lockout.
     pub reason: LockoutReason,
 }
 
-/// Why a machine does not accept what is served. Certificates are told by their subjects.
+/// Reasons why a machine refuses the served chain. Certificates are named by their subjects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockoutReason {
-    /// It is in the pointer config itself.
+    /// A fault of the pointer config itself.
     #[error("{0}")]
     Pointer(String),
-    /// There is no chain.
+    /// No certificate is served.
     #[error("no certificate is served")]
     NothingServed,
-    /// The message with the certificates is longer than clients accept.
+    /// The handshake message with the certificates is longer than clients accept.
     #[error(
         "the chain that is served takes {bytes} bytes, more than the {MAX_HANDSHAKE_BYTES} that are safe"
     )]
     TooLarge {
-        /// What it comes to in a handshake.
+        /// Size in a handshake, in bytes.
         bytes: usize,
     },
-    /// The leaf lacks a name.
+    /// The leaf lacks a host.
     #[error("the serving certificate does not name {0}")]
     Host(Host),
-    /// None of its CAs is valid.
+    /// None of the trusted CAs is valid.
     #[error("none of the CAs that it trusts is valid now")]
     NoValidCa,
-    /// Nothing that is sent or trusted issued a certificate.
+    /// The issuer of a certificate is neither sent nor trusted.
     #[error(
         "\"{issuer}\" issued \"{certificate}\" and is neither sent nor among the CAs that it trusts"
     )]
     IssuerMissing {
-        /// Whose certificate is missing.
+        /// Name of the missing issuer.
         issuer: String,
-        /// The last certificate of the way.
+        /// Subject of the last certificate on the path.
         certificate: String,
     },
-    /// The way ends at a self-signed certificate.
+    /// The path ends at a self-signed certificate that is not trusted.
     #[error("\"{0}\" is not among the CAs that it trusts")]
     Untrusted(String),
-    /// Too many ways lead nowhere.
+    /// The client gives up because too many candidates lead nowhere.
     #[error(
         "a client gives up among so many certificates, after {MAX_CANDIDATES} that lead nowhere"
     )]
     TooManyCandidates,
-    /// Its time is over.
+    /// A certificate has expired.
     #[error("\"{certificate}\" expired at {}", date(*.at))]
     Expired {
-        /// Whose.
+        /// Subject of the certificate.
         certificate: String,
-        /// Its last moment.
+        /// Last moment of its validity.
         at: OffsetDateTime,
     },
-    /// Its time has not come.
+    /// A certificate is not valid yet.
     #[error("\"{certificate}\" is not valid before {}: is the clock right?", date(*.at))]
     NotYetValid {
-        /// Whose.
+        /// Subject of the certificate.
         certificate: String,
-        /// Its first moment.
+        /// First moment of its validity.
         at: OffsetDateTime,
     },
-    /// A certificate signed another and is no CA's.
+    /// A certificate signed another, and is not a CA.
     #[error("\"{0}\" is no CA: its certificate lacks CA:TRUE")]
     NoCa(String),
-    /// A CA's key may not sign certificates.
+    /// A CA's key must not sign certificates.
     #[error("\"{0}\" may not sign certificates: its key usage lacks keyCertSign")]
     KeyUsage(String),
-    /// More certificates follow than a CA allows.
+    /// More CAs follow than a CA allows.
     #[error("\"{certificate}\" allows {most} CAs below it (pathlen), and there are {present}")]
     PathLength {
-        /// The CA.
+        /// Subject of the CA.
         certificate: String,
-        /// As many as may follow, the leaf not counted.
+        /// Maximum number of CAs below it, without the leaf.
         most: u32,
-        /// As many as do.
+        /// Number of CAs below it.
         present: usize,
     },
-    /// A CA may not vouch for a name.
+    /// A CA's name constraints exclude a name.
     #[error("\"{certificate}\" may not vouch for {name}, by its name constraints")]
     NameConstraints {
-        /// The CA.
+        /// Subject of the CA.
         certificate: String,
-        /// The name, of whichever certificate below.
+        /// Excluded name of a certificate below it.
         name: String,
     },
-    /// A certificate is not for serving.
+    /// A certificate is not for TLS servers.
     #[error("\"{0}\" is not for TLS servers: its extended key usage lacks serverAuth")]
     ExtendedKeyUsage(String),
-    /// A certificate demands policies of the way below it.
+    /// A certificate requires certificate policies below it.
     #[error(
         "\"{0}\" demands certificate policies of what it vouches for (policyConstraints), and whether the way has them \
          is not looked at"
     )]
     Policies(String),
-    /// A certificate has a critical extension that clients do not understand.
+    /// A certificate has a critical extension that clients do not know.
     #[error(
         "\"{certificate}\" has a critical extension that clients do not understand: {extension}"
     )]
     CriticalExtension {
-        /// Whose.
+        /// Subject of the certificate.
         certificate: String,
-        /// The extension's object identifier.
+        /// Object identifier of the extension.
         extension: String,
     },
 }
 
-/// A date as messages have it.
+/// Formats a time for messages.
 pub(super) fn date(time: OffsetDateTime) -> String {
-    // A year that RFC 3339 cannot write is still told.
+    // RFC 3339 has no years beyond 9999.
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }

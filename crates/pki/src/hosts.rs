@@ -1,4 +1,4 @@
-//! Names that a machine may reach the server by.
+//! Host names and addresses by which machines reach the server.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -7,11 +7,11 @@ use core::net::{IpAddr, Ipv6Addr};
 pub enum Host {
     /// A DNS name, in lower case.
     Name(String),
-    /// An address.
+    /// An IP address.
     Address(IpAddr),
 }
 
-/// A name that no certificate can carry.
+/// A text that no certificate can have as a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is neither a DNS name nor an IP address")]
 pub struct InvalidHost(String);
@@ -19,8 +19,8 @@ pub struct InvalidHost(String);
 impl std::str::FromStr for Host {
     type Err = InvalidHost;
 
-    /// Reads a name or an address, IPv6 with or without brackets; one of IPv4 in IPv6 is that of IPv4, as to Go.
-    /// Labels as in RFC 1123 section 2.1, underscores allowed as DNS has them.
+    /// Parses a DNS name or an address, IPv6 with or without brackets. An IPv4-mapped IPv6 address becomes IPv4, as in
+    /// Go. Labels follow RFC 1123 section 2.1, with underscores as in DNS.
     fn from_str(text: &str) -> Result<Self, InvalidHost> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Some(bare) = bare {
@@ -37,7 +37,7 @@ impl std::str::FromStr for Host {
                 && !label.ends_with('-')
                 && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
         };
-        // A last label of digits alone would be read as an address by URL parsers.
+        // URL parsers read a name whose last label has only digits as an address.
         let numeric =
             name.rsplit('.').next().is_some_and(|l| l.bytes().all(|b| b.is_ascii_digit()));
         if name.len() > 253 || numeric || !name.split('.').all(label) {
@@ -48,7 +48,7 @@ impl std::str::FromStr for Host {
 }
 
 impl Host {
-    /// As resolvers and lists have it: IPv6 without brackets.
+    /// The host as resolvers take it: IPv6 without brackets.
     #[must_use]
     pub fn bare(&self) -> String {
         match self {
@@ -59,7 +59,7 @@ impl Host {
 }
 
 impl std::fmt::Display for Host {
-    /// As a URL has it: IPv6 in brackets.
+    /// Formats the host for a URL: IPv6 in brackets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),

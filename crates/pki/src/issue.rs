@@ -1,13 +1,11 @@
 //! Issuing certificates. Keys and times are arguments.
 //!
-//! What a certificate has to hold is RFC 5280's section 4.2: an authority is marked as one and may
-//! sign certificates, a serving certificate may only serve, and each names its issuer's key so that
-//! a verifier finds the chain. A serial number is one of a kind for its issuer (section 4.1.2.2):
-//! here it follows from the key, the issuer and the time.
+//! Extensions follow RFC 5280 section 4.2: a CA is marked as one and can sign certificates, a serving certificate can
+//! only serve, and each certificate identifies its issuer's key. A serial number is unique for its issuer (section
+//! 4.1.2.2): it is derived from the key, the issuer and the time.
 //!
-//! Verifiers compare names byte for byte, and an authority that somebody brings may have one of any
-//! shape: several domain components, strings of old kinds, parts of more than one attribute. So names
-//! are taken over as they are encoded.
+//! Verifiers compare names byte for byte, and an external CA's name can have any form: several domain components, old
+//! string types, multi-valued parts. So names are copied in their encoding.
 
 use data_encoding::HEXLOWER;
 use rcgen::{
@@ -21,28 +19,29 @@ use time::{Duration, OffsetDateTime};
 use super::encoding::with_names;
 use super::{Certificate, Host, IssueError};
 
-/// A machine's clock may be behind at its first boot, by hours where it counts in local time.
+/// Time by which validity is backdated. A machine's clock can be hours behind at its first boot, if it counts in local
+/// time.
 pub const BACKDATED: Duration = Duration::days(1);
 
-/// A certificate authority that can sign.
+/// A CA that can sign.
 #[derive(Clone, Copy)]
 pub struct Signer<'a> {
-    /// What it signs in the name of.
+    /// Certificate of the CA.
     pub certificate: &'a Certificate,
-    /// The one of the certificate.
+    /// Private key of that certificate.
     pub key: &'a KeyPair,
 }
 
-/// From when to when a certificate is valid.
+/// Validity of a certificate, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// The first moment.
+    /// First moment.
     pub begin: OffsetDateTime,
-    /// The last moment.
+    /// Last moment.
     pub end: OffsetDateTime,
 }
 
-/// A new certificate authority, self-signed. It is valid from a day before `now` on.
+/// Issues a new self-signed CA. It is valid from a day before `now`.
 pub fn issue_ca(
     key: &KeyPair,
     validity: Duration,
@@ -56,7 +55,7 @@ pub fn issue_ca(
     Certificate::from_der(issued.der()).ok_or(IssueError::Unreadable)
 }
 
-/// A request for a certificate of an authority (RFC 2986), PEM: somebody else is to issue it.
+/// A certificate signing request in PEM (RFC 2986) for a CA that an external CA issues.
 pub fn request_ca(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -65,7 +64,7 @@ pub fn request_ca(key: &KeyPair, now: OffsetDateTime) -> Result<String, IssueErr
     Ok(params.serialize_request(key)?.pem()?)
 }
 
-/// A name of its own for each, so that verifiers never take one for another.
+/// A unique name for each CA, so that verifiers never confuse two of them.
 fn ca_name(key: &KeyPair, now: OffsetDateTime) -> String {
     let digest = Sha256::digest(key.der_bytes());
     let suffix = HEXLOWER.encode(&digest[..2]);
@@ -76,8 +75,8 @@ fn ca_usages() -> Vec<KeyUsagePurpose> {
     vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature]
 }
 
-/// A certificate for an authority's name and key by another authority, so that who trusts the
-/// other one trusts this one too. It begins at `begin`, and ends when either of them does.
+/// Cross-signs: issues a certificate for the name and key of `authority` by another CA, so that clients that trust the
+/// other one trust `authority` too. It is valid from `begin` until either of them expires.
 pub fn cross_sign(
     ca: &Certificate,
     by: Signer<'_>,
@@ -88,7 +87,7 @@ pub fn cross_sign(
     let issuer_name = &by.certificate.subject_name;
     let mut params =
         ca_params(&ca.common_name, key.der_bytes(), issuer_name, Validity { begin, end })?;
-    // What the other's certificates name as their issuer's key.
+    // The identifier that certificates of the CA have as their issuer's key.
     if !ca.extensions.key_identifier.is_empty() {
         let identifier = ca.extensions.key_identifier.clone();
         params.key_identifier_method = KeyIdMethod::PreSpecified(identifier);
@@ -97,7 +96,7 @@ pub fn cross_sign(
     by.finish(issued.der(), &ca.subject_name)
 }
 
-/// A serving certificate for `hosts`, the main one first. It ends with its issuer at the latest.
+/// A serving certificate for `hosts`, the main one first. It expires no later than its issuer.
 pub fn issue_serving(
     key: &KeyPair,
     hosts: &[Host],
@@ -105,7 +104,7 @@ pub fn issue_serving(
     validity: Validity,
 ) -> Result<Certificate, IssueError> {
     let name = hosts.first().ok_or(IssueError::NoHost)?;
-    // RFC 5280's upper bound for a common name; verifiers read the alternative names only.
+    // RFC 5280 limits a common name to 64 characters; verifiers read the alternative names only.
     let name: String = name.to_string().chars().take(64).collect();
     let end = validity.end.min(by.certificate.not_after);
     let validity = Validity { end, ..validity };
@@ -114,7 +113,7 @@ pub fn issue_serving(
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     if key.algorithm() == &rcgen::PKCS_RSA_SHA256 {
-        // TLS 1.2 has suites in which an RSA key decrypts.
+        // Some cipher suites of TLS 1.2 decrypt with the RSA key.
         params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
     }
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -124,7 +123,7 @@ pub fn issue_serving(
 }
 
 impl<'a> Signer<'a> {
-    /// The authority as the library knows it, under a name that [`Signer::finish`] replaces.
+    /// The CA as an issuer of the library, under a placeholder name that [`Signer::finish`] replaces.
     pub(super) fn issuer(self) -> Result<Issuer<'static, &'a KeyPair>, IssueError> {
         let mut params = CertificateParams::new(Vec::new())?;
         let identifier = &self.certificate.extensions.key_identifier;
@@ -134,7 +133,7 @@ impl<'a> Signer<'a> {
         Ok(Issuer::new(params, self.key))
     }
 
-    /// What was issued, with the names as they are encoded elsewhere.
+    /// Writes the encoded names into an issued certificate, and checks the result.
     pub(super) fn finish(self, issued: &[u8], subject: &[u8]) -> Result<Certificate, IssueError> {
         let der = with_names(issued, &self.certificate.subject_name, subject, self.key)?;
         let certificate = Certificate::from_der(&der).ok_or(IssueError::Unreadable)?;
@@ -174,7 +173,7 @@ pub(super) fn params(
         .chain_update(validity.end.unix_timestamp_nanos().to_be_bytes())
         .finalize();
     let mut serial = digest[..16].to_vec();
-    // Positive, and not shorter than it looks.
+    // Serial numbers are positive, and a leading bit keeps their length.
     serial[0] = serial[0] & 0x7f | 0x40;
     params.serial_number = Some(SerialNumber::from(serial));
     Ok(params)

@@ -1,9 +1,8 @@
-//! A CA that is not its own issuer: what somebody else's CA is asked for, and what is taken of what it
-//! answers.
+//! A CA that an external CA issues: when it is requested, and which answers are accepted.
 //!
-//! The key never leaves this server. What comes back is judged before it is used, because whoever issues
-//! it decides how long it is valid, what it may sign and for whom; what does not fit is told, and the CA
-//! that is there goes on. Machines trust the roots that come with it, and the CA itself is sent.
+//! The key never leaves this server. An answer is judged before it is used, because its issuer decides on validity,
+//! usage and constraints. An unfit answer is reported, and the present CA stays in use. Machines trust the roots that
+//! come with the CA, and the CA itself is sent.
 
 use time::{Duration, OffsetDateTime};
 
@@ -12,49 +11,49 @@ use super::certificate::key_of;
 use super::holder::date;
 use super::{Answer, Certificate, Issuer, Request, Unusable, read_chain};
 
-/// An answer that has not come after so long is told.
+/// Time after which a missing answer is reported.
 const TIMEOUT: Duration = Duration::minutes(10);
-/// So long after it was refused, or something came that cannot be used, it is asked for anew: after twice as long
-/// each time, for as long as nobody puts it in order.
+/// Wait before the first new request after a refusal or an unfit answer. It doubles each time, up to [`LONGEST_WAIT`].
 const ASKED_AGAIN: Duration = Duration::hours(1);
-/// At the longest.
+/// Maximum wait before a new request.
 const LONGEST_WAIT: Duration = Duration::DAY;
-/// A CA of less is not taken: machines are installed from pointer configs that were handed out weeks ago.
+/// Minimum remaining validity of an accepted CA: machines are installed from pointer configs that were exported weeks
+/// before.
 const LEAST_VALIDITY: Duration = Duration::days(30);
 
-/// What is to be done about the request while a CA is wanted.
+/// Next action for the request while a CA is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestDuty {
-    /// To make one, or to make it anew.
+    /// Make a request, or a new one.
     Ask,
-    /// To wait for the answer.
+    /// Wait for the answer.
     Wait,
-    /// To take what came.
+    /// Take the issued CA.
     Take,
 }
 
-/// A CA that was issued, as it is kept.
+/// An issued CA, as the store keeps it.
 pub(super) struct Granted {
     pub(super) ca: Ca,
-    /// What leads from it to the roots, and those: known by their certificates alone.
+    /// Intermediates above it and the roots, without keys.
     pub(super) above: Vec<Ca>,
-    /// Those that machines are to trust.
+    /// CAs that machines trust.
     pub(super) roots: Vec<Certificate>,
 }
 
-/// Why what was issued is not taken.
+/// Reasons why an issued CA is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It cannot be used as a CA.
+    /// The certificate is not usable as a CA.
     #[error("{0}")]
     Unusable(Unusable),
-    /// Its time has not come, or is over.
+    /// The certificate is not valid yet, or expired.
     #[error("it is not valid now: from {} to {}", date(*.0), date(*.1))]
     NotValid(OffsetDateTime, OffsetDateTime),
-    /// It does not last.
+    /// The remaining validity is too short.
     #[error("it ends in {0} days, and pointer configs have to hold for {least}", least = LEAST_VALIDITY.whole_days())]
     TooShort(i64),
-    /// Nobody could trust it.
+    /// No root came with the certificate.
     #[error("no root came with it for machines to trust")]
     NoRoot,
     /// Machines that trust its root could not boot by it.
@@ -63,7 +62,7 @@ pub enum Unfit {
 }
 
 impl Issuer {
-    /// What is to be done while a CA is wanted, and when something more is due.
+    /// The next action while a CA is wanted, and the time of the one after it.
     pub(super) fn duty(&self, now: OffsetDateTime) -> (RequestDuty, Option<OffsetDateTime>) {
         let Some(request) = &self.request else { return (RequestDuty::Ask, None) };
         let again = request.again();
@@ -75,12 +74,12 @@ impl Issuer {
         }
     }
 
-    /// Whether another CA is to be asked for in place of one that does not fit.
+    /// Returns `true` if a new request replaces an unfit answer at `now`.
     pub(super) fn asks_again(&self, now: OffsetDateTime) -> bool {
         self.request.as_ref().is_some_and(|request| request.again() <= now)
     }
 
-    /// What an administrator should know while a CA is wanted, if it is not about to come.
+    /// Message for administrators if a wanted CA is late.
     pub(super) fn delay(&self, now: OffsetDateTime) -> Option<String> {
         let request = self.request.as_ref()?;
         match &request.answer {
@@ -95,14 +94,13 @@ impl Issuer {
 }
 
 impl Request {
-    /// When it is asked for anew, if nothing comes of it.
+    /// Time of the next request if this one fails.
     fn again(&self) -> OffsetDateTime {
         let longer = 1 << self.before.min(8);
         self.since.saturating_add(ASKED_AGAIN.saturating_mul(longer).min(LONGEST_WAIT))
     }
 
-    /// The CA that was issued, `None` if there is none yet. Whether machines could boot by it is looked at
-    /// by whoever knows what is sent.
+    /// The issued CA, `None` if there is none yet. The caller checks that machines can boot with it.
     pub(super) fn granted(&self, now: OffsetDateTime) -> Option<Result<Granted, Unfit>> {
         let Answer::Issued { chain, roots } = &self.answer else { return None };
         let read = |pem: &[u8]| read_chain(pem).map_err(Unfit::Unusable);
@@ -170,7 +168,7 @@ mod tests {
             assert_eq!(refused.duty(again), (RequestDuty::Ask, None), "{before}");
             let unfit = issuer(NOW, Answer::Issued { chain: Vec::new(), roots: Vec::new() });
             assert_eq!((unfit.asks_again(early), unfit.asks_again(again)), (false, true));
-            // Whatever somebody has written there.
+            // The last moment must not overflow.
             let late = super::super::moment::LAST;
             let refused = issuer(late, Answer::Refused("no".to_owned()));
             assert_eq!(refused.duty(late).0, RequestDuty::Wait);

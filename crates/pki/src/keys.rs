@@ -1,11 +1,11 @@
-//! New keys: the only place of the certificates where randomness is asked for.
+//! Generation of keys: the only place of this crate that uses randomness.
 #![expect(clippy::disallowed_methods, reason = "what a key is made of")]
 
 use rcgen::{KeyPair, RsaKeySize};
 
 use super::IssueError;
 
-/// What kind of keys are made.
+/// Algorithm and size of generated keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KeyAlgorithm {
     /// ECDSA on P-256: small and fast, and every Ignition verifies it.
@@ -24,7 +24,7 @@ pub enum KeyAlgorithm {
 }
 
 impl KeyAlgorithm {
-    /// All of them, with the names that a flag takes.
+    /// All algorithms, with the names that a flag takes.
     pub const ALL: [(&'static str, Self); 6] = [
         ("p256", Self::P256),
         ("p384", Self::P384),
@@ -34,7 +34,7 @@ impl KeyAlgorithm {
         ("rsa4096", Self::Rsa4096),
     ];
 
-    /// A new key from the system's randomness.
+    /// Generates a key from the system's randomness.
     pub fn generate(self) -> Result<KeyPair, IssueError> {
         let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
         Ok(match self {

@@ -1,4 +1,4 @@
-//! The machine config server's own certificate authority and serving pair.
+//! Certificates of the machine config server: its CA, its serving certificate, and their rotation.
 //!
 //! ```text
 //!  CertificateState ─> view ─> plan ─> Step ─> writes ─> Write ─> a folder, a cluster, a model
@@ -6,16 +6,15 @@
 //!        └────────────────────── observed again ────────────────────┘
 //! ```
 //!
-//! [`state`] is what is stored, `view` reads it, [`mod@plan`] says what is due, and [`writes`] makes
-//! it, judged by [`lockout`] before it is handed out: the same writes wherever they are applied.
-//! `ca_store` is the store of CAs, `chain` says what is sent after a leaf and `serving` which leaf it is.
-//! A pair that somebody else makes is `external`, and whom it has machines trust `trust`; `servable` and
-//! `go_x509` judge what machines can read. `new_ca` makes a CA, or takes one that is `issuer`'s.
-//! [`issue`] issues certificates and [`certificate`] reads them, `moment` their times; `requested` issues
-//! them for others, by what `signing_request` reads. Nothing here does I/O; the time is an argument, and so
-//! are new keys, which only [`keys`] makes.
+//! [`state`] is the stored state, `view` parses it, [`mod@plan`] decides which step is due, and [`writes`] makes the
+//! step's writes, which [`lockout`] judges before they are returned. `ca_store` is the store of CAs, `serving` chooses
+//! the leaf and `chain` the certificates after it. `external` handles a pair that is made elsewhere, and `trust` its
+//! CAs; `servable` and `go_x509` check that machines can read a chain. `new_ca` makes a CA, or takes one that an
+//! external CA issued (`issuer`). [`issue`] issues certificates, [`certificate`] parses them and `moment` their times;
+//! `requested` issues certificates for the requests that `signing_request` parses. The crate does no I/O; the time is
+//! an argument, and so are new keys, which only [`keys`] generates.
 #![forbid(unsafe_code)]
-// Tests make keys.
+// Tests generate keys.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod ca_store;

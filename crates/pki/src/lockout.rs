@@ -1,32 +1,29 @@
-//! Who is locked out: which holders of trust could not fetch a config from the chain that is served,
-//! and why.
+//! Verifies the served chain for every holder of trust, and names those that it locks out.
 //!
-//! The machines that ask are Ignition, a Go program, so paths are built as Go's `crypto/x509` does
-//! (package documentation of `Certificate.Verify`, Go 1.26), and RFC 5280 says what each
-//! certificate on them has to be:
+//! Machines run Ignition, a Go program, so paths are built as by Go's `crypto/x509` (package documentation of
+//! `Certificate.Verify`, Go 1.26), with RFC 5280's requirements for each certificate:
 //!
-//! - The leaf is valid now and has every name that is asked for, or a wildcard for its first label
-//!   (RFC 6125 section 6.4.3). A common name is no name.
-//! - A certificate's issuer is looked for first among the trusted CAs, then among all that was sent,
-//!   in whatever order it was sent: every one whose subject is the issuer's name, byte for byte.
-//!   Key identifiers (sections 4.2.1.1 and 4.2.1.2) put likely ones first and rule nobody out. All
-//!   are tried, until one way ends at a trusted CA, or 100 candidates have been looked at.
-//! - An issuer's key made the signature. Its certificate says CA:TRUE (section 4.2.1.9; a trusted one
-//!   of X.509 version 1 cannot and need not), allows signing certificates where it restricts its key
-//!   at all (section 4.2.1.3), is valid now (section 4.1.2.5; Go asks that of trusted ones too), and
-//!   lets as many certificates follow as do (section 4.2.1.9; Go counts self-issued ones).
-//! - No subject with the same key and alternative names comes twice on a way, so there are no loops.
-//! - A critical extension that is not understood ends a way (section 4.2), and so does a demand for policies on it below
-//!   the trusted CA (section 4.2.1.11): Go looks whether the policies are there since 1.22.
-//! - Who restricts extended usage allows serving TLS (section 4.2.1.12), which Go asks of CAs as of
-//!   the leaf. The names of all below a CA keep to its name constraints (section 4.2.1.10).
-//! - The message with the certificates has 65,536 bytes at most: Go's `crypto/tls` took no longer one
-//!   for years, and those releases are what Ignition is built with. Newer ones take 262,144.
+//! - The leaf is valid now and has every requested name, or a wildcard for its first label (RFC 6125 section 6.4.3).
+//!   The common name is ignored.
+//! - Candidates for a certificate's issuer are first the trusted CAs, then all sent certificates in any order, whose
+//!   subject is the issuer's name, byte for byte. Key identifiers (sections 4.2.1.1 and 4.2.1.2) move likely ones to
+//!   the front and exclude none. All are tried until a path ends at a trusted CA, or 100 candidates have failed.
+//! - The issuer's key made the signature. Its certificate has CA:TRUE (section 4.2.1.9; not required of a trusted one
+//!   of X.509 version 1), keyCertSign if it has a key usage (section 4.2.1.3), is valid now (section 4.1.2.5; Go
+//!   requires this of trusted ones too), and its path length is respected (section 4.2.1.9; Go counts self-issued
+//!   certificates).
+//! - A subject with the same key and alternative names is at most once on a path, so there are no loops.
+//! - An unknown critical extension ends a path (section 4.2), and so does a required policy below the trusted CA
+//!   (section 4.2.1.11): Go checks for the policies since 1.22.
+//! - An extended key usage, if present, includes serverAuth (section 4.2.1.12), which Go requires of CAs too. The names
+//!   of all certificates below a CA satisfy its name constraints (section 4.2.1.10).
+//! - The handshake message with the certificates has at most 65,536 bytes, the limit of Go's `crypto/tls` in the
+//!   releases that Ignition is built with. Newer ones accept 262,144.
 //!
-//! The tests ask Go itself about thousands of generated chains (`tests/it/go_verifier.rs`).
+//! The tests compare the verdict with Go's for thousands of generated chains (`tests/it/go_verifier.rs`).
 //!
-//! Not looked at: which policies there are, constraints of mail addresses and URIs, RSA keys of less than 2048 bits
-//! (taken for no key, though Go still takes 1024), and whether a client parses every certificate.
+//! Not checked: policies, constraints of mail addresses and URIs, and parsing of every certificate. RSA keys of less
+//! than 2048 bits are refused, though Go still accepts 1024.
 
 use core::net::IpAddr;
 use core::ops::ControlFlow;
@@ -37,8 +34,8 @@ use time::OffsetDateTime;
 use super::holder::{MAX_CANDIDATES, MAX_HANDSHAKE_BYTES};
 use super::{Certificate, Holder, Host, Lockout, LockoutReason};
 
-/// Names every holder that could not boot from `chain` at `now`, in their order. The leaf is the
-/// chain's first; the others follow in any order.
+/// Returns every holder that could not boot from `chain` at `now`, in their order. The leaf is the chain's first
+/// certificate; the others follow in any order.
 #[must_use]
 pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime) -> Vec<Lockout> {
     let reasons =
@@ -50,8 +47,8 @@ pub fn locked_out(chain: &[Certificate], holders: &[Holder], now: OffsetDateTime
         .collect()
 }
 
-/// Why the chain's first certificate does not come from one of `trusted` at `now`, if it does not: by the
-/// same rules, but for extended usage, as what it is for is the caller's to know.
+/// Reason why the chain's first certificate does not lead to one of `trusted` at `now`, by the same rules except for
+/// extended key usage, which the caller checks.
 #[must_use]
 pub fn untrusted(
     chain: &[Certificate],
@@ -72,7 +69,7 @@ pub fn untrusted(
     refusal(&chain, &holder, now, &mut Signatures::default())
 }
 
-/// For every holder why it refuses the chain, if it does.
+/// The reason of each holder for refusing the chain; `None` if it accepts.
 pub(super) fn refusals<'a>(
     chain: &[Certificate],
     holders: impl IntoIterator<Item = &'a Holder>,
@@ -82,8 +79,8 @@ pub(super) fn refusals<'a>(
     holders.into_iter().map(|holder| refusal(chain, holder, now, signatures)).collect()
 }
 
-/// Whose key made whose signature, by the certificate and the key: many holders lead along the same
-/// ways, in one chain after another, and looking at signatures is nearly all of the work.
+/// Cache of verified signatures, by certificate and key. Many holders share paths, and verification is nearly all of
+/// the work.
 #[derive(Default)]
 pub(super) struct Signatures(HashMap<Vec<u8>, HashMap<Vec<u8>, bool>>);
 
@@ -100,7 +97,7 @@ impl Signatures {
     }
 }
 
-/// Why this one refuses the chain.
+/// Reason why one holder refuses the chain.
 fn refusal(
     chain: &[Certificate],
     holder: &Holder,
@@ -131,8 +128,7 @@ fn refusal(
         ControlFlow::Break(outcome) => return outcome,
         ControlFlow::Continue(()) => {}
     }
-    // No way is sound. What is wrong with the first that would be there helps more than where some
-    // other one ends.
+    // No path is valid. The first fault on the path that would exist explains more than the end of another path.
     let mut search =
         Search { passes_faults: true, ..Search::new(&holder.trusted, others, now, signatures) };
     match search.extend(&mut vec![leaf], None) {
@@ -143,22 +139,22 @@ fn refusal(
     }
 }
 
-/// What the certificates come to in a handshake message of TLS 1.3 (RFC 8446 section 4.4.2), which
-/// adds more to each than 1.2 does.
+/// Size of the certificates in a handshake message of TLS 1.3 (RFC 8446 section 4.4.2), which adds more to each than
+/// 1.2 does.
 pub(super) fn handshake_bytes(chain: &[Certificate]) -> usize {
     4 + chain.iter().map(|certificate| certificate.der().len() + 5).sum::<usize>()
 }
 
-/// A search for a way from the leaf to a trusted CA.
+/// A search for a path from the leaf to a trusted CA.
 struct Search<'a, 's> {
     trusted: Vec<&'a Certificate>,
     sent: Vec<&'a Certificate>,
     now: OffsetDateTime,
     signatures: &'s mut Signatures,
-    /// Looks for a way with faults, and what the first is.
+    /// True to search for a path despite faults, and return the first fault.
     passes_faults: bool,
     candidates: usize,
-    /// Where the first way ended.
+    /// Reason why the first path ended.
     dead_end: Option<LockoutReason>,
 }
 
@@ -173,8 +169,8 @@ impl<'a, 's> Search<'a, 's> {
         Self { trusted, sent, now, signatures, passes_faults: false, candidates: 0, dead_end: None }
     }
 
-    /// Tries every way on from `path`, whose first fault is `fault`. Breaks with the outcome: that of
-    /// a whole way, or that there were too many.
+    /// Tries every continuation of `path`, whose first fault is `fault`. Breaks with the outcome of a complete path, or
+    /// if there were too many candidates.
     fn extend(
         &mut self,
         path: &mut Vec<&'a Certificate>,
@@ -236,8 +232,8 @@ fn each_once(certificates: &[Certificate]) -> Vec<&Certificate> {
     once
 }
 
-/// Those that have the name of the issuer: with its key's identifier first, then where one of the
-/// two has no identifier, then the others.
+/// Certificates with the issuer's name: first those with its key's identifier, then those where either identifier is
+/// missing, then the others.
 fn likely_first<'a>(
     certificates: &[&'a Certificate],
     issued: &Certificate,
@@ -255,14 +251,14 @@ fn likely_first<'a>(
     found.into_iter()
 }
 
-/// Whether a way that has one may not have the other, though their issuers differ.
+/// Returns `true` if a path must not have both certificates, even if their issuers differ.
 fn is_the_same(one: &Certificate, other: &Certificate) -> bool {
     one.subject_name == other.subject_name
         && one.key_info == other.key_info
         && one.extensions.alternative_names == other.extensions.alternative_names
 }
 
-/// What is wrong with a certificate wherever it stands.
+/// Fault of a certificate regardless of its position.
 fn own_fault(certificate: &Certificate, now: OffsetDateTime) -> Option<LockoutReason> {
     let title = || certificate.title();
     if let Some(extension) = &certificate.extensions.unknown_critical {
@@ -277,7 +273,7 @@ fn own_fault(certificate: &Certificate, now: OffsetDateTime) -> Option<LockoutRe
         .then(|| LockoutReason::Expired { certificate: title(), at: certificate.not_after })
 }
 
-/// What is wrong with a certificate as an issuer with so many CAs below it.
+/// Fault of a certificate as an issuer with so many CAs below it.
 fn issuer_fault(
     ca: &Certificate,
     is_trusted: bool,
@@ -303,12 +299,12 @@ fn issuer_fault(
     })
 }
 
-/// What is wrong with a whole way, leaf first.
+/// Fault of a complete path, leaf first.
 fn path_fault(path: &[&Certificate]) -> Option<LockoutReason> {
     if let Some(other) = path.iter().rev().find(|it| it.extensions.forbids_serving) {
         return Some(LockoutReason::ExtendedKeyUsage(other.title()));
     }
-    // What the trusted CA itself demands is not asked for.
+    // Policies that the trusted CA itself requires are not checked.
     let below = &path[..path.len().saturating_sub(1)];
     if let Some(other) = below.iter().rev().find(|it| it.extensions.demands_policies) {
         return Some(LockoutReason::Policies(other.title()));
@@ -319,7 +315,7 @@ fn path_fault(path: &[&Certificate]) -> Option<LockoutReason> {
     })
 }
 
-/// A name of a certificate that a CA above it may not vouch for.
+/// A name of `below` that the CA's name constraints exclude.
 fn refused_name(ca: &Certificate, below: &Certificate) -> Option<String> {
     let constraints = ca.extensions.name_constraints.as_ref()?;
     let name = below.extensions.dns_names.iter().find(|name| !constraints.allow_name(name));
@@ -336,7 +332,7 @@ fn addresses(certificate: &Certificate) -> impl Iterator<Item = IpAddr> {
     })
 }
 
-/// Whether a leaf is for this host.
+/// Returns `true` if a leaf has this host.
 fn names(leaf: &Certificate, host: &Host) -> bool {
     match host {
         Host::Address(wanted) => {

@@ -1,18 +1,17 @@
-//! Moments as others write them, in certificates and annotations, and how to reckon with them.
+//! Parses and adds times of certificates and annotations within the range that can be written.
 //!
-//! RFC 5280 ends with the year 9999, whose last second means "no expiration" (section 4.1.2.5), and there is no later
-//! moment to be had. A time zone can go beyond, on both sides. So whatever is read is brought within those years, and
-//! what is added to it ends with them.
+//! RFC 5280 ends with the year 9999, whose last second means "no expiration" (section 4.1.2.5). A time zone can move a
+//! time beyond either end. So times are clamped to the years 0 to 9999 when they are read, and additions saturate.
 
 use time::macros::datetime;
 use time::{OffsetDateTime, UtcOffset};
 
 /// The first moment that can be written.
 const FIRST: OffsetDateTime = datetime!(0000-01-01 0:00 UTC);
-/// The last one.
+/// The last moment that can be written.
 pub const LAST: OffsetDateTime = datetime!(9999-12-31 23:59:59 UTC);
 
-/// The moment itself in UTC, or the nearest that can be written.
+/// Converts a time to UTC, clamped to the range that can be written.
 #[must_use]
 pub fn written(time: OffsetDateTime) -> OffsetDateTime {
     match time.checked_to_offset(UtcOffset::UTC) {
@@ -71,7 +70,7 @@ mod tests {
         }
     }
 
-    /// Does all that is due.
+    /// Applies all due steps.
     fn settle(mut state: CertificateState, now: OffsetDateTime) -> CertificateState {
         let generate = &mut |_| KeyAlgorithm::P256.generate();
         for _ in 0..MAX_STEPS {
@@ -132,7 +131,7 @@ mod tests {
                 for state in [&own, &foreign, &rotated, &external] {
                     let _reported = reported_lockouts(state, now);
                     let _lockouts = locked_out(&state.chain(), std::slice::from_ref(&holder), now);
-                    // Another pair and CA are made where these cannot go on.
+                    // Another pair and CA replace those that cannot continue.
                     let settled = settle(state.clone(), now);
                     assert!(!settled.chain().is_empty());
                 }

@@ -1,8 +1,8 @@
-//! What a CA may vouch for: the name constraints in its certificate (RFC 5280 section 4.2.1.10).
+//! The name constraints of a CA (RFC 5280 section 4.2.1.10).
 //!
-//! DNS names and addresses are all that a serving certificate has here. A constraint of DNS names
-//! holds for the name itself and everything below it; with a period before it, which the RFC has
-//! for URIs alone but verifiers take here too (errata 5997), only for what is below.
+//! Serving certificates of this server have only DNS names and addresses. A constraint of DNS names covers the name and
+//! everything below it. With a leading period, which the RFC has only for URIs but verifiers accept here too (errata
+//! 5997), it covers only what is below.
 
 use core::net::IpAddr;
 
@@ -15,30 +15,30 @@ pub(super) struct NameConstraints {
     excluded: Subtrees,
 }
 
-/// Names, each with everything below it.
+/// Subtrees of names and networks.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Subtrees {
-    /// Lower case.
+    /// DNS names in lower case.
     names: Vec<String>,
-    /// Address and mask, in this order, 8 or 32 bytes.
+    /// Address and mask, concatenated: 8 or 32 bytes.
     networks: Vec<Vec<u8>>,
 }
 
 impl NameConstraints {
-    /// Reads them. The flag says whether all of them are of kinds that Go's verifier knows: where
-    /// they are not, it refuses the certificate as a whole if the extension is critical.
+    /// Reads the constraints. The flag is true if Go's verifier knows all of their kinds: otherwise it refuses a
+    /// certificate with the extension marked critical.
     pub(super) fn read(parsed: &Parsed<'_>) -> (Self, bool) {
         let (permitted, permitted_known) = Subtrees::read(parsed.permitted_subtrees.as_deref());
         let (excluded, excluded_known) = Subtrees::read(parsed.excluded_subtrees.as_deref());
         (Self { permitted, excluded }, permitted_known && excluded_known)
     }
 
-    /// Whether a certificate below may have this alternative name, which may be a wildcard.
+    /// Returns `true` if a certificate below may have this alternative name, which may be a wildcard.
     pub(super) fn allow_name(&self, name: &str) -> bool {
         let name = name.to_ascii_lowercase();
         let is_below = |names: &[String]| names.iter().any(|above| is_at_or_below(&name, above));
         let permitted = self.permitted.names.is_empty() || is_below(&self.permitted.names);
-        // A wildcard stands for every name beside it, so for an excluded one as well.
+        // A wildcard covers every sibling name, so an excluded one too.
         let stands_for = |excluded: &String| {
             name.strip_prefix('*').is_some_and(|rest| {
                 rest.len() > 1 && excluded.find('.').is_some_and(|dot| excluded[dot..] == *rest)
@@ -48,7 +48,7 @@ impl NameConstraints {
         permitted && !excluded
     }
 
-    /// Whether a certificate below may have this address.
+    /// Returns `true` if a certificate below may have this address.
     pub(super) fn allow_address(&self, address: IpAddr) -> bool {
         let is_in = |networks: &[Vec<u8>]| networks.iter().any(|network| holds(network, address));
         let permitted = self.permitted.networks.is_empty() || is_in(&self.permitted.networks);
@@ -64,7 +64,7 @@ impl Subtrees {
             match subtree.base {
                 GeneralName::DNSName(name) => read.names.push(name.to_ascii_lowercase()),
                 GeneralName::IPAddress(network) => read.networks.push(network.to_vec()),
-                // No serving certificate here has such a name.
+                // No serving certificate of this server has such a name.
                 GeneralName::RFC822Name(_) | GeneralName::URI(_) => {}
                 _ => all_known = false,
             }
@@ -73,7 +73,7 @@ impl Subtrees {
     }
 }
 
-/// Both in lower case.
+/// Returns `true` if `name` is `above` or below it; both in lower case.
 fn is_at_or_below(name: &str, above: &str) -> bool {
     let Some(rest) = name.strip_suffix(above) else { return false };
     above.is_empty() || above.starts_with('.') || rest.is_empty() || rest.ends_with('.')

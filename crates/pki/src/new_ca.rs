@@ -1,4 +1,4 @@
-//! A new CA: made here or issued by somebody else, judged before it is kept by what would be sent of it.
+//! Makes a new CA, or takes one that an external CA issued, after a check of the chain that it would lead to.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use super::{
     Refusal, Refused, Unfit, locked_out,
 };
 
-/// Room in a chain for those that renewal adds while older ones have not expired yet.
+/// Number of renewals for which a chain has room while older CAs are still valid.
 const RENEWALS: usize = 2;
 
-/// A store with a new CA as its own, and with what leads from it to the others: their keys may be gone
-/// when that is needed again.
+/// Adds a new CA to the store as its own, with the cross-certificates to the others: their keys may be missing when
+/// these are needed again.
 fn kept_with(mut kept: CaStore, new: &Ca, ways: Vec<Certificate>, now: OffsetDateTime) -> Write {
     for link in ways.into_iter().skip(1) {
         let is_own = kept.cas.iter().any(|ca| ca.certificate == link);
@@ -35,7 +35,7 @@ fn kept_with(mut kept: CaStore, new: &Ca, ways: Vec<Certificate>, now: OffsetDat
 }
 
 impl Maker<'_> {
-    /// A new CA, beside all that are kept.
+    /// Makes a new CA, and keeps all others.
     pub(super) fn ca(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
         if let Some(issuer) = &self.view.state.issuer {
             let granted = issuer.request.as_ref().and_then(|it| it.granted(self.view.now));
@@ -64,7 +64,7 @@ impl Maker<'_> {
         Ok(Ok(vec![kept_with(self.view.kept.clone(), &new, ways, self.view.now)]))
     }
 
-    /// A CA that somebody else has issued, if machines can boot by it.
+    /// Takes a CA that an external CA issued, if machines can boot with it.
     fn take(
         &self,
         issuer: &Issuer,
@@ -102,7 +102,7 @@ impl Maker<'_> {
         Ok(Ca { certificate, key: Some(Arc::new(CaKey::new(key))) })
     }
 
-    /// What a new CA would have a server send, from any leaf on: what leads to the other CAs.
+    /// Certificates that would be sent with a new CA, for any leaf: the path to the other CAs.
     fn ways_from(&self, new: &Ca, kept: &CaStore) -> Result<Vec<Certificate>, IssueError> {
         let signer = new.signer().ok_or(IssueError::NoSigner)?;
         let links = Links { kept, ..self.view.links() };
@@ -112,7 +112,7 @@ impl Maker<'_> {
         links.chain(&leaf, &new.certificate)
     }
 
-    /// The names of a leaf by which something is tried.
+    /// Hosts of a trial certificate.
     fn hosts(&self) -> Vec<Host> {
         let served = self.view.chain.first().map(|leaf| leaf.hosts.iter().cloned().collect());
         served.filter(|hosts: &Vec<_>| !hosts.is_empty()).unwrap_or_else(|| {
@@ -121,9 +121,8 @@ impl Maker<'_> {
         })
     }
 
-    /// Why a CA that is asked for is better not made: what it would sign locks somebody out. It is
-    /// tried with a key that is at hand: a request that stands refused is judged at every look, and a
-    /// new key takes long for some kinds.
+    /// Reason to refuse a new CA: the certificates that it would sign lock a machine out. The trial uses a present key:
+    /// a refused request is judged again at every look, and generating a key takes long for some algorithms.
     fn refusal(&self) -> Result<Option<Refusal>, IssueError> {
         let present = self.view.kept.signer_at(self.view.now);
         let Some(key) = present.and_then(|ca| ca.key.clone()) else { return Ok(None) };
@@ -137,8 +136,7 @@ impl Maker<'_> {
             return Ok(Some(Refusal::TooLarge { bytes, most: MAX_CHAIN_BYTES - room }));
         }
         let mut lockouts = self.view.newly_locked_out(&chain);
-        // A way that could not be gone was not sent. What is wrong with it tells more than that there
-        // is none.
+        // A cross-certificate that does not verify was not sent. Its fault explains more than a missing issuer.
         let begin = self.view.links().begin(certificate);
         let ways = self.view.kept.signers().into_iter().filter_map(Ca::signer);
         let ways = ways.filter_map(|signer| cross_sign(certificate, signer, begin).ok());
@@ -148,7 +146,7 @@ impl Maker<'_> {
             if let Some(known) = reasons.iter().find(|it| it.holder == lockout.holder) {
                 lockout.reason = known.reason.clone();
             }
-            // It is never made, and would have another name at the next look.
+            // The trial CA is never stored, and would have another name at the next look.
             if let LockoutReason::IssuerMissing { issuer, .. } = &mut lockout.reason
                 && *issuer == certificate.title()
             {

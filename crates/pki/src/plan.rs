@@ -1,17 +1,16 @@
-//! What is due, in which order, and when to look again: a pure plan.
+//! Plans a rotation: the steps that are due, their order, and the time of the next look.
 //!
-//! The order of the steps is what keeps every machine able to boot. A new authority is made together
-//! with what is needed for those who trust an older one to trust it too; it goes into the bundle,
-//! then into every pointer config, and only then does it sign the serving certificate. After any
-//! step, with whatever process dies, what is there verifies for every pointer config whose authority
-//! has not expired, and the next plan goes on from there.
+//! The order of the steps keeps every machine able to boot. A new CA is made together with the cross-certificates that
+//! lead from older ones to it; it goes into the bundle, then into every pointer config, and only then signs the serving
+//! certificate. After any step, even if the process dies, the served chain verifies for every pointer config whose CA
+//! has not expired, and the next plan continues from there.
 //!
 //! ```text
 //!  Authority ─> Bundle ─> Pointers ─> Serving
 //! ```
 //!
-//! A plan only proposes. Each step is made and judged before anything is written, and one that would
-//! lock somebody out gives way to the next ([`next`](super::next())).
+//! A plan only proposes. Each step is made and judged before anything is written, and [`next`](super::next()) skips a
+//! step that would lock a machine out.
 
 use time::{Duration, OffsetDateTime};
 
@@ -23,43 +22,43 @@ use super::{
     Unusable, Warning,
 };
 
-/// A rotation that is asked for within this time of another is the same.
+/// Time within which a second requested rotation counts as the same one.
 const ONE_ROTATION: Duration = Duration::hours(1);
 
-/// Clocks of several machines differ by so much, and are set back by so much when they are set.
+/// Assumed difference between the clocks of several machines, and of a clock before and after it is set.
 const CLOCKS_DIFFER: Duration = Duration::minutes(5);
 
-/// What to do next. After it, observe and plan again.
+/// The next step. After it, observe and plan again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Make a new authority.
+    /// Make a new CA.
     Ca(Reason),
-    /// Store what there is of authorities in another way.
+    /// Store the CAs in another order, or without distrusted ones.
     Store(Reason),
     /// Write this bundle, PEM.
     Bundle(String),
-    /// Put the bundle into every pointer config that is stale.
+    /// Update every stale pointer config to the bundle.
     Pointers,
-    /// Serve another pair, for these hosts where one is issued.
+    /// Serve another pair; the hosts are for one that is issued.
     Serving(Reason, Vec<Host>),
 }
 
-/// What is due.
+/// The steps that are due.
 #[derive(Debug, Default)]
 pub(super) struct RotationPlan {
-    /// In the order in which they should be tried.
+    /// Steps in the order of preference.
     pub(super) steps: Vec<Step>,
-    /// What cannot be mended by a step.
+    /// Faults that no step can repair.
     pub(super) attention: Vec<Warning>,
-    /// When something may be due by itself.
+    /// Times at which something may become due without any change.
     pub(super) times: Vec<OffsetDateTime>,
 }
 
-/// Decides what is due.
+/// Plans the steps for a state.
 pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
     let mut plan = RotationPlan::default();
-    // Where nobody boots because of its time, the clock may have come back to that of a pair that was
-    // replaced. It comes first, because what trusts it is still in bundle and pointer configs.
+    // No machine boots from an expired pair. The clock may have been set back into the validity of a replaced one,
+    // whose CAs are still in bundle and pointer configs, so that restoring it comes first.
     if view.chain.first().is_some_and(|leaf| !leaf.is_valid_at(view.now)) {
         plan.steps.push(Step::Serving(Reason::Restored, Vec::new()));
     }
@@ -76,8 +75,8 @@ pub(super) fn plan(view: &View<'_>, policy: &Policy) -> RotationPlan {
     plan
 }
 
-/// When a certificate is due: two years before it ends, or with a fifth of its validity left where
-/// that is later, as it is for one of less than ten years.
+/// Time at which a certificate is due for renewal: two years before it ends by default, or with a fifth of its validity
+/// left if that is later, as for validities of less than ten years.
 #[must_use]
 pub fn renewal(certificate: &Certificate, policy: &Policy) -> OffsetDateTime {
     renewal_between(certificate.not_before, certificate.not_after, policy)
@@ -88,19 +87,19 @@ fn renewal_between(begin: OffsetDateTime, end: OffsetDateTime, policy: &Policy) 
     end.saturating_sub(fifth.min(policy.validity - policy.renewal))
 }
 
-/// The first moment at which a certificate is over. One without an end never is.
+/// First moment at which a certificate is expired; never for one without an end.
 fn after(certificate: &Certificate) -> OffsetDateTime {
     certificate.not_after.saturating_add(Duration::SECOND)
 }
 
-/// The same for one that is served, which may begin long before the CA that issued it.
+/// Renewal time of a serving certificate, which may begin long before its issuer.
 fn serving_renewal(view: &View<'_>, leaf: &Certificate, policy: &Policy) -> OffsetDateTime {
     let issuer = view.kept.issuer_of(leaf).map(|ca| ca.certificate.not_before);
     let begin = issuer.map_or(leaf.not_before, |begin| leaf.not_before.max(begin));
     renewal_between(begin, leaf.not_after, policy)
 }
 
-/// The CAs that are asked to be distrusted and are not yet.
+/// Requested CAs that are not distrusted yet.
 pub(super) fn to_distrust(view: &View<'_>) -> Vec<Certificate> {
     let wanted: Vec<_> = view.state.asked.distrust.iter().map(|text| text.trim()).collect();
     let is_wanted = |ca: &&Certificate| wanted.iter().any(|text| ca.is_called(text));
@@ -145,7 +144,7 @@ impl RotationPlan {
                 is_due.or(elsewhere.map(|issuer| Reason::Issuer(issuer.name.clone())))
             }
         };
-        // One that will be due before the next is valid is made whatever the clock says.
+        // A CA that expires before the clock catches up is renewed in spite of the clock.
         self.steps.extend(
             reason.filter(|reason| behind.is_none() || *reason == Reason::Renewal).map(Step::Ca),
         );
@@ -161,7 +160,7 @@ impl RotationPlan {
         self.attention.extend(behind);
     }
 
-    /// The step that an administrator's request for a new CA comes to.
+    /// Adds the step that an administrator's request for a new CA leads to.
     fn requested_ca(&mut self, view: &View<'_>, is_forced: bool, is_clock_behind: bool) {
         let step = match just_rotated(view) {
             false if is_forced => Step::Ca(Reason::Asked),
@@ -177,12 +176,12 @@ impl RotationPlan {
         self.attention.push(Refused { what, because, refusal }.into());
     }
 
-    /// Weak keys that sign or serve. An administrator has brought them: none is made here.
+    /// Reports weak keys that sign or serve. An administrator provided them: this server generates none.
     fn weak_keys(&mut self, view: &View<'_>) {
         let signer = view.kept.signer_at(view.now).map(|ca| &ca.certificate);
         let mut named: Vec<&Certificate> = Vec::new();
         for certificate in signer.into_iter().chain(&view.chain) {
-            // One key may have several certificates.
+            // Several certificates can share a key.
             let is_named = named.iter().any(|it| it.has_key_of(certificate));
             if let Some(weakness) = certificate.weakness().filter(|_| !is_named) {
                 named.push(certificate);
@@ -197,7 +196,7 @@ impl RotationPlan {
         if wanted.is_empty() {
             return;
         }
-        // Right after its end a certificate has to leave.
+        // An expired certificate leaves the bundle right after its end.
         self.times.extend(wanted.iter().map(after));
         let present = &view.bundle;
         let is_same = present.len() == wanted.len() && wanted.iter().all(|it| present.contains(it));
@@ -209,7 +208,7 @@ impl RotationPlan {
         }
     }
 
-    /// The pair that somebody else makes. Who trusts it is looked at when it is taken.
+    /// Plans for a pair that is made outside of this server. Taking it checks who trusts it.
     fn external(&mut self, view: &View<'_>, external: &External) {
         if let Some(fault) = external.fault() {
             self.attention.push(Warning::External { name: external.name.clone(), fault });
@@ -246,7 +245,7 @@ impl RotationPlan {
             self.times.extend([leaf.not_before, serving_renewal(view, leaf, policy)]);
             self.times.push(after(leaf));
         }
-        // Without a name there is nothing to issue one for.
+        // Without hosts there is no certificate to issue.
         if !hosts.is_empty() {
             let reason = serving_reason(view, &hosts, policy);
             self.steps.extend(reason.map(|reason| Step::Serving(reason, hosts)));
@@ -262,7 +261,7 @@ impl RotationPlan {
     }
 }
 
-/// Why the pair should be another one, if it should. Whether it may is asked later.
+/// Reason why another pair is due. Whether it locks machines out is judged later.
 fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Reason> {
     let asked = &view.state.asked;
     let mut signers = view.kept.signers();
@@ -311,7 +310,7 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
                 return Some(Reason::Host(host.clone()));
             }
             let issuer = view.kept.issuer_of(leaf)?;
-            // Of two that were made in one second, the first is the one that the store names.
+            // If two CAs were made in the same second, the first is the one that the store names.
             if issuer.certificate != newest.certificate
                 && issuer.certificate.made_at() <= newest.certificate.made_at()
             {
@@ -322,16 +321,16 @@ fn serving_reason(view: &View<'_>, hosts: &[Host], policy: &Policy) -> Option<Re
     }
 }
 
-/// Whether what this CA issues takes the place of a leaf whose end is near: it ends later, and no newer CA
-/// would take it back.
+/// Returns `true` if a certificate of this CA can replace a leaf that is about to expire: it ends later, and no newer
+/// CA would replace it again.
 pub(super) fn can_renew(view: &View<'_>, leaf: &Certificate, ca: &Certificate) -> bool {
     let issuer = view.kept.issuer_of(leaf).map(|issuer| &issuer.certificate);
     let stays = issuer.is_none_or(|issuer| ca == issuer || ca.made_at() > issuer.made_at());
     ca.not_after > leaf.not_after && stays
 }
 
-/// Whether no CA has to be made while the clock is behind when these are taken out: it is behind by
-/// one of them alone, or another can sign.
+/// Returns `true` if no CA has to be made while the clock is behind when these are distrusted: only they are newer than
+/// the clock, or another CA can sign.
 fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
     let stays = |ca: &Certificate| !distrusted.iter().any(|it| it.has_key_of(ca));
     let mut signers = view.kept.signers().into_iter().map(|ca| &ca.certificate);
@@ -339,7 +338,7 @@ fn can_go_on_without(view: &View<'_>, distrusted: &[Certificate]) -> bool {
         || signers.any(|ca| stays(ca) && ca.is_valid_at(view.now))
 }
 
-/// The CA that says that the clock is behind, but for `without`: it was made later than now.
+/// Warning about the newest CA except `without` if it was made later than now, so that the clock is behind.
 fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Warning> {
     let mut anchors = view.known_cas();
     anchors.retain(|ca| !without.iter().any(|it| it.has_key_of(ca)));
@@ -349,16 +348,16 @@ fn clock_behind(view: &View<'_>, without: &[Certificate]) -> Option<Warning> {
         .then(|| Warning::ClockBehind { name: newest.title(), made })
 }
 
-/// Whether a CA took another's place a moment ago. The first one takes nobody's.
+/// Returns `true` if a CA was replaced within [`ONE_ROTATION`]. The first CA replaces none.
 fn just_rotated(view: &View<'_>) -> bool {
     let signers = view.kept.signers();
     let newest = signers.first().map(|ca| ca.certificate.made_at());
     signers.len() > 1 && newest.is_some_and(|made| view.now < made.saturating_add(ONE_ROTATION))
 }
 
-/// Every authority that a machine may need to trust. The first vouches for what is served, because
-/// clients older than Ignition 2.4 read no other; then the newest first. None is left out for its
-/// size: a machine that trusts the oldest CA too boots after a backup of that time was restored.
+/// Every CA that a machine may need to trust. The first one vouches for the served chain, because clients older than
+/// Ignition 2.4 read only the first; then the newest first. None is omitted for its size: a machine that trusts the
+/// oldest CA boots after a backup of that time was restored.
 fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
     let has_key = |ca: &Certificate| {
         view.kept.cas.iter().any(|kept| kept.certificate == *ca && kept.signer().is_some())
@@ -375,14 +374,14 @@ fn wanted_bundle(view: &View<'_>) -> Vec<Certificate> {
         let first = wanted.remove(leading);
         wanted.insert(0, first);
     } else if let Serving::Foreign { .. } = view.serving {
-        // Whoever sends intermediates tells at least whom to trust.
+        // A chain with intermediates implies that its topmost CA is to be trusted.
         wanted.splice(0..0, view.top().filter(|top| top.signing_fault().is_none()));
     }
     wanted.into_iter().cloned().collect()
 }
 
-/// Whether an authority has expired, and one that was made while it was valid has taken its place.
-/// Where there is none, the clock may have jumped, and it is needed again when that jumps back.
+/// Returns `true` if a CA has expired, and one that was made during its validity has replaced it. Without a successor,
+/// the clock may have jumped, and the CA is needed again when it jumps back.
 fn is_succeeded(view: &View<'_>, ca: &Certificate) -> bool {
     let takes_its_place = |other: &Certificate| {
         other.made_at() > ca.made_at()
@@ -393,15 +392,14 @@ fn is_succeeded(view: &View<'_>, ca: &Certificate) -> bool {
     ca.not_after < view.now && cas.chain(&view.bundle).any(takes_its_place)
 }
 
-/// The names that machines are known to ask for.
+/// Hosts that machines are known to use.
 fn used_hosts<'a>(view: &'a View<'_>) -> impl Iterator<Item = &'a Host> {
     let given = view.state.hosts.iter().filter(|_| view.state.are_hosts_used);
     given.chain(view.state.pointers.iter().flat_map(|pointer| &pointer.hosts))
 }
 
-/// The names given, and every one that a pointer config sends machines to; then those of the
-/// certificate before, all of them: a pointer config that was handed out long ago may send machines to
-/// any.
+/// The configured hosts, every one in a pointer config, and all of the previous certificate: pointer configs that were
+/// exported long ago may use any of them.
 pub(super) fn wanted_hosts(view: &View<'_>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     let used = view.state.pointers.iter().flat_map(|pointer| &pointer.hosts);

@@ -1,21 +1,21 @@
-//! How certificates are made.
+//! Validity and key algorithm of issued certificates.
 
 use time::Duration;
 
 use super::KeyAlgorithm;
 
-/// Certificates are valid ten years of 365 days.
+/// Default validity: ten years of 365 days.
 pub const VALIDITY: Duration = Duration::days(10 * 365);
-/// They are renewed after eight such years.
+/// Default age at renewal: eight years of 365 days.
 pub const RENEWAL: Duration = Duration::days(8 * 365);
-/// How certificates are made, and for how long.
+/// Settings for issued certificates.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
-    /// How long a certificate is valid.
+    /// Validity of a certificate.
     pub validity: Duration,
-    /// How long it is used before it is renewed.
+    /// Age at which a certificate is renewed.
     pub renewal: Duration,
-    /// What kind of keys are made.
+    /// Algorithm of generated keys.
     pub algorithm: KeyAlgorithm,
 }
 

@@ -1,59 +1,59 @@
-//! Why certificates are made anew, and why they are not.
+//! Reasons for new certificates, and for failures to issue them.
 
 use super::{Host, Malformed, Weakness};
 
-/// Why something is made anew.
+/// Reasons for a new certificate or another order of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// There is none.
+    /// Nothing is stored.
     #[error("there is none")]
     Missing,
-    /// What there is cannot be read.
+    /// The stored text is unreadable.
     #[error("it cannot be read")]
     Unreadable,
-    /// What there is cannot be used.
+    /// The stored pair is unusable.
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// Its time is over, or has not come.
+    /// The certificate is not valid at this time.
     #[error("it is not valid now")]
     Expired,
-    /// It has been used for as long as it should.
+    /// The certificate reached its renewal time.
     #[error("it is due for renewal")]
     Renewal,
-    /// It lacks a name that machines ask for.
+    /// The certificate lacks a host that machines use.
     #[error("it does not name {0}")]
     Host(Host),
-    /// There is a newer authority, which those who trust the older ones trust too.
+    /// A newer CA exists, which machines that trust older ones trust too.
     #[error("there is a newer authority")]
     NewerCa,
-    /// Somebody else has made it.
+    /// The pair with this name, made outside of this server, has changed.
     #[error("{0} has another one")]
     External(String),
-    /// Somebody else is to issue it.
+    /// The issuer with this name issues the CA.
     #[error("it is to be issued by {0}")]
     Issuer(String),
-    /// Somebody asked for it.
+    /// An administrator requested it.
     #[error("it was asked for")]
     Asked,
-    /// It comes from a CA that is distrusted, or leads to one.
+    /// The certificate is distrusted, or its chain contains a distrusted one.
     #[error("it is distrusted")]
     Distrusted,
-    /// Machines that were handed out pointer configs find no way to the CAs that they trust.
+    /// Machines with exported pointer configs find no path to the CAs that they trust.
     #[error("certificates were missing that lead machines to the CAs that they trust")]
     Chain,
-    /// An earlier one lets more machines boot.
+    /// A previous pair lets more machines boot.
     #[error("an earlier one is valid again, and lets more machines boot")]
     Restored,
-    /// The CA that the store names cannot sign now, and another one can.
+    /// The CA that the store names cannot sign at this time, and another one can.
     #[error("another one than the newest can sign now")]
     Selected,
-    /// A rotation that was asked for just after another.
+    /// A rotation was requested just after another, and counts as the same.
     #[error("one was made less than an hour ago: it stands for this request too")]
     Joined,
 }
 
 impl Reason {
-    /// How metrics and events name it.
+    /// Value of the label in metrics and events.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -76,83 +76,83 @@ impl Reason {
     }
 }
 
-/// Why nothing was issued.
+/// Reasons why no certificate was issued.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// A key or certificate cannot be used to sign, or a name not be put into a certificate.
+    /// A key or certificate cannot sign, or a name cannot be encoded.
     #[error("cannot issue a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// What was issued cannot be read back.
+    /// The issued certificate is unreadable.
     #[error("the certificate that was issued cannot be read")]
     Unreadable,
-    /// A serving certificate without a name verifies nowhere.
+    /// A serving certificate has no host.
     #[error("a serving certificate needs at least one host name")]
     NoHost,
-    /// No key can be made.
+    /// Key generation failed.
     #[error("{0}")]
     NoKey(String),
-    /// There is no CA that could sign a serving certificate.
+    /// No CA with a key can sign at this time.
     #[error("no CA with a key at hand is valid now")]
     NoSigner,
-    /// The CA's own certificate forbids it.
+    /// The CA's own constraints exclude a name or usage.
     #[error("the CA's own certificate does not allow it to vouch for {0}")]
     Constrained(String),
 }
 
-/// Why something that is stored cannot be used. It stays as it is.
+/// Reasons why a stored pair cannot be used. It is never overwritten.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// There is none.
+    /// The pair does not exist.
     #[error("it is not there")]
     Missing,
-    /// Its time is over, or has not come.
+    /// The certificate is not valid at this time.
     #[error("it is not valid now")]
     NotValid,
-    /// It cannot be read.
+    /// The file or object is unreadable.
     #[error("it cannot be read: {0}")]
     Unreadable(String),
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// Its text is broken.
+    /// A PEM block is broken or cut short.
     #[error("a PEM block in it is broken or cut short")]
     Malformed,
-    /// There is no certificate in it.
+    /// The text has no certificate.
     #[error("there is no certificate in it")]
     NoCertificate,
-    /// There is no key in it.
+    /// The text has no key.
     #[error("there is no key in it")]
     NoKey,
     /// The key is encrypted.
     #[error("its key is encrypted: `openssl pkey` decrypts it")]
     Encrypted,
-    /// The key is of a kind that cannot sign here.
+    /// The key's algorithm cannot sign here.
     #[error("its key cannot be read, or is of a kind that cannot sign here")]
     UnsupportedKey,
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     #[error("its key does not belong to its certificate")]
     ForeignKey,
     /// The certificate is not a CA's.
     #[error("its certificate is no CA's: CA:TRUE is missing")]
     NoCa,
-    /// The certificate is a CA's, where one for serving belongs.
+    /// The certificate is a CA's instead of a server's.
     #[error("its certificate is a CA's, and does not name this server")]
     Ca,
-    /// The CA may not sign certificates.
+    /// The CA must not sign certificates.
     #[error("its key usage lacks keyCertSign")]
     KeyUsage,
     /// Machines cannot read one of its certificates.
     #[error("machines cannot read certificate {place} in it: {malformed}")]
     Refused {
-        /// Where it is in the text, from 1 on.
+        /// Position in the text, from 1.
         place: usize,
-        /// What is wrong with it.
+        /// Fault for Go's parser.
         malformed: Malformed,
     },
-    /// Its key is known to be weak.
+    /// The key is weak.
     #[error("its key is weak: {0}")]
     Weak(Weakness),
-    /// Clients do not understand its certificate.
+    /// The certificate has a critical extension that clients do not know.
     #[error("its certificate has a critical extension that clients do not understand: {0}")]
     CriticalExtension(String),
 }

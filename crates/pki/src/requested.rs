@@ -1,5 +1,4 @@
-//! Certificates for those who ask for one: for a key that they have, by this server's CA or another one whose key is
-//! at hand.
+//! Issues certificates for requests: for keys of other parties, by this server's CA or another one with a key.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -19,54 +18,54 @@ use super::{
     read_chain,
 };
 
-/// A certificate that is to be issued.
+/// Contents of a certificate to issue.
 pub struct Requested<'a> {
-    /// Whose names and key it has.
+    /// Request with names and public key.
     pub request: &'a SigningRequest,
-    /// What it is for.
+    /// Uses of the key.
     pub usages: &'a BTreeSet<Usage>,
-    /// Whether it is a CA's, which signs leaves alone.
+    /// True for a CA, which can sign only leaves.
     pub is_ca: bool,
-    /// From when to when it is valid; within the issuer's own time.
+    /// Validity, clamped to that of the issuer.
     pub validity: Validity,
 }
 
-/// A certificate with what goes with it.
+/// An issued certificate with its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// The leaf, and what leads from it to the roots; none of them.
+    /// The leaf, and the intermediates from it to the roots, without roots.
     pub chain: Vec<Certificate>,
-    /// All that may be trusted for it.
+    /// Roots that vouch for the certificate.
     pub roots: Vec<Certificate>,
 }
 
-/// A CA that somebody has in files or a secret of their own.
+/// A CA that an administrator provides in files or a Secret.
 pub struct OwnCa {
     kept: CaStore,
     above: Vec<Certificate>,
     roots: Vec<Certificate>,
 }
 
-/// Why a CA of somebody's own cannot sign.
+/// Reasons why a provided CA cannot sign.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OwnCaFault {
-    /// Its pair cannot be used.
+    /// Its pair is unusable.
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// Its time is over, or has not come.
+    /// Its certificate is expired or not valid yet.
     #[error("its CA is not valid now")]
     Expired,
-    /// The roots are none that it leads to.
+    /// None of the given roots vouches for the CA.
     #[error("none of the roots vouches for its CA")]
     ForeignRoots,
-    /// There are no roots.
+    /// The CA is not self-signed, and its root is missing.
     #[error("there is no root: its CA is signed by another one, which is not given")]
     NoRoots,
 }
 
 impl OwnCa {
-    /// Reads one at `now`: its certificate, followed by what leads to a root, its key, and the roots as PEM, which
-    /// a CA that signed itself need not have beside it.
+    /// Reads a CA at `now`: its certificate followed by intermediates, its key, and the roots in PEM, which can be
+    /// empty for a self-signed CA.
     pub fn read(pair: &StoredPair, roots: &[u8], now: OffsetDateTime) -> Result<Self, OwnCaFault> {
         let (kept, fault) = CaStore::read(pair);
         if let Some(fault) = fault {
@@ -75,7 +74,7 @@ impl OwnCa {
         let given = read_chain(&pair.certificates)?;
         let own = given.first().ok_or(Unusable::NoCertificate)?;
         let (tops, above): (Vec<_>, Vec<_>) = given.iter().cloned().partition(is_root);
-        // What is above it goes out with each certificate.
+        // The certificates above the CA are sent with each issued one.
         if let Some(weakness) = std::iter::once(own).chain(&above).find_map(Certificate::weakness) {
             return Err(Unusable::Weak(weakness).into());
         }
@@ -98,18 +97,18 @@ impl OwnCa {
         Ok(Self { kept, above, roots })
     }
 
-    /// Whether it signs by a key of one of the CAs in a store of a signing CA's, this one or an older one.
+    /// Returns `true` if its key is that of a CA, present or older, in the store of a signing CA.
     #[must_use]
     pub fn is_of(&self, stored: &StoredPair) -> bool {
         let (kept, _) = CaStore::read(stored);
         let own = kept.cas.iter().filter(|ca| ca.key.is_some()).map(|ca| &ca.certificate);
-        // What cannot be read as a whole may be put in order.
+        // The store's own certificate counts even if the rest is unreadable, and may be repaired.
         let named = Certificate::read_all(&stored.certificates);
         let key = self.kept.cas.first().and_then(|ca| ca.key.as_ref());
         key.is_some_and(|key| own.chain(named.first()).any(|ca| ca.matches(&key.pair)))
     }
 
-    /// Issues a certificate.
+    /// Issues a certificate for a request.
     pub fn issue(&self, requested: &Requested<'_>) -> Result<Issued, IssueError> {
         let ca = self.kept.cas.first().and_then(Ca::signer).ok_or(IssueError::NoSigner)?;
         let leaf = issue(requested, ca)?;
@@ -118,8 +117,8 @@ impl OwnCa {
     }
 }
 
-/// Issues a certificate by this server's own CA: with all that leads to the CAs before it, and all of those that are
-/// trusted.
+/// Issues a certificate by this server's own CA, with the cross-certificates to the CAs before it, and all trusted CAs
+/// as roots.
 pub fn issue_requested(
     state: &CertificateState,
     requested: &Requested<'_>,
@@ -135,7 +134,7 @@ pub fn issue_requested(
     Ok(Issued { chain, roots })
 }
 
-/// Why this server's own CA cannot sign, `None` if it can.
+/// Reason why this server's own CA cannot sign, `None` if it can.
 #[must_use]
 pub fn signing_fault(state: &CertificateState, now: OffsetDateTime) -> Option<String> {
     let view = View::of(state, now);
@@ -145,8 +144,8 @@ pub fn signing_fault(state: &CertificateState, now: OffsetDateTime) -> Option<St
     Some(view.fault.as_ref().map_or_else(|| IssueError::NoSigner.to_string(), Unusable::to_string))
 }
 
-/// The newest CA that the bundle vouches for: one that was made a moment ago is not in it yet, and nobody trusts it
-/// by itself. Where the bundle vouches for none, the newest.
+/// The newest CA that the bundle vouches for: one that was made just now is not in it yet, and no client trusts it. If
+/// the bundle vouches for none, the newest.
 fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
     let is_trusted = |ca: &&Ca| {
         let ca = &ca.certificate;
@@ -157,7 +156,8 @@ fn signer<'a>(view: &'a View<'_>, now: OffsetDateTime) -> Option<&'a Ca> {
     valid.find(is_trusted).or_else(|| view.kept.signer_at(now))
 }
 
-/// What a certificate of somebody else's says beyond what was asked for, in words.
+/// Names, usages and CA rights of a certificate that exceed its request, in words. The certificate comes from another
+/// issuer.
 #[must_use]
 pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) -> Option<String> {
     let extensions = &certificate.extensions;
@@ -181,7 +181,7 @@ pub fn excess(certificate: &Certificate, request: &SigningRequest, is_ca: bool) 
     (!more.is_empty()).then(|| format!("it is for {} too", more.join(", ")))
 }
 
-/// All names that a certificate is for: CAs repeat a common name as an alternative one, and the other way; e-mail
+/// All names of a request, in lower case: CAs repeat common names as alternative names, and the other way round; e-mail
 /// addresses likewise.
 fn words(request: &SigningRequest) -> impl Iterator<Item = String> {
     let of_kind = |wanted: &'static str| {
@@ -200,7 +200,7 @@ fn is_root(certificate: &Certificate) -> bool {
     certificate.is_issued_by(certificate)
 }
 
-/// A certificate for a request by a CA. It ends with its issuer at the latest, and begins no sooner.
+/// Issues a certificate for a request, with its validity clamped to that of the CA.
 fn issue(requested: &Requested<'_>, by: Signer<'_>) -> Result<Certificate, IssueError> {
     let Requested { request, usages, is_ca, validity } = requested;
     check_constraints(request, *is_ca, by.certificate)?;
@@ -210,7 +210,7 @@ fn issue(requested: &Requested<'_>, by: Signer<'_>) -> Result<Certificate, Issue
     };
     let key = SubjectPublicKeyInfo::from_der(&request.key_info)?;
     let mut params = params("", &request.key_info, &by.certificate.subject_name, validity)?;
-    // The name itself is taken over as it is encoded; without one the alternative names are critical.
+    // The encoded subject is copied in later; without a subject the alternative names are critical.
     params.distinguished_name = rcgen::DistinguishedName::new();
     if !request.subject.is_empty() {
         params.distinguished_name.push(DnType::CommonName, "");
@@ -237,7 +237,7 @@ fn alternative_names(request: &SigningRequest) -> Result<Vec<SanType>, rcgen::Er
     Ok(names)
 }
 
-/// What a CA may not vouch for makes a certificate that nobody accepts.
+/// Refuses names that the CA's name constraints exclude: no client would accept the certificate.
 fn check_constraints(
     request: &SigningRequest,
     is_ca: bool,

@@ -1,5 +1,5 @@
-//! The gate: what a server can send by a pair, and machines can read. Asked by the server before it serves a pair,
-//! and before one is taken from others, restored, or said to be good.
+//! Checks that a server can load a pair and machines can read its chain. The server uses it before it serves a pair;
+//! others before they take, restore or approve one.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use rustls::sign::SigningKey;
 
 use super::{Certificate, Unusable};
 
-/// The certificates of a PEM text, in their order, if each of them can be read: by the server, which takes no text with
-/// a broken block, and by machines.
+/// The certificates of a PEM text, in their order, if all of them are readable: by the server, which refuses a text
+/// with a broken block, and by machines.
 pub fn read_chain(pem: &[u8]) -> Result<Vec<Certificate>, Unusable> {
     let mut chain = Vec::new();
     for der in CertificateDer::pem_slice_iter(pem) {
@@ -23,7 +23,7 @@ pub fn read_chain(pem: &[u8]) -> Result<Vec<Certificate>, Unusable> {
     Ok(chain)
 }
 
-/// The same of a chain that is sent, with a leaf that machines understand.
+/// The certificates of a chain, with a leaf whose critical extensions machines know.
 pub fn sent_chain(pem: &[u8]) -> Result<Vec<Certificate>, Unusable> {
     let chain = read_chain(pem)?;
     let leaf = chain.first().ok_or(Unusable::NoCertificate)?;
@@ -40,14 +40,14 @@ pub fn load_key(pem: &[u8], provider: &CryptoProvider) -> Result<Arc<dyn Signing
     loaded.ok_or_else(|| key_fault(pem))
 }
 
-/// Whether a key that was loaded belongs to a public key with its algorithm, as it is encoded. One that does not tell
-/// its public half is left for the handshake to judge.
+/// Returns `true` if a loaded key belongs to an encoded public key with its algorithm. A key that does not report its
+/// public half passes; the handshake fails later if it is wrong.
 #[must_use]
 pub fn belongs(key: &dyn SigningKey, key_info: &[u8]) -> bool {
     key.public_key().is_none_or(|public| public.as_ref() == key_info)
 }
 
-/// The chain that a server sends by a pair, the leaf first, if it can serve the pair and machines can read it.
+/// The chain of a pair, the leaf first, if the server can serve it and machines can read it.
 pub(super) fn served(certificates: &[u8], key: &[u8]) -> Result<Vec<Certificate>, Unusable> {
     let chain = sent_chain(certificates)?;
     let leaf = chain.first().ok_or(Unusable::NoCertificate)?;
@@ -61,7 +61,7 @@ pub(super) fn served(certificates: &[u8], key: &[u8]) -> Result<Vec<Certificate>
     Ok(chain)
 }
 
-/// Why no key can be loaded.
+/// Reason why no key can be loaded.
 fn key_fault(pem: &[u8]) -> Unusable {
     if holds_encrypted_key(pem) {
         Unusable::Encrypted
@@ -72,7 +72,7 @@ fn key_fault(pem: &[u8]) -> Unusable {
     }
 }
 
-/// Whether a key is there that needs a passphrase (RFC 5958's form, or RFC 1421's header).
+/// Returns `true` if a PEM block is a key with a passphrase (RFC 5958's form, or RFC 1421's header).
 pub(super) fn holds_encrypted_key(pem: &[u8]) -> bool {
     let blocks = pem::parse_many(pem).unwrap_or_default();
     blocks.iter().any(|block| {
@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    /// Each was said to be good, and Go refuses it.
+    /// Pairs that Go refuses, and that other parsers accept.
     #[test]
     fn what_machines_cannot_read_is_no_pair_to_serve() {
         let names: &[u64] = &[2, 5, 29, 17];
@@ -131,7 +131,7 @@ mod tests {
                 trust: Vec::new(),
             };
             assert_eq!(external.fault(), Some(refused.clone()), "{name}");
-            // Behind a leaf that can be read it is as bad: machines read the whole chain first.
+            // Behind a readable leaf it is as bad: machines read the whole chain first.
             let good = with_extension(&[1, 2, 3], b"\x05\0", false);
             let chain = [&good.certificates[..], &pair.certificates].concat();
             let refused = Unusable::Refused { place: 2, malformed: Malformed::Extension(name) };
@@ -159,7 +159,7 @@ mod tests {
         let with_key = |key: &[u8]| StoredPair { key: key.to_vec(), ..good.clone() }.served_chain();
         assert!(with_key(&good.key).is_ok());
         assert_eq!(with_key(&other.key), Err(Unusable::ForeignKey));
-        // The server takes the first one.
+        // The server takes the first key.
         let both = [&other.key[..], &good.key].concat();
         assert_eq!(with_key(&both), Err(Unusable::ForeignKey));
         assert_eq!(with_key(b""), Err(Unusable::NoKey));

@@ -1,5 +1,5 @@
-//! Which pair is served: every one that could be is put together and judged, and the first of those
-//! that lock out the fewest is taken.
+//! Chooses the serving pair: builds all candidates, judges them, and takes the first of those that lock out the fewest
+//! machines.
 
 use rcgen::KeyPair;
 use time::OffsetDateTime;
@@ -15,7 +15,7 @@ use super::{
     LockoutReason, Policy, Reason, Refusal, Refused, StoredPair,
 };
 
-/// Makes a new key for a thing.
+/// Generates a key for a kind of certificate.
 pub type Generate<'a> = &'a mut dyn FnMut(CertificateKind) -> Result<KeyPair, IssueError>;
 
 /// A chain that could be served.
@@ -26,14 +26,14 @@ struct Candidate<'a> {
 
 /// The key of a chain's leaf.
 enum CandidateKey<'a> {
-    /// Its text.
+    /// Text of an existing key.
     AtHand(Vec<u8>),
-    /// It is made when it is needed, which takes long for some kinds. Until then the leaf stands for
-    /// one that this CA issues: whose key it has makes no difference to who trusts it.
+    /// The key is generated when it is needed, because that takes long for some algorithms. Until then a leaf with the
+    /// key of this CA is judged: the key makes no difference to trust.
     Wanted(&'a Ca),
 }
 
-/// The pair to be served for this reason, or why there is none.
+/// The pair to be served for this reason, or the reason why there is none.
 pub(super) fn choose(
     view: &View<'_>,
     policy: &Policy,
@@ -65,14 +65,15 @@ pub(super) fn choose(
         }
         let count = view.lockouts_by(&candidate.chain, !must_repair);
         let is_better = best.as_ref().is_none_or(|(least, _)| count < *least);
-        // What nobody needs now may be needed when the clock is right: it leaves for room alone.
+        // Certificates that no machine needs now may be needed when the clock is right: only a lack of room removes
+        // them.
         let is_too_long = handshake_bytes(&view.chain) > MAX_CHAIN_BYTES
             && handshake_bytes(&candidate.chain) < handshake_bytes(&view.chain);
         let is_cleaner = *reason == Reason::Chain && (is_too_long || view.sends_distrusted());
         if is_better && (!must_repair || count < before || (count == before && is_cleaner)) {
             best = Some((count, candidate));
         }
-        // What is forced is the newest, whoever pays for it.
+        // A forced rotation takes the newest candidate, even if it locks machines out.
         if is_forced || count == 0 {
             break;
         }
@@ -93,7 +94,7 @@ pub(super) fn choose(
     })
 }
 
-/// A chain from each CA that can issue one, and why the last of the others cannot.
+/// Chains of all CAs that can issue one, with the error of the last that cannot.
 fn issuable<'a>(
     view: &'a View<'a>,
     policy: &Policy,
@@ -111,8 +112,8 @@ fn issuable<'a>(
     (candidates, failure)
 }
 
-/// Why a candidate is not served unless that is forced: it locks out machines that could boot, or is too
-/// long. It is for its names where fewer of them would lock out nobody.
+/// Reason to refuse a candidate unless it is forced: it locks out machines that could boot, or is too long. The refusal
+/// names the hosts if fewer of them would lock out none.
 fn objection(
     view: &View<'_>,
     policy: &Policy,
@@ -123,7 +124,7 @@ fn objection(
     let CandidateKey::Wanted(ca) = candidate.key else {
         return Ok((!locked_out.is_empty()).then_some(Refusal::LocksOut(locked_out)));
     };
-    // What is too long already is renewed all the same.
+    // A chain that is too long already is renewed all the same.
     let is_too_long = handshake_bytes(&candidate.chain) > MAX_CHAIN_BYTES
         && handshake_bytes(&view.chain) <= MAX_CHAIN_BYTES
         && view.chain.first().is_some_and(|leaf| leaf.is_valid_at(view.now));
@@ -142,15 +143,15 @@ fn objection(
     }))
 }
 
-/// The CA that signs now, `None` if none can.
+/// The CA that signs at `now`, `None` if none can.
 #[must_use]
 pub fn signing_ca(state: &CertificateState, now: OffsetDateTime) -> Option<Certificate> {
     let view = View::of(state, now);
     view.kept.signer_at(now).map(|ca| ca.certificate.clone())
 }
 
-/// A pair for somebody else's server, by the CA that signs now, with what leads to those before it.
-/// `None` if none can sign.
+/// Issues a pair for another server by the CA that signs now, with the cross-certificates to older CAs. `None` if no CA
+/// can sign.
 pub fn issue_pair(
     state: &CertificateState,
     policy: &Policy,
@@ -166,13 +167,13 @@ pub fn issue_pair(
     view.kept.signer_at(now).map(pair).transpose()
 }
 
-/// Whether machines may be locked out for it, because somebody said so.
+/// Returns `true` if the reason or an administrator's `force` permits to lock machines out.
 pub(super) fn is_forced(asked: &Asked, reason: &Reason) -> bool {
     *reason == Reason::Distrusted
         || asked.force && matches!(reason, Reason::Asked | Reason::NewerCa | Reason::External(_))
 }
 
-/// The CAs that may issue it, the newest first.
+/// CAs that can issue the pair, the newest first.
 fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
     let mut signers = view.kept.signers();
     signers.retain(|ca| ca.certificate.is_valid_at(view.now));
@@ -191,7 +192,7 @@ fn signers<'a>(view: &'a View<'_>, reason: &Reason) -> Vec<&'a Ca> {
     signers
 }
 
-/// A leaf for this key by this CA, with what leads to the others.
+/// Issues a leaf for this key by this CA, with the path to the other CAs.
 fn issued(
     view: &View<'_>,
     policy: &Policy,
@@ -207,7 +208,7 @@ fn issued(
     links.chain(&leaf, &ca.certificate)
 }
 
-/// The pair that is served, with the certificates that should be sent with it.
+/// The present pair, with a rebuilt chain.
 fn rechained(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> {
     let (Serving::Ours(leaf), Some(present)) = (&view.serving, &view.state.serving) else {
         return Ok(None);
@@ -217,7 +218,7 @@ fn rechained(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> 
     Ok(Some(Candidate { chain, key: CandidateKey::AtHand(own_key_text(&present.key)) }))
 }
 
-/// The pair that somebody else makes.
+/// The pair that is made outside of this server.
 fn external(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> {
     let Some(external) = &view.state.external else { return Ok(None) };
     let Some(pair) = &external.pair else { return Ok(None) };
@@ -225,7 +226,7 @@ fn external(view: &View<'_>) -> Result<Option<Candidate<'static>>, IssueError> {
     Ok(Some(Candidate { chain: external.chain(view)?, key }))
 }
 
-/// The pairs that were replaced once.
+/// Stored pairs that were replaced.
 fn restored(view: &View<'_>) -> Vec<Candidate<'static>> {
     view.kept
         .pairs()
@@ -244,7 +245,7 @@ fn stored_pair(chain: &[Certificate], key: Vec<u8>) -> StoredPair {
     StoredPair { certificates: certificates.into(), key, ..StoredPair::default() }
 }
 
-/// The text of the keys alone, of one that may have certificates in it.
+/// The keys of a PEM text, without its certificates.
 fn own_key_text(text: &[u8]) -> Vec<u8> {
     let blocks = pem::parse_many(text).unwrap_or_default();
     let keys = blocks.iter().filter(|block| block.tag().contains("PRIVATE KEY"));

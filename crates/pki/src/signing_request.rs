@@ -1,7 +1,6 @@
-//! Certificate signing requests (PKCS #10, RFC 2986) as they are read.
+//! Parses certificate signing requests (PKCS #10, RFC 2986).
 //!
-//! Nothing that a request asks for is passed over: what is not understood is named, and whoever decides about it
-//! can refuse it.
+//! No requested property is ignored: unknown ones are listed, so that the caller can refuse the request.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
@@ -16,51 +15,51 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 use super::certificate::{address, is_signature};
 use super::{Usage, Weakness, weakness};
 
-/// The attributes of a subject that name whom a certificate is for, by their short names.
+/// Short names of the subject's attributes that are compared with alternative names.
 pub(super) const COMMON_NAME: &str = "CN";
 pub(super) const E_MAIL: &str = "Email";
 
-/// A request whose key its sender has.
+/// A request whose sender has proved to have the key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SigningRequest {
     /// The subject's attributes, each with the type's short name: `CN`, `O`.
     pub subject: Vec<(String, String)>,
-    /// Alternative names: DNS names, as they are written.
+    /// Alternative names: DNS names as written.
     pub dns_names: Vec<String>,
-    /// Alternative names: addresses.
+    /// Alternative names: IP addresses.
     pub addresses: Vec<IpAddr>,
     /// Alternative names: URIs.
     pub uris: Vec<String>,
-    /// What is asked for and not understood, or never signed here, in words.
+    /// Requested properties that are unknown or never signed, in words.
     pub others: Vec<String>,
-    /// What the key is to be used for.
+    /// Requested uses of the key.
     pub usages: BTreeSet<Usage>,
-    /// Whether it is to be a CA's, if that is said.
+    /// Value of the CA flag in the basic constraints, if requested.
     pub is_ca: Option<bool>,
     /// The subject's name, as it is encoded.
     pub subject_name: Vec<u8>,
     /// The public key with its algorithm, as it is encoded.
     pub key_info: Vec<u8>,
-    /// All of it, DER.
+    /// The whole request in DER.
     pub der: Vec<u8>,
 }
 
-/// Why something is no request that can be signed.
+/// Reasons why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// There is not one PEM block of a request.
+    /// The text is not exactly one PEM block of a request.
     #[error("it is no PEM text of one certificate request")]
     NoPem,
-    /// The request is not one.
+    /// The DER is no PKCS #10 request.
     #[error("it is no certificate request (PKCS #10)")]
     Malformed,
-    /// Whoever made it does not have the key, or it was signed by an algorithm that is not taken.
+    /// The signature is not by the request's own key, or by an algorithm that is not accepted.
     #[error(
         "its signature is not that of its own key, or is of a kind that is not taken: RSA with less than 2048 bits, \
          SHA-1"
     )]
     Signature,
-    /// Its key is known to be weak.
+    /// The key is weak.
     #[error("its key is weak: {0}")]
     Weak(Weakness),
 }
@@ -133,7 +132,7 @@ impl SigningRequest {
         }
     }
 
-    /// Takes those attributes of a subject that name whom a certificate is for, however they are written.
+    /// Records the subject's common names and e-mail addresses, in any string type.
     pub(super) fn take_subject_names(&mut self, subject: &X509Name<'_>) {
         for attribute in subject.iter_attributes() {
             let kind = oid2abbrev(attribute.attr_type(), oid_registry());
@@ -159,7 +158,7 @@ impl SigningRequest {
                 Err(unknown) => self.others.push(format!("the extended key usage {unknown}")),
             },
             ParsedExtension::BasicConstraints(constraints) => self.is_ca = Some(constraints.ca),
-            // Made anew for what is issued.
+            // The issued certificate gets a new one.
             ParsedExtension::SubjectKeyIdentifier(_) => {}
             _ => self.others.push(format!("the extension {identifier}")),
         }
@@ -179,12 +178,12 @@ impl SigningRequest {
     }
 }
 
-/// An e-mail address in words.
+/// Describes an e-mail address in messages.
 pub(super) fn mail_address(address: &str) -> String {
     format!("the e-mail address {address}")
 }
 
-/// A value of any string type (RFC 5280 section 4.1.2.4).
+/// Decodes a value of any string type (RFC 5280 section 4.1.2.4).
 fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
     let bytes = attribute.as_slice();
     match attribute.attr_value().tag() {
@@ -198,7 +197,7 @@ fn text(attribute: &AttributeTypeAndValue<'_>) -> Option<String> {
             let points = points.iter().map(|point| char::from_u32(u32::from_be_bytes(*point)));
             points.collect::<Option<String>>().filter(|_| rest.is_empty())
         }
-        // What is beyond ASCII there reads in several ways.
+        // Parsers disagree about non-ASCII characters in these types.
         Tag::TeletexString | Tag::VisibleString => {
             let text = core::str::from_utf8(bytes).ok()?;
             text.is_ascii().then(|| text.to_owned())
@@ -285,7 +284,7 @@ mod tests {
         let good = der(&params());
         assert!(SigningRequest::from_der(&good).is_ok());
         let error = |der: &[u8]| SigningRequest::from_der(der).unwrap_err();
-        // Its name is another one than was signed.
+        // The name is not the signed one.
         let mut changed = good.clone();
         let at = good.windows(9).position(|it| it == b"a.example").unwrap();
         changed[at] = b'b';

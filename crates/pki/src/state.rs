@@ -1,20 +1,20 @@
-//! What there is, as far as a decision about it goes.
+//! The stored state that plans are made from.
 
 use time::OffsetDateTime;
 
 use super::servable::served;
 use super::{Certificate, Holder, Host, Lockout, Unusable, read_chain};
 
-/// A certificate with its key and what goes with it, as it is stored: PEM.
+/// A certificate with its key and chain, as stored in PEM.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StoredPair {
-    /// The certificate. For a serving pair, the certificates that are sent with it follow.
+    /// The certificate; for a serving pair, the chain that is sent follows.
     pub certificates: Vec<u8>,
-    /// The private key.
+    /// The private key in PEM.
     pub key: Vec<u8>,
-    /// For a signing CA, what else its store holds: other CAs and their keys, cross-certificates.
+    /// The rest of a signing CA's store: other CAs and their keys, cross-certificates.
     pub previous: Vec<u8>,
-    /// Why it cannot be read, where there is something that cannot.
+    /// Error from reading it; `None` if it was read.
     pub unreadable: Option<String>,
 }
 
@@ -27,19 +27,19 @@ impl std::fmt::Debug for StoredPair {
 }
 
 impl StoredPair {
-    /// A serving pair that is one text, certificates and key.
+    /// A serving pair in one text with certificates and key.
     #[must_use]
     pub fn joined(text: &[u8]) -> Self {
         Self { certificates: text.to_vec(), key: text.to_vec(), ..Self::default() }
     }
 
-    /// Something that is there and cannot be read.
+    /// A pair that exists and is unreadable.
     #[must_use]
     pub fn unreadable(reason: String) -> Self {
         Self { unreadable: Some(reason), ..Self::default() }
     }
 
-    /// A serving pair as one text, its key first.
+    /// The serving pair as one text, key first.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         if self.key == self.certificates || self.key.is_empty() {
@@ -49,13 +49,14 @@ impl StoredPair {
         [&self.key[..], line_feed, &self.certificates].concat()
     }
 
-    /// Whether the certificate that the key belongs to is a CA's that did not issue itself.
+    /// Returns `true` if the key's certificate is not self-signed.
     #[must_use]
     pub fn is_issued_by_another(&self) -> bool {
         self.leaf().is_some_and(|own| !own.is_issued_by(&own))
     }
 
-    /// The chain that a server sends by this pair, the leaf first, if it can serve it and machines can read it.
+    /// The chain that a server sends with this pair, the leaf first, if the server can serve it and machines can read
+    /// it.
     pub fn served_chain(&self) -> Result<Vec<Certificate>, Unusable> {
         match &self.unreadable {
             Some(reason) => Err(Unusable::Unreadable(reason.clone())),
@@ -63,119 +64,119 @@ impl StoredPair {
         }
     }
 
-    /// The certificate that the key belongs to, `None` where it cannot be read.
+    /// The key's certificate, `None` if it is unreadable.
     #[must_use]
     pub fn leaf(&self) -> Option<Certificate> {
         read_chain(&self.certificates).ok()?.into_iter().next()
     }
 }
 
-/// A pointer config, as far as certificates go.
+/// Trust of a pointer config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerTrust {
-    /// What names it among the others: a file, or a secret.
+    /// Unique name: a file or a Secret.
     pub name: String,
-    /// How it stands to the bundle.
+    /// Relation to the bundle.
     pub state: PointerState,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: usize,
-    /// The hosts that it sends machines to.
+    /// Hosts that it sends machines to.
     pub hosts: Vec<Host>,
-    /// Those who fetch by it and may be locked out, none if no certificate matters to it.
+    /// Holders that fetch by it and can be locked out; empty if it verifies no certificate.
     pub holders: Vec<Holder>,
-    /// Why no machine boots from it, whatever is served.
+    /// Reasons why no machine boots from it, regardless of the served chain.
     pub faults: Vec<Lockout>,
 }
 
-/// How a pointer config stands to the bundle.
+/// Relation of a pointer config to the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointerState {
-    /// It trusts what it should, or is none of ours: it stays as it is.
+    /// Its trust is up to date, or not managed by this server.
     Kept,
-    /// It trusts this server's authorities where they are not replaced.
+    /// Trust in this server's CAs is in a place that is not edited.
     OutOfReach,
-    /// It trusts other authorities than those of the bundle.
+    /// Its CAs differ from the bundle's; the updated config.
     Stale(RepairedPointer),
-    /// It trusts other authorities, and writing it was refused: the rest does not wait for it.
+    /// Its CAs differ from the bundle's, and writing it was refused. Other steps do not wait for it.
     Refused,
 }
 
-/// A pointer config as it should be.
+/// An updated pointer config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepairedPointer {
-    /// Its text, which trusts the authorities of the bundle.
+    /// Text that trusts the CAs of the bundle.
     pub text: Vec<u8>,
-    /// Those who fetch by it then.
+    /// Holders that fetch by the updated text.
     pub holders: Vec<Holder>,
 }
 
-/// What somebody asks for beside what is due.
+/// An administrator's requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// A new authority.
+    /// A new CA.
     pub ca: bool,
     /// A new serving pair.
     pub serving: bool,
-    /// To do it even if machines are locked out.
+    /// Rotate even if machines are locked out.
     pub force: bool,
-    /// Never to trust these CAs again: the SHA-256 digest of a certificate, in hexadecimal digits
-    /// with or without colons, or the common name of its subject.
+    /// Distrust these CAs for good, each by the SHA-256 digest of a certificate, in hexadecimal digits with or without
+    /// colons, or by the common name of its subject.
     pub distrust: Vec<String>,
 }
 
-/// Somebody else's CA, which issues this server's.
+/// An external CA that issues this server's CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Whether it issued the CA that the store names as its own.
+    /// True if it issued the CA that the store names as its own.
     pub has_issued: bool,
-    /// What it was asked for last.
+    /// The last request to it.
     pub request: Option<Request>,
 }
 
-/// A CA that was asked for.
+/// A request for a CA.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Its key, PEM.
+    /// Private key in PEM.
     pub key: Vec<u8>,
-    /// When it was asked for.
+    /// Time of the request.
     pub since: OffsetDateTime,
-    /// How many before it were for naught.
+    /// Number of failed requests before it.
     pub before: u32,
-    /// What came of it.
+    /// Answer of the issuer.
     pub answer: Answer,
 }
 
-/// A serving pair that somebody else makes.
+/// A serving pair that is made outside of this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct External {
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// The pair, `None` where it is not there.
+    /// The pair, `None` if it does not exist.
     pub pair: Option<StoredPair>,
-    /// The CAs that machines are to trust, PEM.
+    /// CAs for machines to trust, in PEM.
     pub trust: Vec<u8>,
 }
 
-/// What an issuer says.
+/// An issuer's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing yet but for what it waits for, empty where it does not tell.
+    /// No decision yet; the issuer's message, which can be empty.
     Pending(String),
-    /// No, and why.
+    /// The request was refused, for this reason.
     Refused(String),
-    /// Certificates, PEM.
+    /// The certificates were issued, in PEM.
     Issued {
-        /// The CA, and what leads from it to the roots.
+        /// The CA, and the intermediates from it to the roots.
         chain: Vec<u8>,
-        /// Those that machines are to trust.
+        /// Roots for machines to trust.
         roots: Vec<u8>,
     },
 }
 
 impl std::fmt::Debug for Request {
-    /// Without its key.
+    /// Omits the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { since, answer, .. } = self;
         f.debug_struct("Request")
@@ -185,30 +186,30 @@ impl std::fmt::Debug for Request {
     }
 }
 
-/// Everything that a plan depends on.
+/// Complete input of a plan.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateState {
-    /// The signing authority.
+    /// Store of the signing CA.
     pub ca: Option<StoredPair>,
-    /// The bundle of authorities that pointer configs trust, PEM.
+    /// Trust bundle of pointer configs, in PEM.
     pub bundle: Option<Vec<u8>>,
-    /// The serving pair.
+    /// Certificate and key that are served.
     pub serving: Option<StoredPair>,
-    /// An older installation's authority, whose key was never kept, PEM.
+    /// CA of an older installation, whose key is not stored, in PEM.
     pub root_ca: Option<Vec<u8>>,
-    /// The pointer configs.
+    /// All known pointer configs.
     pub pointers: Vec<PointerTrust>,
-    /// The names that machines may reach the server by, the main one first.
+    /// Hosts of the server, the main one first.
     pub hosts: Vec<Host>,
-    /// Whether machines may ask for every one of them; else only for those in pointer configs.
+    /// True if machines may use all of `hosts`; otherwise only those in pointer configs.
     pub are_hosts_used: bool,
-    /// Whether another controller may keep the bundle too, in an order of its own.
+    /// True if another controller may write the bundle too, in another order.
     pub is_shared: bool,
-    /// What somebody asked for.
+    /// Requests of administrators.
     pub asked: Asked,
-    /// Who issues CAs, if they do not issue themselves.
+    /// Issuer of this server's CA, unless it is self-signed.
     pub issuer: Option<Issuer>,
-    /// The pair that somebody else makes, if nothing is to be issued here.
+    /// Pair that is made outside of this server; nothing is issued if it is set.
     pub external: Option<External>,
 }
 
@@ -219,7 +220,7 @@ impl CertificateState {
         Certificate::read_all(self.bundle.as_deref().unwrap_or_default())
     }
 
-    /// Authorities that are or were the server's, whether they are in the bundle or not.
+    /// CAs that are or were the server's, in the bundle or not.
     #[must_use]
     pub fn known(&self) -> Vec<Certificate> {
         let stored = self.ca.iter().flat_map(StoredPair::cas);
@@ -227,15 +228,14 @@ impl CertificateState {
         stored.chain(Certificate::read_all(root)).collect()
     }
 
-    /// All certificates that are served, the leaf first; none where one of them cannot be read, because no machine boots
-    /// then.
+    /// Certificates that are served, the leaf first; empty if one of them is unreadable, because no machine boots then.
     #[must_use]
     pub fn chain(&self) -> Vec<Certificate> {
         let certificates = self.serving.as_ref().map(|pair| &pair.certificates[..]);
         read_chain(certificates.unwrap_or_default()).unwrap_or_default()
     }
 
-    /// The certificate that is served.
+    /// The served leaf.
     #[must_use]
     pub fn served(&self) -> Option<Certificate> {
         self.serving.as_ref().and_then(StoredPair::leaf)

@@ -1,26 +1,26 @@
-//! What machines are to trust where somebody else makes the serving pair: its maker's list of CAs, as far as there is
-//! room for it in pointer configs.
+//! Chooses the CAs that machines trust for a serving pair that is made outside of this server, within the size that
+//! pointer configs have room for.
 
 use time::OffsetDateTime;
 
 use super::certificate::Certificate;
 use super::{External, Warning, untrusted};
 
-/// CAs of its maker's list that all go into pointer configs, in bytes of PEM. Of a longer list only those do
-/// that issued what is served or is to be: EC2 takes 16 KiB of user data, and each byte makes 4/3 there.
+/// Size up to which all CAs that come with the pair go into pointer configs, in bytes of PEM. Of a longer list only
+/// issuers of the present or next pair do: EC2 accepts 16 KiB of user data, and each byte becomes 4/3 there.
 const MAX_TRUST_BYTES: usize = 8 * 1024;
 
-/// The CAs that its maker has machines trust.
+/// CAs that come with an external pair.
 #[derive(Default)]
 pub(super) struct Trust {
-    /// Those that they are to trust.
+    /// CAs for machines to trust.
     pub(super) taken: Vec<Certificate>,
-    /// Those that there is no room for, and no need.
+    /// CAs that are omitted for lack of room.
     pub(super) left_out: Vec<Certificate>,
 }
 
 impl External {
-    /// Whom its maker has machines trust.
+    /// The usable CAs that come with the pair.
     pub(super) fn trusted(&self) -> Vec<Certificate> {
         let mut trusted = Vec::new();
         for ca in Certificate::read_all(&self.trust) {
@@ -31,8 +31,7 @@ impl External {
         trusted
     }
 
-    /// What machines are to trust of its list, with `served` being served. What is in the bundle already
-    /// stays: machines may need it once more.
+    /// Chooses CAs of the list while `served` is served. CAs in the bundle already stay: machines may need them again.
     pub(super) fn trust(
         &self,
         served: &[Certificate],
@@ -46,7 +45,7 @@ impl External {
         let own = self.pair.as_ref().map(|pair| Certificate::read_all(&pair.certificates));
         let own = own.unwrap_or_default();
         let issued = |chain: &[Certificate], ca: &Certificate| {
-            // A pair that is not valid yet is to be served later. One may end before it begins.
+            // A pair that is not valid yet is judged at its beginning, and one that ends before it begins at its end.
             let at = chain.first().map(|leaf| now.max(leaf.not_before).min(leaf.not_after));
             at.is_some_and(|at| untrusted(chain, std::slice::from_ref(ca), at).is_none())
         };
@@ -56,7 +55,6 @@ impl External {
         Trust { taken, left_out }
     }
 
-    /// What an administrator should know of the CAs that are left out, if any are.
     pub(super) fn left_out(&self, trust: &Trust) -> Option<Warning> {
         let listed = self.trusted();
         (!trust.left_out.is_empty()).then(|| Warning::Trust {

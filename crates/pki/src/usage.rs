@@ -1,6 +1,6 @@
-//! What a certificate's key may be used for, by the words that Kubernetes and cert-manager have for it.
+//! Uses of a certificate's key, by the words of Kubernetes and cert-manager.
 //!
-//! RFC 5280 has two lists of them: key usage (section 4.2.1.3) and extended key usage (section 4.2.1.12).
+//! RFC 5280 has two lists: key usage (section 4.2.1.3) and extended key usage (section 4.2.1.12).
 
 use core::str::FromStr;
 
@@ -12,7 +12,7 @@ use x509_parser::oid_registry::Oid;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Usage(&'static str);
 
-/// No such use is known.
+/// A word for an unknown use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no use of a key that is known")]
 pub struct UnknownUsage(String);
@@ -46,49 +46,48 @@ const EXTENDED: [(&str, &[u64]); 12] = [
     ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
 ];
 
-/// Words that mean the same as others.
 const SAME: [(&str, &str); 2] = [("signing", "digital signature"), ("s/mime", "email protection")];
 
 impl Usage {
-    /// Signing what is no certificate.
+    /// Signing data other than certificates.
     pub const DIGITAL_SIGNATURE: Self = Self("digital signature");
-    /// Taking keys in.
+    /// Encrypting keys with it.
     pub const KEY_ENCIPHERMENT: Self = Self("key encipherment");
-    /// Signing certificates.
+    /// Signing certificates (keyCertSign).
     pub const CERT_SIGN: Self = Self("cert sign");
-    /// Signing lists of revoked ones.
+    /// Signing certificate revocation lists.
     pub const CRL_SIGN: Self = Self("crl sign");
-    /// Serving TLS.
+    /// Authenticating a TLS server.
     pub const SERVER_AUTH: Self = Self("server auth");
-    /// Showing a server who one is.
+    /// Authenticating a TLS client.
     pub const CLIENT_AUTH: Self = Self("client auth");
 
-    /// Whether it is an extended key usage.
+    /// Returns `true` if it is an extended key usage.
     #[must_use]
     pub fn is_extended(self) -> bool {
         EXTENDED.iter().any(|(word, _)| *word == self.0)
     }
 
-    /// What the library that issues certificates has for a key usage.
+    /// The library's value of a key usage.
     pub(super) fn key_usage(self) -> Option<KeyUsagePurpose> {
         let mut known = KEY.iter();
         known.find(|(word, _)| *word == self.0).map(|(_, purpose)| *purpose)
     }
 
-    /// The same for an extended key usage.
+    /// The library's value of an extended key usage.
     pub(super) fn extended_key_usage(self) -> Option<ExtendedKeyUsagePurpose> {
         let (_, identifier) = EXTENDED.iter().find(|(word, _)| *word == self.0)?;
         Some(ExtendedKeyUsagePurpose::Other(identifier.to_vec()))
     }
 
-    /// Those of a key usage extension.
+    /// Uses in a key usage extension.
     pub(super) fn of_key_usage(usage: &KeyUsage) -> impl Iterator<Item = Self> {
         let flags = usage.flags;
         let bits = KEY.iter().enumerate().filter(move |(bit, _)| flags >> bit & 1 == 1);
         bits.map(|(_, (word, _))| Self(word))
     }
 
-    /// Those of an extended key usage extension, or the object identifier of one that is not known.
+    /// Uses in an extended key usage extension, or the object identifier of an unknown one.
     pub(super) fn of_extended(usage: &ExtendedKeyUsage<'_>) -> Result<Vec<Self>, String> {
         let flags = [
             ("any", usage.any),

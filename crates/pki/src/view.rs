@@ -1,4 +1,4 @@
-//! What is stored, read once: what a plan decides on.
+//! Parses the stored state once, as input of a plan.
 
 use std::cell::RefCell;
 
@@ -11,57 +11,58 @@ use super::servable::holds_encrypted_key;
 use super::trust::Trust;
 use super::{Certificate, CertificateState, Holder, Lockout, LockoutReason, Unusable};
 
-/// The state, and what it comes to.
+/// The state, parsed and judged.
 pub(super) struct View<'a> {
     pub(super) state: &'a CertificateState,
     pub(super) now: OffsetDateTime,
     pub(super) kept: CaStore,
-    /// Why the CA that the store names cannot be used.
+    /// Fault of the CA that the store names.
     pub(super) fault: Option<Unusable>,
     pub(super) bundle: Vec<Certificate>,
     pub(super) chain: Vec<Certificate>,
     pub(super) serving: Serving,
-    /// The CA of an older installation, whose key was never kept.
+    /// CA of an older installation, whose key is not stored.
     roots: Vec<Certificate>,
-    /// Those that somebody else, who makes the pair, has machines trust.
+    /// CAs of an external pair.
     pub(super) external: Trust,
-    /// CAs that others issued which are kept too: whoever trusts those needs no trust in these.
+    /// Stored CAs that external CAs issued: machines that trust the issuer need no trust in these.
     subordinates: Vec<Certificate>,
-    /// What machines trust in their place.
+    /// CAs that machines trust instead of `subordinates`.
     anchors: Vec<Certificate>,
     holders: Vec<Known>,
     before: Vec<Option<LockoutReason>>,
-    /// What was found out about signatures.
+    /// Cache of verified signatures.
     signatures: RefCell<Signatures>,
 }
 
-/// Whose the serving pair is.
+/// Origin of the serving pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Serving {
     Missing,
-    /// It cannot be served. One that may be somebody's own is left alone.
+    /// The pair cannot be served. A foreign one is never replaced.
     Unusable {
         fault: Unusable,
         is_foreign: bool,
     },
-    /// A CA that is distrusted has issued it, or it is itself.
+    /// A distrusted CA issued it, or its own key is distrusted.
     Distrusted,
-    /// A CA whose key is kept issued it: it can be issued again.
+    /// A stored CA issued it, and can issue it again.
     Ours(Certificate),
-    /// Somebody else issued it.
+    /// An unknown or external CA issued it.
     Foreign {
         leaf: Certificate,
-        /// Whether any of those who are known trusts its issuer.
+        /// True if a known holder trusts its issuer.
         is_known: bool,
     },
 }
 
-/// Somebody who may be locked out.
+/// A holder that may be locked out.
 struct Known {
     holder: Holder,
-    /// Whether it is there, and no machine that may be somewhere.
+    /// True for a holder that is known to exist, false for one that a machine may have.
     is_present: bool,
-    /// Whether its lockout is told beside those of pointer configs: it is known to be there, or can be helped.
+    /// True if its lockout is reported next to those of pointer configs: the holder is known to exist, or can be
+    /// helped.
     is_reported: bool,
 }
 
@@ -98,7 +99,6 @@ impl<'a> View<'a> {
         view
     }
 
-    /// What chains are put together from.
     pub(super) fn links(&self) -> Links<'_> {
         let foreign = match &self.serving {
             Serving::Foreign { leaf, .. } => Some(leaf.not_after),
@@ -114,23 +114,24 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The CAs that somebody may trust, each once.
+    /// CAs that a machine may trust, each once.
     pub(super) fn anchors(&self) -> Vec<&Certificate> {
         let kept = self.kept.cas.iter().map(|ca| &ca.certificate);
         self.trusted_beside(kept.filter(|ca| !self.subordinates.contains(ca)))
     }
 
-    /// All CAs that are known, each once: those that somebody may trust, and those that hang on them.
+    /// All known CAs, each once: those that a machine may trust, and those below them.
     pub(super) fn known_cas(&self) -> Vec<&Certificate> {
         self.trusted_beside(self.kept.cas.iter().map(|ca| &ca.certificate))
     }
 
-    /// Whether machines are to trust this one: in place of a CA that it has issued, or because somebody else says so.
+    /// Returns `true` if machines trust this CA instead of one that it issued, or because it comes with an external
+    /// pair.
     pub(super) fn is_top(&self, ca: &Certificate) -> bool {
         self.anchors.contains(ca) || self.external.taken.contains(ca)
     }
 
-    /// These and those that are trusted by what is there.
+    /// These CAs, and those that holders, bundle and older installations trust.
     fn trusted_beside<'b>(
         &'b self,
         kept: impl Iterator<Item = &'b Certificate>,
@@ -148,7 +149,7 @@ impl<'a> View<'a> {
         anchors
     }
 
-    /// The certificate at the top of what is served: nobody else's signature is known above it.
+    /// The topmost certificate of the served chain.
     pub(super) fn top(&self) -> Option<&Certificate> {
         let mut top = self.chain.first()?;
         for _ in &self.chain {
@@ -161,25 +162,25 @@ impl<'a> View<'a> {
         Some(top)
     }
 
-    /// Whether a machine that trusts this CA alone boots from what is served.
+    /// Returns `true` if a machine that trusts only this CA boots from the served chain.
     pub(super) fn vouches(&self, ca: &Certificate) -> bool {
         let holder = Holder::of_one(ca);
         self.judge(&self.chain, [&holder]) == [None]
     }
 
-    /// Whether what is served is what somebody else, who makes the pair, has made before.
+    /// Returns `true` if an earlier version of the external pair is served.
     pub(super) fn is_of_external(&self) -> bool {
         let trusted = self.external.taken.clone();
         let holder = Holder { name: String::new(), trusted, hosts: Vec::new() };
         self.judge(&self.chain, [&holder]) == [None]
     }
 
-    /// Whether what is served holds a certificate by which a CA that is distrusted vouches for another.
+    /// Returns `true` if the served chain has a cross-certificate that a distrusted CA issued.
     pub(super) fn sends_distrusted(&self) -> bool {
         self.chain.iter().skip(1).any(|certificate| self.kept.is_tainted(certificate))
     }
 
-    /// Those who could boot, and could not if this were served.
+    /// Holders that this chain locks out and the served one does not.
     pub(super) fn newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
         let after = self.judge(chain, self.holders()).into_iter();
         after
@@ -192,7 +193,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// The same of those that are known to be there.
+    /// Like [`Self::newly_locked_out`], for holders that are known to exist.
     pub(super) fn present_newly_locked_out(&self, chain: &[Certificate]) -> Vec<Lockout> {
         let present = |lockout: &Lockout| {
             let mut known = self.holders.iter().filter(|known| known.is_present);
@@ -201,14 +202,13 @@ impl<'a> View<'a> {
         self.newly_locked_out(chain).into_iter().filter(present).collect()
     }
 
-    /// Whether a pointer config boots, and would not as this one from what is served.
+    /// Returns `true` if a pointer config boots from the served chain, and its updated form would not.
     pub(super) fn would_lock_out(&self, present: &[Holder], repaired: &[Holder]) -> bool {
         let boots = |holders| self.judge(&self.chain, holders).iter().all(Option::is_none);
         !present.is_empty() && boots(present) && !boots(repaired)
     }
 
-    /// Who could not boot from a chain, of all that are known, in numbers: the fewer the better. Or
-    /// only of those that are known to be there.
+    /// Number of known holders that a chain locks out, or only of those that are known to exist.
     pub(super) fn lockouts_by(&self, chain: &[Certificate], only_present: bool) -> usize {
         let judged = self.judge(chain, self.holders()).into_iter().zip(&self.holders);
         let is_counted = |known: &Known| known.is_present || !only_present;
@@ -219,8 +219,8 @@ impl<'a> View<'a> {
         self.before.iter().flatten().count()
     }
 
-    /// Those who cannot boot now, as far as an administrator should know: by what is served, and by what is
-    /// wrong with a pointer config in itself. Nobody where nothing is served.
+    /// Present lockouts for administrators: by the served chain, and by faults of pointer configs. Empty if nothing is
+    /// served.
     pub(super) fn reported_lockouts(&self) -> Vec<Lockout> {
         if self.chain.is_empty() {
             return Vec::new();
@@ -237,8 +237,8 @@ impl<'a> View<'a> {
         reported
     }
 
-    /// Those whose lockout is told. A pointer config with faults boots nobody anyway; of any other its machines trust
-    /// what is in it, whatever is distrusted here.
+    /// Holders whose lockouts are reported. Pointer configs with faults boot no machine and are left out; machines of
+    /// any other trust its CAs, even distrusted ones.
     pub(super) fn reported_holders(&self) -> Vec<Holder> {
         let sound = self.state.pointers.iter().filter(|pointer| pointer.faults.is_empty());
         let others =
@@ -266,7 +266,7 @@ impl<'a> View<'a> {
         let bundle = Holder { name, trusted, hosts: Vec::new() };
         let bundle = Known { holder: bundle, is_present: true, is_reported: true };
         let mut known: Vec<_> = pointers.chain([bundle]).collect();
-        // Nobody trusts a CA alone that has not signed what is served yet.
+        // No machine trusts only a CA that has not signed a served certificate yet.
         let issuer = match &self.serving {
             Serving::Ours(leaf) => self.kept.issuer_of(leaf).map(|ca| ca.certificate.made_at()),
             _ => None,
@@ -295,7 +295,7 @@ impl<'a> View<'a> {
     fn read_serving(&self) -> Serving {
         let Some(stored) = &self.state.serving else { return Serving::Missing };
         let served = stored.served_chain();
-        // Whose it is can be told of one that machines cannot read as well.
+        // The origin can be determined even for a chain that machines cannot read.
         let leaf = self.chain.first().cloned();
         let leaf = leaf.or_else(|| Certificate::read_all(&stored.certificates).into_iter().next());
         if leaf.as_ref().is_some_and(|leaf| self.kept.is_tainted(leaf)) {
@@ -327,7 +327,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The CAs with a key that hang on others, and the tops of those that can be used.
+/// Stored CAs with a key below other CAs, and the topmost CAs above those that can be used.
 fn subordinates(kept: &CaStore, now: OffsetDateTime) -> (Vec<Certificate>, Vec<Certificate>) {
     let (mut subordinates, mut anchors) = (Vec::new(), Vec::new());
     for Ca { certificate, .. } in kept.cas.iter().filter(|ca| ca.key.is_some()) {

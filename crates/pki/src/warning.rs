@@ -1,52 +1,51 @@
-//! What an administrator is told about the certificates: what was refused, and what is not in order
-//! and stays as it is.
+//! Warnings for administrators: refused requests, and faults that are not repaired.
 
 use time::OffsetDateTime;
 
 use super::holder::date;
 use super::{Lockout, Reason, Unfit, Unusable, Weakness};
 
-/// A request or duty that was not done, because machines would pay for it.
+/// A request or due step that was refused because machines would be locked out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is refused ({because}): {refusal}")]
 pub struct Refused {
-    /// What was to be made.
+    /// Kind of the certificate.
     pub what: CertificateKind,
-    /// Why it was to be made.
+    /// Reason for making it.
     pub because: Reason,
-    /// Why it was not.
+    /// Reason for not making it.
     pub refusal: Refusal,
 }
 
-/// What a rotation makes.
+/// Kind of a certificate that a rotation makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateKind {
-    /// A CA.
+    /// A certificate authority.
     #[error("a new certificate authority")]
     Ca,
-    /// A serving pair.
+    /// A serving certificate.
     #[error("a new serving pair")]
     Serving,
 }
 
-/// Why something is not done.
+/// Reasons for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// These could boot, and could not after it.
+    /// Machines that can boot now could not afterwards.
     #[error("{}; --force does it all the same", reported(.0))]
     LocksOut(Vec<Lockout>),
-    /// The chain would be longer than it may.
+    /// The chain would be too long.
     #[error(
         "the chain that is sent would take {bytes} bytes, more than the {most} that leave room for \
          renewals; older CAs leave it when they expire, or by `certs distrust`"
     )]
     TooLarge {
-        /// As long as it would be.
+        /// Size of the new chain in bytes.
         bytes: usize,
-        /// As long as it may be.
+        /// Maximum size in bytes.
         most: usize,
     },
-    /// Its names take the place of certificates that machines need.
+    /// The certificate has so many names that the chain has no room for certificates that machines need.
     #[error(
         "with {hosts} names the certificate takes {bytes} of the {most} bytes that are sent at the most, \
          which leaves no room for those of older CAs{}; where older names are not used any more, delete \
@@ -54,38 +53,38 @@ pub enum Refusal {
         locked_out.first().map(|first| format!(": {first}")).unwrap_or_default()
     )]
     Names {
-        /// As many as it would have.
+        /// Number of its names.
         hosts: usize,
-        /// As long as it would be itself.
+        /// Size of the certificate in bytes.
         bytes: usize,
-        /// As long as the chain may be.
+        /// Maximum size of the chain in bytes.
         most: usize,
-        /// Those who could not boot without what would be left out of the chain.
+        /// Holders that could not boot without the omitted certificates.
         locked_out: Vec<Lockout>,
     },
-    /// What is there would be lost.
+    /// The present pair would be lost.
     #[error("the pair that is there cannot be kept beside the signing CA ({0})")]
     Unkept(Unusable),
-    /// Nothing is made where somebody else makes the pair.
+    /// An external pair with this name is configured, so that none is issued.
     #[error("the serving pair is {0}'s to make")]
     External(String),
-    /// Nothing is made while the clock is behind.
+    /// The clock is behind.
     #[error("the clock is behind the newest CA")]
     Clock,
-    /// What an issuer has issued cannot be used.
+    /// The CA that an issuer issued is not accepted.
     #[error("what {issuer} issued is not taken: {unfit}")]
     Unfit {
-        /// Who issued it.
+        /// Name of the issuer.
         issuer: String,
-        /// What is wrong with it.
+        /// Fault of the CA.
         unfit: Unfit,
     },
-    /// Nothing can be issued.
+    /// Issuing failed.
     #[error("{0}")]
     Issue(String),
 }
 
-/// Some of those who would be locked out.
+/// The first few lockouts, as text.
 fn reported(lockouts: &[Lockout]) -> String {
     const MAX_NAMED: usize = 3;
     let named: Vec<_> = lockouts.iter().take(MAX_NAMED).map(Lockout::to_string).collect();
@@ -94,65 +93,65 @@ fn reported(lockouts: &[Lockout]) -> String {
     format!("after it {}{more}", named.join("; "))
 }
 
-/// What an administrator should know: nothing here can mend it, or may.
+/// Faults that an administrator must repair.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// What is stored of the signing CA cannot be used, and stays as it is.
+    /// The stored signing CA is unusable, and is not overwritten.
     #[error("the certificate authority is left as it is: {0}")]
     Ca(Unusable),
-    /// What is stored of the serving pair cannot be used, and stays as it is.
+    /// The stored serving pair is unusable, and is not overwritten.
     #[error("the serving pair is left as it is: {0}")]
     Serving(Unusable),
-    /// The pair that somebody else makes cannot be served.
+    /// The external pair is unusable.
     #[error("the pair of {name} is not served: {fault}")]
     External {
-        /// What it is called.
+        /// Name of the pair.
         name: String,
-        /// What is wrong with it.
+        /// Fault of the pair.
         fault: Unusable,
     },
-    /// The serving pair is somebody else's, and not valid now.
+    /// The serving certificate is external and not valid now.
     #[error(
         "the serving certificate is not valid now, and stays because no CA that is known issued it: \
          bring another one, or have one made by `certs rotate --force`"
     )]
     ServingExpired,
-    /// The clock is behind.
+    /// The clock is earlier than the newest CA.
     #[error(
         "the clock is behind: \"{name}\" was made at {}; no CA is made before that (where it was made \
          by mistake, `certs distrust` takes it out)",
         date(*.made)
     )]
     ClockBehind {
-        /// The CA that is newer than now.
+        /// Subject of the newest CA.
         name: String,
-        /// When it was made.
+        /// Time of its issue.
         made: OffsetDateTime,
     },
-    /// A key that is in use is known to be weak.
+    /// A key in use is weak.
     #[error(
         "the key of \"{name}\" is weak: {weakness}; bring another one, or have one made by `certs rotate`"
     )]
     WeakKey {
-        /// What the certificate is called that it belongs to.
+        /// Subject of its certificate.
         name: String,
-        /// Why it is.
+        /// Weakness of the key.
         weakness: Weakness,
     },
-    /// Something was to be done and was not.
+    /// A request or due step was refused.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// A CA is wanted, and whoever is to issue it does not.
+    /// The issuer does not issue a CA that is wanted.
     #[error("{issuer} does not issue a certificate authority ({because}): {reason}")]
     Issuer {
-        /// Who is to issue it.
+        /// Name of the issuer.
         issuer: String,
-        /// Why it is wanted.
+        /// Reason for the request.
         because: Reason,
-        /// What is known of why it does not come.
+        /// Reason for the delay, as far as it is known.
         reason: String,
     },
-    /// Somebody cannot boot a machine.
+    /// A machine cannot boot.
     #[error(transparent)]
     LockedOut(#[from] Lockout),
     /// A list of CAs is too long for pointer configs.
@@ -162,51 +161,50 @@ pub enum Warning {
          more than {most}; list only CAs that issue serving pairs there"
     )]
     Trust {
-        /// Who lists them.
+        /// Name of the list's pair.
         name: String,
-        /// As many as there are.
+        /// Number of CAs in the list.
         listed: usize,
-        /// As many as are not taken.
+        /// Number of omitted CAs.
         left_out: usize,
-        /// All of them, in PEM.
+        /// Size of the whole list, in bytes of PEM.
         bytes: usize,
-        /// As much as is taken without a second look.
+        /// Size in bytes up to which a list is taken as a whole.
         most: usize,
     },
-    /// One of a list of CAs cannot be read.
+    /// A CA of a list is unreadable.
     #[error("not all that machines are to trust for the pair of {name} is taken: {fault}")]
     TrustUnread {
-        /// Whose pair it is.
+        /// Name of the list's pair.
         name: String,
-        /// What is wrong with the list.
+        /// Fault of the list.
         fault: Unusable,
     },
-    /// A pointer config trusts this server's CAs where they are not replaced.
+    /// A pointer config trusts this server's CAs in a place that is not edited.
     #[error(
         "{name}: its CAs stay as they are through rotations, because they are in a config within it, or in a text that \
          is not edited: write it anew before they expire or are distrusted"
     )]
     OutOfReach {
-        /// The pointer config.
+        /// Name of the pointer config.
         name: String,
     },
-    /// A pointer config is larger than a platform takes as user data.
+    /// A pointer config exceeds a platform's limit of user data.
     #[error("{name}: the user data has {bytes} bytes: {}", too_large_for(*.bytes))]
     UserData {
-        /// The pointer config.
+        /// Name of the pointer config.
         name: String,
-        /// Its size.
+        /// Size in bytes.
         bytes: usize,
     },
 }
 
-/// User data that platforms take, in bytes before any encoding, the smallest first: EC2's
-/// `RunInstances`, Azure's `customData` and OpenStack's `user_data` (65,535 bytes in base64), Google's
-/// metadata values.
+/// Maximum user data of platforms, in bytes before any encoding, the smallest first: EC2's `RunInstances`, Azure's
+/// `customData` and OpenStack's `user_data` (65,535 bytes in base64), Google's metadata values.
 pub const USER_DATA_LIMITS: [(&str, usize); 3] =
     [("EC2", 16 << 10), ("Azure and OpenStack", 65_535 / 4 * 3), ("Google Cloud", 256 << 10)];
 
-/// Whose limits so many bytes pass.
+/// Platforms whose limits are exceeded.
 fn too_large_for(bytes: usize) -> String {
     let passed = USER_DATA_LIMITS.iter().filter(|(_, most)| bytes > *most);
     let passed: Vec<_> = passed.map(|(who, most)| format!("{who} takes {most}")).collect();
@@ -214,7 +212,7 @@ fn too_large_for(bytes: usize) -> String {
 }
 
 impl Warning {
-    /// How metrics and readiness name its kind.
+    /// Value of the label in metrics and readiness.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -230,19 +228,19 @@ impl Warning {
         }
     }
 
-    /// Whether machines boot all the same: today, or on some platforms.
+    /// Returns `true` if machines boot all the same: for the time being, or on some platforms.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         matches!(self, Self::UserData { .. } | Self::OutOfReach { .. })
     }
 
-    /// Whether it says that something is not done that somebody asked for.
+    /// Returns `true` if it is the refusal of a request.
     #[must_use]
     pub fn is_refused_request(&self) -> bool {
         matches!(self, Self::Refused(Refused { because: Reason::Asked, .. }))
     }
 
-    /// How many there are of each kind, of none too.
+    /// Number of warnings for each label, zeros included.
     #[must_use]
     pub fn counts(all: &[Self]) -> [(&'static str, i64); 9] {
         const LABELS: [&str; 9] = [
@@ -262,7 +260,7 @@ impl Warning {
         })
     }
 
-    /// All but warnings in a few words, for a message that follows the lines with the rest.
+    /// Verdict in a few words, for the last line of a report.
     #[must_use]
     pub fn verdict(all: &[Self]) -> String {
         let locked_out = all.iter().filter(|it| matches!(it, Self::LockedOut(_))).count();
@@ -273,7 +271,7 @@ impl Warning {
         }
     }
 
-    /// One line that strangers may read, without names; `None` where there is nothing.
+    /// One line for unauthenticated clients, without names; `None` without warnings.
     #[must_use]
     pub fn summary(all: &[Self]) -> Option<String> {
         let said = |(label, many)| {

@@ -1,35 +1,34 @@
-//! RSA keys that are not to be trusted, whatever their length: those that Boulder's `goodkey` and cert-manager refuse.
-//! Keys of other kinds have no such faults.
+//! Detects weak RSA keys, as Boulder's `goodkey` and cert-manager do. Keys of other kinds have no such faults.
 
 use num_bigint::BigUint;
 
 use super::go_x509::rsa_key;
 
-/// Why a key is weak.
+/// Weaknesses of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Weakness {
-    /// Its exponent is even, or below 65537 (NIST SP 800-56B section 6.2).
+    /// The exponent is even, or below 65537 (NIST SP 800-56B section 6.2).
     #[error("its RSA exponent is even or below 65537")]
     Exponent,
-    /// A small prime divides its modulus.
+    /// A small prime divides the modulus.
     #[error("its RSA modulus is divisible by {0}")]
     SmallFactor(u32),
-    /// Its modulus is of the form that Infineon's library made (CVE-2017-15361).
+    /// The modulus has the form of Infineon's library (CVE-2017-15361).
     #[error("its RSA modulus is one that ROCA factors (CVE-2017-15361)")]
     Roca,
-    /// The factors of its modulus are so close that Fermat's method finds them.
+    /// The factors of the modulus are so close that Fermat's method finds them.
     #[error("the two factors of its RSA modulus are too close to each other")]
     CloseFactors,
 }
 
-/// Primes up to here are looked for in a modulus, as Boulder does.
+/// Largest prime that is tried as a factor of the modulus, as in Boulder.
 const LAST_SMALL_PRIME: u32 = 751;
-/// The largest prime by which ROCA's moduli are told from others.
+/// Largest prime that identifies ROCA's moduli.
 const LAST_ROCA_PRIME: u32 = 167;
-/// Rounds of Fermat's method: a hundred find all that were seen in the field (CVE-2022-26320).
+/// Rounds of Fermat's method: a hundred find all keys that were seen in the field (CVE-2022-26320).
 const FERMAT_ROUNDS: u32 = 110;
 
-/// Why a public key is weak, `None` where it is not. It is encoded with its algorithm.
+/// Weakness of an encoded public key with its algorithm, `None` if it has none.
 #[must_use]
 pub fn weakness(key_info: &[u8]) -> Option<Weakness> {
     let (modulus, exponent) = rsa_key(key_info)?;
@@ -51,7 +50,7 @@ fn of_modulus(modulus: &BigUint) -> Option<Weakness> {
 }
 
 fn remainder(modulus: &BigUint, prime: u32) -> u32 {
-    // It is below a number of 32 bits.
+    // The remainder is below `prime`, which has 32 bits.
     u32::try_from(modulus % prime).unwrap_or_default()
 }
 
@@ -62,7 +61,7 @@ fn primes(last: u32) -> impl Iterator<Item = u32> {
     (2..=last).filter(is_prime)
 }
 
-/// Whether a number is a power of 65537 modulo a prime, as every modulus that ROCA factors is.
+/// Returns `true` if a number is a power of 65537 modulo a prime, as every modulus that ROCA factors is.
 fn is_power(number: u32, prime: u32) -> bool {
     let mut power = 1;
     for _ in 0..prime {
@@ -74,7 +73,7 @@ fn is_power(number: u32, prime: u32) -> bool {
     false
 }
 
-/// Fermat's method: a number is the difference of two squares, whose roots lie close where its factors do.
+/// Applies Fermat's method: a number is the difference of two squares, whose roots are close if its factors are.
 fn has_close_factors(modulus: &BigUint) -> bool {
     let mut root = modulus.sqrt();
     if &root * &root < *modulus {
@@ -92,7 +91,7 @@ fn has_close_factors(modulus: &BigUint) -> bool {
 }
 
 fn is_square(number: &BigUint) -> bool {
-    // Most numbers are told by a remainder, which takes less time than a root.
+    // A remainder excludes most numbers, and takes less time than a root.
     let is_square_modulo = |modulus: u32| {
         let remainder = remainder(number, modulus);
         (0..modulus).any(|root| root * root % modulus == remainder)
@@ -109,12 +108,12 @@ mod in_use;
 mod tests {
     use super::*;
 
-    /// 2^1023 and what is added to it.
+    /// The sum of 2^1023 and `more`.
     fn factor(more: u32) -> BigUint {
         (BigUint::from(1_u32) << 1023_u32) + more
     }
 
-    /// A factor without small primes: the first from `begin` on.
+    /// A factor without small primes: the first one from `begin`.
     fn rough(begin: &BigUint) -> BigUint {
         let mut number = begin | BigUint::from(1_u32);
         while primes(LAST_SMALL_PRIME).any(|prime| remainder(&number, prime) == 0) {
@@ -129,7 +128,7 @@ mod tests {
         assert_eq!(of_modulus(&(&one * &one)), Some(Weakness::CloseFactors));
         let next = rough(&(&one + 2_u32));
         assert_eq!(of_modulus(&(&one * &next)), Some(Weakness::CloseFactors));
-        // Half of their digits are the same: found after some rounds.
+        // Half of their digits are equal, so that some rounds find them.
         let near = rough(&(&one + (BigUint::from(1_u32) << 515_u32)));
         assert_eq!(of_modulus(&(&one * &near)), Some(Weakness::CloseFactors));
         let far = rough(&(&one + (BigUint::from(1_u32) << 1000_u32)));

@@ -1,12 +1,11 @@
-//! What comes next, as whole things to be stored, with their certificates issued.
+//! Turns a planned step into writes of whole objects, with their certificates issued.
 //!
-//! Whoever keeps certificates observes, asks [`next()`], applies the writes in their order, and
-//! observes again. That is all there is to a rotation, so that a folder, a cluster and the tests'
-//! model differ only in how one [`Write`] is stored. Stopping after any of them leaves a state in
-//! which every machine can still boot.
+//! A controller observes, calls [`next()`], applies the writes in their order, and observes again. A directory, a
+//! cluster and the tests' model differ only in how they store one [`Write`]. After any of the writes, every machine can
+//! still boot.
 //!
-//! What a step comes to is judged before it is handed out: one after which a machine could not boot
-//! that could before ([`locked_out`]) is refused, and told.
+//! Writes are judged before they are returned: a step that would lock out a machine that can boot ([`locked_out`]) is
+//! refused and reported.
 
 use time::OffsetDateTime;
 
@@ -21,35 +20,35 @@ use super::{
     PointerState, Policy, Reason, Refusal, Refused, Step, StoredPair, Warning, locked_out,
 };
 
-/// More steps than any state takes to be in order.
+/// Upper bound for the number of steps until any state is settled.
 pub const MAX_STEPS: usize = 32;
 
-/// What is said of what leaves the store of the signing CA, [`Write::left_out`].
+/// Explanation for entries of [`Write::left_out`].
 pub const LEFT_OUT: &str = "no longer kept, because it has expired and newer ones need the room";
 
-/// One thing to be stored. Each replaces what is there as a whole, or not at all.
+/// One object to be stored. It replaces the previous one as a whole, or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The signing authority with all that its store holds: the answer to who asks for a new one.
+    /// The store of the signing CA; it completes a request for a new CA.
     Ca(StoredPair),
-    /// The same, without an answer: a request stays.
+    /// The store of the signing CA; a request for a new CA stays open.
     Store(StoredPair),
-    /// The bundle of authorities, PEM.
+    /// The trust bundle, PEM.
     Bundle(String),
     /// A pointer config.
     Pointer {
-        /// Its [`PointerTrust::name`](super::PointerTrust::name).
+        /// Name of the pointer config, [`PointerTrust::name`](super::PointerTrust::name).
         name: String,
-        /// Its new text.
+        /// New text of the pointer config.
         text: Vec<u8>,
     },
-    /// The serving pair.
+    /// The serving certificate with its key and chain.
     Serving(StoredPair),
 }
 
 impl Write {
-    /// What leaves the store of the signing CA for good, because it has expired and newer ones need the
-    /// room: one line each.
+    /// Keys and pairs that this write removes from the store of the signing CA for good, because they have expired and
+    /// newer ones need the room: one line each.
     #[must_use]
     pub fn left_out(&self, before: Option<&StoredPair>) -> Vec<String> {
         match (self, before) {
@@ -58,8 +57,7 @@ impl Write {
         }
     }
 
-    /// What is left to ask for of what was `asked`, once this is stored. Distrust is forever, and is
-    /// stored with the authority.
+    /// Requests that remain open of `asked` once this is stored. Distrust is permanent, and is stored with the CA.
     #[must_use]
     pub fn leaves(&self, asked: &Asked) -> Asked {
         match self {
@@ -71,8 +69,8 @@ impl Write {
 }
 
 impl CertificateState {
-    /// What it is after a write. Pointer configs are as they will be read then, but for how they stand
-    /// to a bundle that is written meanwhile.
+    /// The state after a write. Pointer configs are as they will be read then, without an update of their relation to a
+    /// new bundle.
     #[must_use]
     pub fn with(&self, write: &Write) -> Self {
         let mut state = self.clone();
@@ -98,39 +96,39 @@ impl CertificateState {
     }
 }
 
-/// What comes next.
+/// Next action of a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Store these, in their order, and ask again.
+    /// Store these in their order, then call [`next()`] again.
     Step {
-        /// What they are for.
+        /// Step that the writes implement.
         step: Step,
-        /// At least one.
+        /// Writes, at least one.
         writes: Vec<Write>,
     },
-    /// There is nothing to do until this time.
+    /// Nothing is due until this time.
     Settled {
-        /// When something will be due by itself.
+        /// Time at which something may become due without any change.
         until: OffsetDateTime,
-        /// What is not in order, and stays as it is.
+        /// Faults that are not repaired.
         attention: Vec<Warning>,
-        /// What is to be done about the CA that an issuer was asked for, or is to be.
+        /// Action for the request to an issuer.
         asking: Asking,
     },
 }
 
-/// What is to be done about a CA that somebody else issues.
+/// Action for a CA that an external issuer issues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asking {
-    /// Nothing: none is wanted, or the answer has not come.
+    /// None: no CA is wanted, or the answer is outstanding.
     Nothing,
-    /// One is to be asked for, in place of what was asked for before.
+    /// Replace the previous request with a new one.
     Ask(Reason),
-    /// None is wanted any more: what was asked for is to be forgotten.
+    /// Delete the request: no CA is wanted.
     Forget,
 }
 
-/// Says what comes next. `generate` makes a new key.
+/// Returns the next action. `generate` generates a key.
 pub fn next(
     state: &CertificateState,
     policy: &Policy,
@@ -142,7 +140,7 @@ pub fn next(
     let mut asking = Asking::of(state);
     let mut maker = Maker { view: &view, policy, generate };
     for step in steps {
-        // Whoever asks for a CA wants the pair that it signs: where it is refused, both stay.
+        // A request for a CA includes the pair that it signs: if the CA is refused, both stay.
         let is_for_naught =
             matches!(step, Step::Serving(Reason::Asked, _)) && attention.iter().any(is_refused_ca);
         if is_for_naught {
@@ -182,8 +180,7 @@ pub fn next(
     })
 }
 
-/// What a state comes to when all that is due is done, pointer configs left aside, and what would be
-/// told then. `generate` makes new keys.
+/// The state after all due steps except pointer configs, with its warnings. `generate` generates keys.
 pub fn dry_run(
     state: &CertificateState,
     policy: &Policy,
@@ -205,19 +202,19 @@ pub fn dry_run(
     Ok((state, Vec::new()))
 }
 
-/// The CAs that somebody may trust.
+/// CAs that a machine may trust.
 #[must_use]
 pub fn trusted_by_somebody(state: &CertificateState, now: OffsetDateTime) -> Vec<Certificate> {
     View::of(state, now).anchors().into_iter().cloned().collect()
 }
 
-/// Those who cannot boot now, as far as an administrator should know.
+/// Present lockouts for administrators.
 #[must_use]
 pub fn reported_lockouts(state: &CertificateState, now: OffsetDateTime) -> Vec<Lockout> {
     View::of(state, now).reported_lockouts()
 }
 
-/// The pointer configs that a platform does not take as user data, and those whose CAs cannot be replaced.
+/// Warnings about pointer configs that exceed a platform's limit of user data, or whose CAs cannot be replaced.
 #[must_use]
 pub fn pointer_warnings(state: &CertificateState) -> Vec<Warning> {
     let [(_, most), ..] = USER_DATA_LIMITS;
@@ -231,7 +228,7 @@ pub fn pointer_warnings(state: &CertificateState) -> Vec<Warning> {
     warnings.collect()
 }
 
-/// Those of `known` who could not boot from what `state` serves, the CAs that it distrusts included.
+/// Holders of `known` that could not boot from the chain that `state` serves, with the CAs that it distrusts.
 #[must_use]
 pub fn lockouts_of(
     state: &CertificateState,
@@ -242,7 +239,7 @@ pub fn lockouts_of(
 }
 
 impl Asking {
-    /// Where no CA is wanted.
+    /// The action if no CA is wanted.
     fn of(state: &CertificateState) -> Self {
         let has_request = state.issuer.as_ref().is_some_and(|issuer| issuer.request.is_some());
         if has_request { Self::Forget } else { Self::Nothing }
@@ -253,8 +250,8 @@ fn delayed(issuer: &Issuer, because: &Reason, reason: String) -> Warning {
     Warning::Issuer { issuer: issuer.name.clone(), because: because.clone(), reason }
 }
 
-/// What is told of a refusal. That a pair stays until its own end, because some machines trust nobody
-/// else, is as it should be.
+/// The warning about a refusal. A pair that stays until its own end because some machines trust no other CA causes
+/// none.
 fn reported(refused: Refused) -> Option<Warning> {
     let is_quiet = matches!(refused.because, Reason::NewerCa | Reason::Restored | Reason::Chain);
     (!is_quiet).then_some(Warning::Refused(refused))
@@ -267,7 +264,7 @@ fn is_refused_ca(attention: &Warning) -> bool {
     )
 }
 
-/// Makes what a step comes to.
+/// Makes the writes of a step.
 pub(super) struct Maker<'a> {
     pub(super) view: &'a View<'a>,
     pub(super) policy: &'a Policy,
@@ -287,7 +284,7 @@ impl Maker<'_> {
         }
     }
 
-    /// What is kept, in another order, or without what is distrusted.
+    /// Writes the store in another order, or without distrusted CAs.
     fn store(&mut self, reason: &Reason) -> Result<Writes, IssueError> {
         let mut kept = self.view.kept.clone();
         if *reason == Reason::Distrusted {
@@ -302,7 +299,7 @@ impl Maker<'_> {
         let own = if let Some(best) = best {
             best
         } else {
-            // The last one is distrusted: its place is never empty.
+            // The last CA is distrusted: the store always has one.
             let new = self.new_ca()?;
             kept.cas.insert(0, new.clone());
             new
@@ -316,7 +313,7 @@ impl Maker<'_> {
 
     fn bundle(&self, pem: &str) -> Vec<Write> {
         let mut writes = Vec::new();
-        // What leaves the bundle, and nobody else has, is kept.
+        // Certificates that leave the bundle and are stored nowhere else are kept.
         let mut kept = self.view.kept.clone();
         let wanted = Certificate::read_all(pem.as_bytes());
         let is_kept = |it: &Certificate| kept.cas.iter().any(|ca| ca.certificate == *it);
@@ -335,8 +332,7 @@ impl Maker<'_> {
         writes
     }
 
-    /// The stale pointer configs, but for those from which no machine could boot if they were written
-    /// now.
+    /// Stale pointer configs, except those from which no machine could boot if they were written now.
     fn pointers(&self) -> Vec<Write> {
         let write = |pointer: &super::PointerTrust| {
             let PointerState::Stale(repaired) = &pointer.state else { return None };
@@ -354,7 +350,7 @@ impl Maker<'_> {
             && !is_renewed
             && !is_forced(&self.view.state.asked, reason)
         {
-            // It would be lost: the store that keeps it beside the CAs cannot be written.
+            // The pair would be lost: the store that keeps replaced pairs cannot be written.
             let refusal = Refusal::Unkept(fault.clone());
             return Ok(Err(Refused {
                 what: CertificateKind::Serving,
@@ -367,7 +363,7 @@ impl Maker<'_> {
             Err(refused) => return Ok(Err(refused)),
         };
         let mut writes = Vec::new();
-        // A pair that nobody here can issue again is kept beside the CAs.
+        // A pair that cannot be issued again here is kept in the store.
         let is_ours = matches!(self.view.serving, Serving::Ours(_) | Serving::Missing);
         if let (false, Some(present)) = (is_ours || is_renewed, &self.view.state.serving)
             && !present.text().trim_ascii().is_empty()

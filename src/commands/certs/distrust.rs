@@ -1,4 +1,4 @@
-//! `certs distrust`: CAs are taken out for ever, and who pays for it is told first.
+//! The command `certs distrust`: distrusts CAs for good, after a report of the machines that it locks out.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use crate::commands::print_line;
 use crate::commands::state_store::Seen;
 
-/// What comes of it.
+/// Result of a dry run.
 pub(in crate::commands) struct Foreseen {
     seen: CertificateState,
     cas: Vec<Certificate>,
@@ -29,7 +29,7 @@ impl Foreseen {
     ) -> anyhow::Result<Self> {
         let known = pki::trusted_by_somebody(&seen.observed, now);
         let cas = find(named, &known, &seen.place)?;
-        // What others have asked for, and is not done yet, is done with it.
+        // Open requests of other administrators are handled with it.
         let mut distrust = seen.observed.asked.distrust.clone();
         distrust.extend(cas.iter().map(Certificate::fingerprint));
         let asked = Asked { distrust, ..Asked::default() };
@@ -39,10 +39,10 @@ impl Foreseen {
         Ok(Self { seen: seen.observed, cas, asked, state, attention })
     }
 
-    /// Prints what is distrusted and who could not boot any more, but for what was `told` before.
+    /// Prints the distrusted CAs, and the machines that could not boot any longer, except those in `told`.
     ///
     /// # Errors
-    /// Without `yes`: nothing is to be done.
+    /// `yes` is false: nothing is to be done.
     pub(in crate::commands) fn tell(
         &self,
         yes: bool,
@@ -66,12 +66,12 @@ impl Foreseen {
         Ok(())
     }
 
-    /// Whether somebody else has asked for it meanwhile.
+    /// Returns `true` if another administrator has requested the same meanwhile.
     pub(in crate::commands) fn is_listed(&self, listed: &[String]) -> bool {
         self.cas.iter().all(|ca| listed.contains(&ca.fingerprint()))
     }
 
-    /// Why the controller does not do it yet, if it does not.
+    /// Reason why the controller does not do it yet, if any.
     pub(in crate::commands) fn obstacle(&self, now: OffsetDateTime) -> Option<&Warning> {
         let left = pki::trusted_by_somebody(&self.state, now);
         let obstacle = self.attention.iter().find(|it| !it.is_warning());
@@ -79,7 +79,7 @@ impl Foreseen {
     }
 }
 
-/// The CAs that are named by files, fingerprints or common names.
+/// The CAs named by files, fingerprints or common names.
 fn find(named: &[String], known: &[Certificate], place: &str) -> anyhow::Result<Vec<Certificate>> {
     let mut cas: Vec<Certificate> = Vec::new();
     for name in named {
@@ -89,7 +89,7 @@ fn find(named: &[String], known: &[Certificate], place: &str) -> anyhow::Result<
                 if read.is_empty() {
                     bail!("{name}: there is no certificate in it");
                 }
-                // A cross-certificate, or one that was renewed, is its CA's too.
+                // A cross-certificate or a renewed one names its CA too.
                 let is_read = |ca: &&Certificate| read.iter().any(|it| it.has_key_of(ca));
                 known.iter().filter(is_read).cloned().collect()
             }

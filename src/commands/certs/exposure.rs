@@ -1,5 +1,4 @@
-//! What strangers can read in the configs of a cluster or a directory, and what has no effect in them, for
-//! `certs check`.
+//! Finds secrets that unauthenticated clients can read in configs, and fields without effect, for `certs check`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,16 +17,15 @@ use crate::kubernetes::apply::{list, read_custom};
 use crate::kubernetes::client::{api, resource};
 use crate::source::manifest::config_warnings;
 
-/// What is worth knowing of configs.
 #[derive(Debug, Default)]
 pub(crate) struct Worth {
-    /// One line for each pool that is not enforced and has something secret in its config.
+    /// One line for each pool that is not enforced and has a secret in its config.
     pub(in crate::commands) exposed: Vec<String>,
     /// One line for each field without effect.
     pub(in crate::commands) ignored: Vec<String>,
 }
 
-/// Of a directory. What cannot be rendered is told elsewhere.
+/// Checks the configs of a directory. Rendering errors are reported elsewhere.
 pub(in crate::commands) fn of_manifests(
     root: &Path,
     enforced: &BTreeSet<String>,
@@ -44,8 +42,8 @@ pub(in crate::commands) fn of_manifests(
     })
 }
 
-/// Of a cluster, by the machine configs that pools name alone: what servers add, such as the kubeconfig
-/// that machines join with, is in every config.
+/// Checks the configs of a cluster, by the MachineConfigs of its pools. Files that servers add, such as the bootstrap
+/// kubeconfig, are in every config.
 pub(in crate::commands) async fn of_cluster(
     client: &Client,
     enforced: &BTreeSet<String>,
@@ -63,7 +61,7 @@ pub(in crate::commands) async fn of_cluster(
         if configuration.is_empty() {
             continue;
         }
-        // One that is gone is told by the server.
+        // The server reports a missing one.
         let object = ObjectName::new("MachineConfig", "", configuration);
         let Some(found) = read_custom(client, &object, &configs).await? else { continue };
         let config = serde_json::to_string(&found.data["spec"]["config"])?;

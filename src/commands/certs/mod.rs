@@ -1,5 +1,4 @@
-//! What the certificates of a state directory or a cluster are, whether they are in order, and new
-//! ones.
+//! The command `certs`: shows, checks and replaces the certificates of a state directory or a cluster.
 
 pub mod distrust;
 pub(super) mod exposure;
@@ -24,7 +23,7 @@ use super::certs::report::{Checked, Shown, ShownCertificate, ShownPointer, print
 use super::state_store::{Seen, StateStore, unless_forbidden};
 use super::tell;
 
-/// Prints what there is.
+/// Prints the certificates and their holders.
 pub(crate) fn show(
     store: &dyn StateStore,
     is_json: bool,
@@ -74,12 +73,11 @@ pub(crate) fn show(
     print(&shown, is_json)
 }
 
-/// Tells until when everything is in order, or what is not, one line each; and what strangers can read in
-/// configs. Of a folder, `manifests` say which pools and configs there are.
+/// Prints the time until which everything is in order, or all faults, one line each, and secrets that unauthenticated
+/// clients can read in configs. For a directory, `manifests` has the pools and configs.
 ///
 /// # Errors
-/// What needs to be done, if something does, or how much is out of order; where it `is_strict`, how much has no
-/// effect in configs.
+/// The due step, or the number of faults; with `is_strict`, the number of fields without effect.
 pub(crate) fn check(
     store: &dyn StateStore,
     manifests: Option<&Path>,
@@ -89,7 +87,7 @@ pub(crate) fn check(
 ) -> anyhow::Result<()> {
     let seen = store.observe(manifests)?;
     let mut checked = judged(&seen, policy, now)?;
-    // Worth knowing, and no fault of the certificates.
+    // These are remarks, not faults of the certificates.
     let Worth { exposed, ignored } = worth(store, manifests)?;
     let ignored_count = ignored.len();
     checked.exposed = exposed;
@@ -104,7 +102,7 @@ pub(crate) fn check(
     }
 }
 
-/// What needs an administrator.
+/// Judges faults and due steps.
 fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Checked> {
     let next = next(&seen.observed, policy, now, &mut |_| policy.algorithm.generate())?;
     let open_files = seen.open_files.iter();
@@ -114,7 +112,7 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     let mut in_order_until = None;
     let verdict = match next {
         Next::Step { step, .. } => {
-            // What is due first is told alone: the rest may come of it.
+            // Only the due step is reported, because other faults may result from it.
             reported.extend(reported_lockouts(&seen.observed, now).iter().map(ToString::to_string));
             reported.extend(faults(seen, policy, now)?);
             Some(match step {
@@ -165,7 +163,6 @@ fn judged(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<C
     })
 }
 
-/// What strangers can read in configs, and what has no effect in them.
 fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Worth> {
     Ok(unless_forbidden(store, store.worth(manifests))?.unwrap_or_else(|error| Worth {
         exposed: vec![format!("what strangers can read is not known: {error:#}")],
@@ -173,7 +170,7 @@ fn worth(store: &dyn StateStore, manifests: Option<&Path>) -> anyhow::Result<Wor
     }))
 }
 
-/// What cannot be used, and no step mends.
+/// Unusable pairs that no step repairs.
 fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<Vec<String>> {
     let generate = &mut |_| policy.algorithm.generate();
     let (_, attention) = pki::dry_run(&seen.observed, policy, now, generate)?;
@@ -181,14 +178,13 @@ fn faults(seen: &Seen, policy: &Policy, now: OffsetDateTime) -> anyhow::Result<V
     Ok(attention.iter().filter(is_fault).map(|it| located(it, &seen.files)).collect())
 }
 
-/// Names those who cannot boot.
 pub(super) fn warn_locked_out(attention: impl IntoIterator<Item = Warning>) {
     for it in attention.into_iter().filter(|it| matches!(it, Warning::LockedOut(_))) {
         tell(&format!("warning: {it}"));
     }
 }
 
-/// What is said of the signing CA or of the serving pair, with the name of where it is.
+/// A warning about the signing CA or the serving pair, with its file or object.
 pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> String {
     match attention {
         Warning::Ca(_) => format!("{ca}: {attention}"),
@@ -197,14 +193,14 @@ pub(super) fn located(attention: &Warning, [ca, serving]: &[String; 2]) -> Strin
     }
 }
 
-/// Says in the log what is kept no more.
+/// Logs keys and pairs that were removed from the store.
 pub(super) fn log_left_out(left_out: &[String]) {
     for what in left_out {
         tracing::warn!(what, "{LEFT_OUT}");
     }
 }
 
-/// Says in the log what was done.
+/// Logs an applied step.
 pub fn log_step(step: &Step) {
     match step {
         Step::Ca(reason) => tracing::info!(%reason, "made a certificate authority"),
@@ -215,7 +211,7 @@ pub fn log_step(step: &Step) {
     }
 }
 
-/// A time as people and annotations have it.
+/// Formats a time for people and annotations.
 pub(super) fn date(time: OffsetDateTime) -> anyhow::Result<String> {
     time.format(&Rfc3339).with_context(|| format!("{time} cannot be written as a date"))
 }

@@ -1,5 +1,5 @@
-//! Whether a machine would boot from a pointer config: by the certificates and tokens of a state
-//! directory or a cluster, or by a server that runs.
+//! Checks if a machine would boot from a pointer config, by the certificates and tokens of a state directory or a
+//! cluster, or by a running server.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -20,38 +20,36 @@ use crate::commands::probe::{self, Address};
 use crate::commands::state_store::unless_forbidden;
 use crate::source::manifest::config_warnings;
 
-/// What a pointer config is judged by.
+/// Reference for the check of a pointer config.
 #[derive(Debug, Clone)]
 pub enum Against {
-    /// By what is kept there to be served, of a folder with the pools of these manifests.
+    /// State in a directory or cluster; for a directory with the pools of these manifests.
     Place(Place, Option<PathBuf>),
-    /// By what is served there.
+    /// A running server at this address.
     Server(Address),
 }
 
-/// What there is to say of a pointer config.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct CheckedPointer {
-    /// The file.
+    /// Path of the file.
     name: String,
-    /// Whether a machine boots from it.
+    /// True if a machine boots from it.
     boots: bool,
-    /// Why not.
+    /// Reasons why no machine boots.
     faults: Vec<String>,
-    /// What keeps no machine from booting today.
+    /// Remarks that keep no machine from booting.
     warnings: Vec<String>,
     /// Fields without effect.
     ignored: Vec<String>,
-    /// From where a machine boots.
+    /// Servers from which a machine boots.
     from: Vec<String>,
 }
 
-/// Tells what is wrong with `file`, or that a machine boots from it, in lines or as JSON.
+/// Prints the faults of `file`, or that a machine boots from it, as lines or JSON.
 ///
 /// # Errors
-/// The file cannot be read, there is nothing to judge it by, or no machine would boot from it; where it `is_strict`,
-/// something in it has no effect.
+/// The file or the reference is unreadable, or no machine would boot; with `is_strict`, a part of it has no effect.
 pub fn check_pointer(
     file: &Path,
     against: &Against,
@@ -69,7 +67,7 @@ pub fn check_pointer(
         }
         Against::Server(address) => by_server(&mut checked, &config, address, now)?,
     }
-    // A URL may have a password in it.
+    // A URL can contain a password.
     for line in
         [&mut checked.faults, &mut checked.warnings, &mut checked.from].into_iter().flatten()
     {
@@ -156,10 +154,10 @@ fn by_place(
     Ok(())
 }
 
-/// A problem of the file `name` as a line.
+/// Formats a problem of the file `name`.
 fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
     match problem {
-        // It has the name already.
+        // It contains the name already.
         Problem::LockedOut(lockout) => lockout.to_string(),
         Problem::Refused { url, refusal } => {
             let then = if refusal.may_heal() { "asks again until it is" } else { "gives up" };
@@ -171,7 +169,7 @@ fn reported(name: &str, place: &str, problem: &Problem<'_>) -> String {
 }
 
 impl CheckedPointer {
-    /// Takes in what there is to say of the file itself.
+    /// Adds faults and remarks of the file itself.
     fn take(&mut self, config: &PointerConfig<'_>) {
         self.warnings.extend(config.warnings().iter().map(ToString::to_string));
         self.faults.extend(config.faults().iter().map(|fault| format!("{}: {fault}", self.name)));
@@ -211,7 +209,7 @@ fn by_server(
     Ok(())
 }
 
-/// What a machine makes of an answer, which is in its way by `cause`.
+/// Describes an answer that prevents a boot by `cause`.
 fn answered(
     fetch: &Fetch,
     address: &Address,

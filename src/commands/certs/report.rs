@@ -1,11 +1,11 @@
-//! What `certs show` and `certs check` found, in lines or as JSON.
+//! Output of `certs show` and `certs check`, as lines or JSON.
 
 use model::table::table;
 use serde::Serialize;
 
 use crate::commands::{print_line, terminal};
 
-/// What there is.
+/// Result of `certs show`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown {
@@ -13,53 +13,53 @@ pub(super) struct Shown {
     pub(super) pointer_configs: Vec<ShownPointer>,
 }
 
-/// A certificate. Times are of RFC 3339.
+/// A certificate. Times are in RFC 3339.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ShownCertificate {
-    /// `serving pair`, `authority` or `older authority`.
+    /// Kind: `serving pair`, `authority` or `older authority`.
     pub(super) what: &'static str,
     pub(super) subject: String,
     pub(super) issuer: String,
     pub(super) key: String,
     pub(super) not_before: String,
     pub(super) not_after: String,
-    /// When another takes its place.
+    /// Time of its renewal.
     pub(super) renewal: String,
     pub(super) hosts: Vec<String>,
 }
 
-/// Whom a pointer config trusts.
+/// A pointer config with its trust.
 #[derive(Debug, Serialize)]
 pub(super) struct ShownPointer {
     pub(super) name: String,
     pub(super) says: String,
 }
 
-/// What needs an administrator.
+/// Result of `certs check`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Checked {
-    /// Until when nothing does, by RFC 3339.
+    /// Time of the next due step, in RFC 3339.
     pub(super) in_order_until: Option<String>,
-    /// Why it is not in order.
+    /// Verdict, if something is wrong.
     pub(super) verdict: Option<String>,
     pub(super) faults: Vec<String>,
-    /// What may be wrong, by the platform that machines are made on, and fields without effect.
+    /// Faults on some platforms, and fields without effect.
     pub(super) warnings: Vec<String>,
-    /// Pointer configs that are left as they are.
+    /// Pointer configs that are not edited.
     pub(super) left_alone: Vec<String>,
-    /// What strangers can read in configs.
+    /// Secrets that unauthenticated clients can read in configs.
     pub(super) exposed: Vec<String>,
 }
 
-/// What people read otherwise.
+/// A result with a form for people.
 pub(super) trait Report: Serialize {
-    /// Prints it for them.
+    /// Prints the form for people.
     fn print_lines(&self);
 }
 
-/// Prints one JSON object on one line, or what people read.
+/// Prints a JSON object on one line, or the form for people.
 pub(super) fn print(report: &impl Report, is_json: bool) -> anyhow::Result<()> {
     if is_json {
         print_line(&serde_json::to_string(report)?);

@@ -1,4 +1,4 @@
-//! The flags of `certs`, and what they ask for.
+//! Flags of `certs`.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::commands::place::PlaceFlags;
 use crate::commands::probe::Address;
 use crate::flags::CertificateFlags;
 
-/// What is shown, and how.
+/// Settings of `certs show`.
 #[derive(Debug, Args)]
 pub struct ShowSettings {
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub struct ShowSettings {
     json: bool,
 }
 
-/// What is judged, by what, and how it is told.
+/// Settings of `certs check`.
 #[derive(Debug, Args)]
 pub struct CheckSettings {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct CheckSettings {
     connect: Option<Address>,
 }
 
-/// What is made anew.
+/// Settings of `certs rotate`.
 #[derive(Debug, Args)]
 pub struct RotateSettings {
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub struct RotateSettings {
     certificates: CertificateFlags,
 }
 
-/// Who is no longer trusted.
+/// Settings of `certs distrust`.
 #[derive(Debug, Args)]
 pub struct DistrustSettings {
     /// SHA-256 fingerprint or common name of a CA, or a file with its certificate
@@ -78,20 +78,20 @@ pub struct DistrustSettings {
 }
 
 impl ShowSettings {
-    /// Prints what there is.
+    /// Prints the certificates.
     ///
     /// # Errors
-    /// The place cannot be read.
+    /// The place is unreadable.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         show(&*self.place.open()?, self.json, now)
     }
 }
 
 impl CheckSettings {
-    /// Tells whether something needs to be done, or whether a machine would boot from a pointer config.
+    /// Checks the certificates, or a pointer config.
     ///
     /// # Errors
-    /// What needs to be done, or why no machine would.
+    /// The due step or the faults, or the reasons why no machine boots.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         let output = [self.json, self.strict];
         let Some(file) = &self.pointer else {
@@ -107,20 +107,20 @@ impl CheckSettings {
 }
 
 impl RotateSettings {
-    /// Makes a new serving pair, or has it made.
+    /// Makes a new serving pair, or requests it from the controller.
     ///
     /// # Errors
-    /// Why it cannot be done, and who would be locked out, if it is for that.
+    /// The reason of a failure, including machines that would be locked out.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.rotate(self.ca, self.force, &self.certificates.policy(), now)
     }
 }
 
 impl DistrustSettings {
-    /// Takes CAs out for ever.
+    /// Distrusts CAs for good.
     ///
     /// # Errors
-    /// A name that is nobody's, or why it cannot be done.
+    /// A name matches no CA, or the reason of a failure.
     pub fn run(&self, now: OffsetDateTime) -> anyhow::Result<()> {
         self.place.open()?.distrust(&self.named, self.yes, &self.certificates.policy(), now)
     }

@@ -1,7 +1,7 @@
-//! `cmp enroll`: a certificate from a CA by CMPv2, with files.
+//! The command `cmp enroll`: gets a certificate from a CA by CMPv2, with files.
 //!
-//! A new key is on disk before the request goes out, so that no certificate comes for a key that is lost. One that
-//! is there already is taken: an enrolment that failed is tried again with the same key.
+//! A new key is on disk before the request is sent, so that no certificate comes for a lost key. An existing key is
+//! used again, so that a failed enrolment is retried with the same key.
 
 mod settings;
 
@@ -24,10 +24,10 @@ use crate::cmp_http::Server;
 use crate::files::bounded;
 use crate::files::replace::{PRIVATE, PUBLIC, replace};
 
-/// Asks for a certificate, and writes what came.
+/// Requests a certificate, and writes the result.
 ///
 /// # Errors
-/// A file that cannot be read or written, or why there is no certificate.
+/// A file is unreadable or cannot be written, or the reason why there is no certificate.
 pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     let (proof, wanted) = (settings.proof()?, settings.wanted()?);
     let certificates = |flag: &str, path: &Option<PathBuf>| match path {
@@ -66,7 +66,7 @@ pub fn enroll(settings: &EnrollSettings) -> anyhow::Result<()> {
     write(settings, &enrolled)
 }
 
-/// What is asked for, with all that it takes at hand.
+/// A request with everything it needs.
 enum Prepared<'a> {
     First { subject: &'a DirectoryName, hosts: &'a [Host], key: KeyPair },
     Signing(Vec<u8>),
@@ -74,7 +74,7 @@ enum Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Makes the key if there is none.
+    /// Prepares the request, with a new key if there is none.
     fn new(
         wanted: &'a Wanted,
         algorithm: KeyAlgorithm,
@@ -177,7 +177,7 @@ fn read_key(path: &Path) -> anyhow::Result<KeyPair> {
     key_of(&text).with_context(|| format!("{}: there is no key in it", path.display()))
 }
 
-/// The request in PEM or DER.
+/// Reads the request in PEM or DER.
 fn read_csr(path: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = bounded::read(path)?;
     let is_csr =
@@ -187,7 +187,7 @@ fn read_csr(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(found.map_or(bytes, Pem::into_contents))
 }
 
-/// The key at `path`, made if there is none, and on disk when this returns.
+/// Reads the key at `path`, or generates it and writes it to disk before returning.
 fn key_at(path: &Path, algorithm: KeyAlgorithm) -> anyhow::Result<KeyPair> {
     if path.try_exists().with_context(|| named("--key-out", path))? {
         return read_key(path);

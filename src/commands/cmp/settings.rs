@@ -1,4 +1,4 @@
-//! The flags of `cmp enroll`, and what they come to.
+//! Flags of `cmp enroll`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use pki::{Host, KeyAlgorithm};
 
 use crate::flags::{duration, key_algorithm};
 
-/// How a certificate is asked for, and where it goes.
+/// Settings of the command.
 #[derive(Debug, Args)]
 pub struct EnrollSettings {
     /// Where the CA answers: http:// or https://
@@ -105,48 +105,45 @@ struct ProofFlags {
     key: Option<PathBuf>,
 }
 
-/// What is asked for.
 #[derive(Debug)]
 pub(super) enum Wanted {
-    /// A first certificate for a key of ours.
+    /// A first certificate for a new key.
     First {
-        /// Whom it is for.
+        /// Subject of the certificate.
         subject: DirectoryName,
-        /// Its alternative names.
+        /// Alternative names of the certificate.
         hosts: Vec<Host>,
-        /// Where the key is, or is going to be.
+        /// Path of the key, which is generated if it is missing.
         key: PathBuf,
     },
-    /// What this PKCS #10 request asks for, in PEM or DER.
+    /// A certificate for a PKCS #10 request in PEM or DER.
     Signing(PathBuf),
-    /// The same as this certificate, which the request is signed with, for another key.
+    /// A renewal of the certificate that signs the request, for another key.
     Renewal {
-        /// Where the new key is, or is going to be.
+        /// Path of the new key, which is generated if it is missing.
         key: PathBuf,
     },
 }
 
-/// What proves who asks.
 #[derive(Debug)]
 pub(super) enum Proof {
-    /// A password in a file, and what the server knows it by.
+    /// A password in a file, and its reference.
     Password {
-        /// The file. A newline at its end is none of the password.
+        /// Path of the file. A newline at its end is not part of the password.
         file: PathBuf,
-        /// The reference.
+        /// Reference of the password.
         reference: String,
     },
-    /// A certificate, with those that lead to its CA.
+    /// A certificate, followed by those that lead to its CA.
     Certificate {
-        /// In PEM.
+        /// Path of the certificates in PEM.
         certificate: PathBuf,
-        /// Its key, in PEM.
+        /// Path of the key in PEM.
         key: PathBuf,
     },
 }
 
 impl EnrollSettings {
-    /// Who asks.
     pub(super) fn proof(&self) -> anyhow::Result<Proof> {
         let ProofFlags { secret_file, sender_kid, cert, key } = &self.proof;
         let certificate = self.wanted.renew.as_ref().or(cert.as_ref());
@@ -161,7 +158,7 @@ impl EnrollSettings {
         })
     }
 
-    /// What is asked for.
+    /// Requested certificate in the flags.
     pub(super) fn wanted(&self) -> anyhow::Result<Wanted> {
         let WantedFlags { subject, csr, renew, dns, key_out, .. } = &self.wanted;
         Ok(match (subject, csr, renew, key_out) {
@@ -174,7 +171,7 @@ impl EnrollSettings {
         })
     }
 
-    /// What kind of key is made.
+    /// Algorithm of a new key.
     pub(super) fn key_algorithm(&self) -> KeyAlgorithm {
         self.wanted.key_algorithm
     }

@@ -1,5 +1,4 @@
-//! Goes the way that a machine goes to its config, and says what it sees: the name, the connection,
-//! TLS, the answer.
+//! Fetches a config as a machine does, and records each step: name, connection, TLS, answer.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,29 +23,29 @@ use crate::commands::probe::{self, Address};
 use crate::http_client::{HttpConnection, read};
 use crate::serving::answers::PENDING;
 
-/// The largest config that is taken, in bytes.
+/// Maximum size of a config, in bytes.
 const MAX_BYTES: usize = 64 << 20;
-/// What is read of an answer that is no config.
+/// Maximum size of an answer without a config, in bytes.
 const MAX_REASON: usize = 4 << 10;
-/// Time for all addresses to take a connection.
+/// Maximum time to connect, for all addresses together.
 const CONNECT: Duration = Duration::from_secs(4);
-/// As long as Ignition waits for a handshake, and for the head of an answer.
+/// Ignition's timeout for a handshake, and for the head of an answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// For the whole of a config.
+/// Maximum time for a whole config.
 const BODY: Duration = Duration::from_secs(120);
 
-/// What is fetched, how, and by what it is judged.
+/// A fetch with its judge's inputs.
 #[derive(Debug, Clone)]
 pub(super) struct FetchRequest {
-    /// What the machine asks for, in the spec that it reads.
+    /// Fetch of the machine, in the spec that it reads.
     pub(super) fetch: Fetch,
-    /// Where it was read whom the machine trusts; `None` if that is not known.
+    /// Source of the machine's trusted CAs; `None` if they are unknown.
     pub(super) trusted_by: Option<String>,
-    /// Where to connect to instead of what the URL says.
+    /// Address to connect to instead of the URL's.
     pub(super) connect: Option<Address>,
-    /// What the machine's clock says.
+    /// Time of the machine's clock.
     pub(super) at: OffsetDateTime,
-    /// What this one says.
+    /// Time of this machine's clock.
     pub(super) now: OffsetDateTime,
 }
 
@@ -65,15 +64,14 @@ impl FetchRequest {
     }
 }
 
-/// What came of it.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) trace: Trace,
-    /// The config's text, where the answer was one.
+    /// Text of the config, if the answer has one.
     pub(super) body: Option<Bytes>,
 }
 
-/// Goes the way once. A failure is no error, but what there is to tell.
+/// Fetches once. A failure is a result, not an error.
 pub(super) async fn fetch(request: &FetchRequest) -> Fetched {
     let mut fetcher = Fetcher { request, steps: Vec::new(), shown: Shown::default() };
     let result = fetcher.go().await;
@@ -134,7 +132,7 @@ impl Fetcher<'_> {
         Ok(found)
     }
 
-    /// One address after the other, each for its share of the time.
+    /// Tries one address after the other, each for its share of the time.
     async fn connect(
         &mut self,
         addresses: &[SocketAddr],
@@ -194,7 +192,7 @@ impl Fetcher<'_> {
         };
         self.shown = Shown::chain(chain);
         let request = self.request;
-        // Another clock than the machine's: this one, or where that is the machine's, the server's.
+        // Another clock than the machine's: this one, or if that is the machine's, the server's.
         let mut judged = self.judge(&self.shown, request.now);
         if judged.cause.is_some()
             && request.at == request.now
@@ -203,7 +201,7 @@ impl Fetcher<'_> {
             judged = self.judge(&self.shown, right);
         }
         let outcome = match (&judged.cause, judged.voucher, &request.trusted_by) {
-            // It is told at the end.
+            // The cause is reported at the end.
             (Some(_), ..) => Outcome::Fine,
             (None, Some(ca), Some(place)) => {
                 seen.push(format!("vouched for by \"{}\" of {place}", ca.common_name));
@@ -220,12 +218,12 @@ impl Fetcher<'_> {
         judged.cause.map_or_else(|| Ok(Box::new(stream) as Box<dyn Stream>), Err)
     }
 
-    /// `right` is what another clock than the machine's says.
+    /// Judges with `right`, the time of another clock than the machine's.
     fn judge(&self, shown: &Shown, right: OffsetDateTime) -> Judgement {
         let FetchRequest { fetch, trusted_by, at, .. } = self.request;
         let clocks = Clocks { machine: *at, right };
         match (trusted_by, &shown.chain) {
-            // Only names and times are judged of a machine that trusts whatever is shown.
+            // Without known CAs, only names and times are judged.
             (None, Some(chain)) => {
                 judge(&Fetch { trusted: chain.clone(), ..fetch.clone() }, shown, clocks)
             }
@@ -233,7 +231,7 @@ impl Fetcher<'_> {
         }
     }
 
-    /// What time a server has that is not trusted: nothing is sent along.
+    /// Time of an untrusted server, by a request without credentials.
     async fn server_time(&self, address: SocketAddr) -> Option<OffsetDateTime> {
         let asked = async {
             let socket = TcpStream::connect(address).await.ok()?;
@@ -284,7 +282,7 @@ impl Fetcher<'_> {
             let response = connection.send(request).await?;
             anyhow::Ok((connection, response))
         };
-        // The body comes in as long as there is the connection.
+        // The body is received while the connection is held.
         let (_connection, response) = match timeout(ANSWER, asked).await {
             Ok(Ok(answer)) => answer,
             other => {
@@ -327,14 +325,14 @@ impl Fetcher<'_> {
         Err(cause.unwrap_or_else(|| Cause::NoAnswer("it cannot be read".to_owned())))
     }
 
-    /// The specs in which there is an answer, oldest first.
+    /// Specs in which the server answers, oldest first.
     async fn served(&self, address: SocketAddr) -> Vec<SpecVersion> {
         let mut served = Vec::new();
         let asking = async {
             let socket = TcpStream::connect(address).await?;
             let stream: Box<dyn Stream> = if self.request.is_tls() {
                 let stream = probe::handshake(socket, &self.request.fetch.host).await?;
-                // Another one may answer now than the one that was judged.
+                // Another server may answer this connection.
                 let shown = Shown::chain(probe::shown(&stream).1.unwrap_or_default());
                 let cause = self.judge(&shown, self.request.now).cause;
                 cause.map_or(Ok(()), |cause| Err(anyhow!("{cause}")))?;
@@ -353,13 +351,13 @@ impl Fetcher<'_> {
             }
             anyhow::Ok(())
         };
-        // What was answered until then counts.
+        // Answers until the timeout count.
         let _ = timeout(CONNECT, asking).await;
         served
     }
 }
 
-/// The body of an answer, all of it in time.
+/// Reads a whole body in time.
 async fn whole(response: Response<Incoming>, most: usize) -> anyhow::Result<Bytes> {
     let timed_out = |_| anyhow!("not whole within {} s", BODY.as_secs());
     timeout(BODY, read(response, most)).await.map_err(timed_out)?
@@ -375,7 +373,7 @@ fn answer_line(status: StatusCode, headers: &HeaderMap) -> String {
     line
 }
 
-/// What the first Ignition that reads a spec calls itself (its page "Configuration specifications").
+/// User agent of the first Ignition that reads a spec (its page "Configuration specifications").
 fn user_agent(spec: SpecVersion) -> &'static str {
     match spec {
         SpecVersion::V2_2 => "Ignition/0.22.0",
@@ -389,7 +387,7 @@ fn user_agent(spec: SpecVersion) -> &'static str {
     }
 }
 
-/// The certificates of a file with CAs.
+/// Reads a file with CAs.
 pub(super) fn read_cas(path: &Path) -> anyhow::Result<Vec<Certificate>> {
     let text = crate::files::bounded::read(path)?;
     Certificate::read_trusted(&text)?.context("there is no certificate in it")

@@ -1,4 +1,4 @@
-//! What was inspected, and how it is shown.
+//! Result of an inspection, and its output.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -16,27 +16,25 @@ use time::OffsetDateTime;
 
 use crate::commands::terminal;
 
-/// How long the least differences of two machines' texts are looked for.
+/// Maximum time of the search for minimal diffs.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What was got.
 pub(super) struct Inspection {
-    /// What people call it.
     pub(super) name: String,
     pub(super) trace: Option<Trace>,
     pub(super) machine: Option<Machine>,
-    /// What is said and has no effect, one line each.
+    /// Fields without effect, one line each.
     pub(super) warnings: Vec<String>,
 }
 
 impl Inspection {
-    /// Nothing, for this reason.
+    /// A result without a machine, because of `cause`.
     pub(super) fn refused(name: &str, cause: Cause) -> Self {
         let trace = Trace { url: name.to_owned(), steps: Vec::new(), cause: Some(cause) };
         Self { name: name.to_owned(), trace: Some(trace), machine: None, warnings: Vec::new() }
     }
 
-    /// The way there, and the machine, or as JSON.
+    /// Prints the trace and the machine, as text or JSON.
     pub(super) fn show(&self, is_json: bool, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
         if is_json {
             let page =
@@ -58,12 +56,12 @@ impl Inspection {
         Ok(if self.machine.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The contents of one file.
+    /// Prints the contents of one file.
     pub(super) fn show_file(&self, path: &str) -> anyhow::Result<ExitCode> {
         let reported = match &self.machine {
             Some(machine) => match machine.file(path) {
                 Ok(bytes) => {
-                    // Whoever reads it may have seen enough.
+                    // The reader may have closed the pipe.
                     let _ = std::io::stdout().write_all(bytes);
                     return Ok(ExitCode::SUCCESS);
                 }
@@ -80,7 +78,7 @@ impl Inspection {
     }
 }
 
-/// What differs between two machines, in both forms.
+/// Differences between two machines, as JSON and text.
 pub(super) struct Difference {
     pub(super) is_any: bool,
     pub(super) json: serde_json::Value,
@@ -88,7 +86,7 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// The difference, which is one too where either would not come up.
+    /// Compares two results. A machine that does not come up is a difference too.
     pub(super) fn between(got: &Inspection, other: &Inspection) -> Self {
         let look = terminal::look();
         let (Some(before), Some(after)) = (&got.machine, &other.machine) else {
@@ -115,7 +113,7 @@ impl Difference {
     }
 }
 
-/// What moves a cursor, and JSON need not escape, is escaped as JSON does.
+/// Prints JSON, and escapes control characters that JSON need not escape.
 fn print_json(page: &serde_json::Value) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(&as_json(page)?)?;
     let mut safe = String::with_capacity(text.len());

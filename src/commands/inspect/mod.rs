@@ -1,4 +1,5 @@
-//! `inspect`: what a machine becomes, as it would get it, and why it does not come up.
+//! The command `inspect`: shows the machine that a config makes, fetched as a machine would, and the cause if it does
+//! not come up.
 
 mod fetch;
 mod inspection;
@@ -28,13 +29,13 @@ use super::rendering::{read_manifests, rendered};
 use crate::files::bounded;
 use crate::source::manifest::{self, Manifest};
 
-/// Shows what was asked for. The exit code is 1 where the machine would not come up, or two differ.
+/// Runs the command. The exit code is 1 if the machine does not come up, or two differ.
 ///
 /// # Errors
-/// There is nothing to inspect: a file that cannot be read, a pool that nobody names.
+/// There is nothing to inspect: a file is unreadable, or no pool is named.
 pub fn run(settings: &InspectSettings, now: OffsetDateTime) -> anyhow::Result<ExitCode> {
     let subject = settings.subject()?;
-    // A URL of theirs may have a password in it.
+    // A URL can contain a password.
     inspected(settings, &subject, now)
         .map_err(|error| anyhow!("{}", redacted(&format!("{error:#}"))))
 }
@@ -63,7 +64,7 @@ fn inspected(
     Ok(if is_refused { ExitCode::FAILURE } else { code })
 }
 
-/// What differs for each pool of two directories. A pool that only one has differs.
+/// Differences of each pool in two directories. A pool in only one of them differs.
 fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result<Difference> {
     let read = |directory: &Path| read_manifests(directory.to_owned(), false);
     let inputs = [read(before)?, read(after)?];
@@ -83,7 +84,7 @@ fn differences(before: &Path, after: &Path, spec: SpecVersion) -> anyhow::Result
     Ok(all)
 }
 
-/// The other one of two.
+/// The other machine of a comparison.
 fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
     let mut subject = first.clone();
     if let Some(spec) = SpecVersion::read(other) {
@@ -91,7 +92,7 @@ fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
         return Ok(subject);
     }
     if let Some(place) = Place::read(other) {
-        // A pool that the first place names by itself is the other's too.
+        // A pool in the first URL applies to the other one too.
         if subject.pool.is_none() {
             subject.pool = match &subject.place {
                 Place::Server(url) => pool_of(url).map(str::to_owned),
@@ -111,7 +112,7 @@ fn otherwise(first: &Subject, other: &str) -> anyhow::Result<Subject> {
     Ok(subject)
 }
 
-/// The pool in `/config/POOL`.
+/// Pool in the path `/config/POOL`.
 fn pool_of(url: &Uri) -> Option<&str> {
     url.path()
         .strip_prefix("/config/")
@@ -148,7 +149,7 @@ fn get(
     }
 }
 
-/// What a machine asks for that trusts these CAs.
+/// The fetch of a machine that trusts these CAs.
 fn fetch_of(url: Uri, trusted: Vec<pki::Certificate>, spec: SpecVersion) -> anyhow::Result<Fetch> {
     let host = url.host().unwrap_or_default().parse();
     let host = host.map_err(|error| anyhow!("{url}: {error}"))?;
@@ -156,7 +157,7 @@ fn fetch_of(url: Uri, trusted: Vec<pki::Certificate>, spec: SpecVersion) -> anyh
     Ok(Fetch { url, host, pool, headers: Vec::new(), spec, trusted })
 }
 
-/// The pool, in a URL that leads to one.
+/// Last segment of a path, which is the pool.
 fn last_segment(url: &Uri) -> &str {
     url.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
@@ -185,7 +186,7 @@ fn with_pool(url: &Uri, pool: Option<&str>) -> anyhow::Result<Uri> {
     }
 }
 
-/// Whom the machine trusts, by what is given beside a URL.
+/// CAs in the flags or in the state directory, with their source.
 fn trusted(settings: &InspectSettings) -> anyhow::Result<Option<(String, Vec<pki::Certificate>)>> {
     let bundle = settings.state_dir.join("ca.crt");
     let path = match &settings.ca {
@@ -235,7 +236,7 @@ fn by_pointer(
 fn by_server(request: &FetchRequest) -> anyhow::Result<Inspection> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Fetched { mut trace, body } = runtime.block_on(fetch(request));
-    // A name that is still being looked up is not waited for.
+    // A name lookup in progress is abandoned.
     runtime.shutdown_background();
     let name = trace.url.clone();
     let Some(body) = body else {
@@ -286,7 +287,7 @@ fn by_inputs(inputs: &Inputs, directory: &Path, pool: &str, spec: SpecVersion) -
     }
 }
 
-/// A config that was kept: as it was served, or as a machine config.
+/// Inspects a saved config: as served, or as a MachineConfig.
 fn saved(path: &Path) -> anyhow::Result<Inspection> {
     let name = path.display().to_string();
     let bytes = bounded::read(path).with_context(|| name.clone())?;
@@ -323,12 +324,12 @@ fn read_machine_config(machine_config: &MachineConfig) -> Result<Config, Cause> 
     read_config(text.as_bytes())
 }
 
-/// What a machine has got, and cannot use.
+/// Cause for a config that a machine receives and cannot use.
 fn invalid(reported: impl Into<String>) -> Cause {
     Cause::InvalidConfig { reported: reported.into(), is_received: true }
 }
 
-/// Reads a config of others, as Ignition would.
+/// Parses a foreign config, as Ignition would.
 fn read_config(bytes: &[u8]) -> Result<Config, Cause> {
     let text = std::str::from_utf8(bytes);
     let text = text.map_err(|_| invalid("it is no text"))?;

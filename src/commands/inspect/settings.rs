@@ -1,4 +1,4 @@
-//! The flags of `inspect`, and what they name.
+//! Flags of `inspect`.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use time::macros::format_description;
 use crate::commands::probe::Address;
 use crate::flags::spec;
 
-/// Where a server is that nobody names.
+/// Default URL of a server.
 const DEFAULT_URL: &str = "https://localhost:22623";
 
-/// What is inspected, and how.
+/// Settings of the command.
 #[derive(Debug, Args)]
 #[command(override_usage = "machine-config-server inspect [OPTIONS] [URL|DIR|FILE] [POOL]")]
 pub struct InspectSettings {
@@ -58,35 +58,33 @@ pub struct InspectSettings {
     pub(super) json: bool,
 }
 
-/// Where a config comes from.
+/// Source of a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A server; its URL may lead as far as the pool.
+    /// A server; its URL can contain the pool.
     Server(Uri),
-    /// Manifests, rendered here.
+    /// A directory of manifests.
     Manifests(PathBuf),
-    /// A config, or a machine config, in a file.
+    /// A config or a MachineConfig in a file.
     Saved(PathBuf),
-    /// What a machine's pointer config says.
+    /// A pointer config.
     Pointer(PathBuf),
 }
 
-/// One of the machines that are looked at.
+/// A machine to inspect.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
-    /// Where its config comes from.
     pub(super) place: Place,
-    /// Whose machine it is; a URL and a pointer config may say it too.
+    /// Pool of the machine; a URL and a pointer config can contain it too.
     pub(super) pool: Option<String>,
-    /// What it reads.
     pub(super) spec: SpecVersion,
 }
 
 impl InspectSettings {
-    /// The machine that is named first.
+    /// The machine in the positional arguments.
     ///
     /// # Errors
-    /// Nothing is named, or what is named is not there.
+    /// None is named, or its source does not exist.
     pub(super) fn subject(&self) -> anyhow::Result<Subject> {
         let (place, pool) = target(&self.targets, self.pointer.as_deref())?;
         Ok(Subject { place, pool, spec: self.spec })
@@ -94,7 +92,7 @@ impl InspectSettings {
 }
 
 impl Place {
-    /// Reads a URL, `HOST:PORT`, or a path that is there.
+    /// Parses a URL, `HOST:PORT`, or an existing path.
     pub(super) fn read(text: &str) -> Option<Self> {
         if text.contains("://") {
             let url = text.parse::<Uri>().ok()?;
@@ -112,7 +110,7 @@ impl Place {
     }
 }
 
-/// Where the config is, and whose.
+/// Source and pool of the config.
 fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, Option<String>)> {
     let place = |text: &str| match Place::read(text) {
         Some(place) => Ok(place),
@@ -139,7 +137,7 @@ fn target(targets: &[String], pointer: Option<&Path>) -> anyhow::Result<(Place, 
     }
 }
 
-/// Reads a date, or a date with a time, in UTC.
+/// Parses a date, or a date with a time, in UTC.
 fn time(text: &str) -> Result<OffsetDateTime, String> {
     let date = format_description!("[year]-[month]-[day]");
     OffsetDateTime::parse(text, &Rfc3339)

@@ -1,4 +1,4 @@
-//! A rotation's writes, made on a cluster.
+//! Applies a rotation's writes to a cluster.
 
 use futures_util::StreamExt as _;
 use kube::api::DynamicObject;
@@ -12,10 +12,10 @@ use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::{Applied, CustomWrite, apply, apply_custom};
 use crate::kubernetes::write::{Change, ObjectName, Precondition};
 
-/// Secrets that are written at a time.
+/// Maximum number of concurrent writes of Secrets.
 const WRITES: usize = 8;
 
-/// Makes one write. `state` is what it was planned on.
+/// Applies one write. `state` is the state that it was planned on.
 pub(super) async fn apply_write(
     client: &Client,
     state: &ClusterState,
@@ -31,7 +31,7 @@ pub(super) async fn apply_write(
     }
 }
 
-/// Asks the issuer for what is to be asked for. Why that is not done, if it is not.
+/// Creates the CertificateRequest for the wanted CA. Returns the reason if that fails.
 pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<String> {
     let request = state.ca_request.as_ref()?.missing()?;
     let request: DynamicObject = match serde_json::from_value(request) {
@@ -42,7 +42,7 @@ pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<
     let object = ObjectName { name: request.name_any(), ..object };
     let write = CustomWrite { object, change: Change::Create(request) };
     match apply_custom(client, &kind, &write).await {
-        // One that is there already was made a moment ago.
+        // An existing one was created just before.
         Ok(Applied::Done | Applied::Superseded) => None,
         Err(ControlError::Api { object, error: kube::Error::Api(status) })
             if status.code == 404 =>
@@ -53,7 +53,7 @@ pub(super) async fn ask_issuer(client: &Client, state: &ClusterState) -> Option<
     }
 }
 
-/// Deletes a request that another one has taken the place of. Nothing depends on it: it goes with its secret at last.
+/// Deletes a superseded request. A failure is harmless: it is deleted with its Secret later.
 pub(super) async fn delete_request(
     client: &Client,
     object: ObjectName,
@@ -66,7 +66,7 @@ pub(super) async fn delete_request(
     }
 }
 
-/// Makes the writes of user data, some at a time, and tells what became of each.
+/// Writes user data, some Secrets concurrently, and returns the result for each.
 pub(super) async fn apply_pointers(
     client: &Client,
     state: &ClusterState,

@@ -1,7 +1,7 @@
-//! What administrators ask the controller for, by annotations of the secrets that were read.
+//! Requests of administrators to the controller, by annotations on Secrets.
 //!
-//! Several may ask at once: each write has the version that was read as its precondition, and holds
-//! what others have asked for before.
+//! Several administrators can write at once: each write has the version that was read as its precondition, and keeps
+//! earlier requests.
 
 use std::collections::BTreeMap;
 
@@ -18,23 +18,23 @@ use crate::kubernetes::write::{
 };
 use crate::kubernetes::{ControlError, Malformed};
 
-/// What an administrator asks for.
+/// A request of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// A new CA or serving pair.
     Rotation {
-        /// [`AUTHORITY`] or [`SERVING`].
+        /// Name of the Secret, [`AUTHORITY`] or [`SERVING`].
         secret: &'static str,
-        /// A value that no other request has.
+        /// Unique value of the request.
         value: String,
-        /// Whether it is done even if machines are locked out.
+        /// True to rotate even if machines are locked out.
         is_forced: bool,
     },
-    /// CAs that are never to be trusted again, by their fingerprints.
+    /// CAs to distrust for good, by their fingerprints.
     Distrust(Vec<String>),
 }
 
-/// Writes it. Where somebody else has changed the secret since `state` was read, nothing is written.
+/// Writes a request. If the Secret has changed since `state` was read, nothing is written.
 pub async fn ask(
     client: &Client,
     state: &ClusterState,
@@ -62,7 +62,7 @@ fn annotation_write(
     Ok(ObjectWrite { object, change: Change::Patch(patch) })
 }
 
-/// The annotation's new value. What was asked for before, and is not done, is asked for on.
+/// The annotation's new value, which keeps earlier requests that are not done.
 fn value(present: &Secret, ask: &Ask) -> String {
     match ask {
         Ask::Rotation { value, is_forced, .. } if *is_forced || asks_with_force(present) => {

@@ -1,8 +1,8 @@
-//! This controller and the reference's on the same objects: neither may make the other one issue.
+//! Tests this controller and the reference's on the same objects: neither may cause the other to issue.
 //!
 //! The reference's decisions are those of openshift/library-go, `pkg/operator/certrotation`:
 //! `needNewSigningCertKeyPair` in `signer.go`, `manageCABundleConfigMap` in `cabundle.go`, and
-//! `needNewTargetCertKeyPair` with `missingHostnames` in `target.go`, told here in other words.
+//! `needNewTargetCertKeyPair` with `missingHostnames` in `target.go`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,13 +33,13 @@ use crate::kubernetes::write::{Change, ObjectWrite};
 const START: OffsetDateTime = time::macros::datetime!(2026-11-21 0:00 UTC);
 const API: &str = "api-int.c.example.com";
 
-/// The objects, and the two that keep them.
+/// The objects of both controllers.
 struct Site {
     state: ClusterState,
     now: OffsetDateTime,
-    /// The names that the reference's controller wants.
+    /// Names that the reference's controller wants.
     reference_names: BTreeSet<String>,
-    /// Serving pairs that either has issued.
+    /// Number of serving pairs that each controller has issued.
     issued_here: usize,
     issued_there: usize,
 }
@@ -87,8 +87,7 @@ impl Site {
         annotations.insert(ROTATE.to_owned(), value.to_owned());
     }
 
-    /// Brings everything in order as this controller does, and calls `seen` after every write. Tells
-    /// when something will be due.
+    /// Applies all due steps of this controller, and calls `seen` after every write. Returns the time of the next one.
     fn reconcile(&mut self, mut seen: impl FnMut(&Self)) -> OffsetDateTime {
         let policy = Policy::default();
         for _ in 0..MAX_STEPS {
@@ -136,7 +135,7 @@ impl Site {
         }
     }
 
-    /// Why the reference's controller would make a new authority at `now`.
+    /// Reason for the reference's controller to make a new CA at `now`.
     fn signer_reason(&self, now: OffsetDateTime) -> Option<&'static str> {
         let Some(secret) = &self.state.ca else { return Some("missing") };
         let (begin, end) = match dates(secret) {
@@ -149,7 +148,7 @@ impl Site {
         (now > begin + RENEWAL).then_some("refresh")
     }
 
-    /// Why it would make a new serving pair.
+    /// Reason for the reference's controller to make a new serving pair.
     fn target_reason(&self, now: OffsetDateTime) -> Option<String> {
         let reported = |reason: &str| Some(reason.to_owned());
         let Some(secret) = &self.state.serving else { return reported("missing") };
@@ -175,7 +174,7 @@ impl Site {
         (said != wanted).then(|| format!("names {said:?}, not {wanted:?}"))
     }
 
-    /// What the reference's controller does in one look.
+    /// Applies one reconciliation of the reference's controller.
     fn reference_looks(&mut self) {
         if self.signer_reason(self.now).is_some() {
             let key = KeyAlgorithm::P256.generate().unwrap();
@@ -214,8 +213,8 @@ impl Site {
         }
     }
 
-    /// Lets both look in turns until neither does anything. The order of the bundle is the other
-    /// one's then: it sorts the certificates by their bytes.
+    /// Runs both in turns until neither changes anything. The order of the bundle is the reference's then: it sorts the
+    /// certificates by their bytes.
     fn rest(&mut self, reference_first: bool) {
         for _ in 0..4 {
             let seen = |site: &Self| {
@@ -254,7 +253,7 @@ fn leaf(secret: &Secret) -> Certificate {
     Certificate::read_all(value(secret, CERTIFICATE_KEY).unwrap()).remove(0)
 }
 
-/// The dates that a secret's annotations say.
+/// Dates in a Secret's annotations.
 fn dates(secret: &Secret) -> Result<(OffsetDateTime, OffsetDateTime), &'static str> {
     let date = |key, missing| {
         let text = annotation(secret, key).filter(|text| !text.is_empty()).ok_or(missing)?;
@@ -263,12 +262,12 @@ fn dates(secret: &Secret) -> Result<(OffsetDateTime, OffsetDateTime), &'static s
     Ok((date(NOT_BEFORE, "missing notBefore")?, date(NOT_AFTER, "missing notAfter")?))
 }
 
-/// Whether a pair has expired, or four fifths of its validity are over.
+/// Returns `true` if a pair has expired, or four fifths of its validity are over.
 fn is_past(begin: OffsetDateTime, end: OffsetDateTime, now: OffsetDateTime) -> bool {
     now > end || now > end - (end - begin) / 5
 }
 
-/// Puts a pair into a secret, with what the reference's controller says of it.
+/// Writes a pair into a Secret, with the annotations of the reference's controller.
 fn put_pair(secret: &mut Secret, certificate: &Certificate, chain: &str, key: &str) {
     let data = secret.data.get_or_insert_default();
     for (name, pem) in [(CERTIFICATE_KEY, chain), (PRIVATE_KEY, key)] {
@@ -283,7 +282,7 @@ fn put_pair(secret: &mut Secret, certificate: &Certificate, chain: &str, key: &s
     ]));
 }
 
-/// What the API server would store.
+/// The object that the API server would store.
 fn stored<K: Serialize + DeserializeOwned, V: Serialize>(
     present: Option<&K>,
     write: ObjectWrite<K, V>,
@@ -328,7 +327,7 @@ fn infrastructure(platform: &Value) -> Value {
     }})
 }
 
-/// Infrastructures with names that the reference's list has, and with more.
+/// Infrastructures with names in the reference's list, and with others.
 fn infrastructures() -> Vec<Value> {
     let addresses = json!({"apiServerInternalIPs": ["192.0.2.5", "2001:db8::5"]});
     let balancer = json!({"cloudLoadBalancerConfig": {"clusterHosted": {
@@ -358,7 +357,7 @@ fn the_reference_issues_nothing_after_any_write_that_is_made_here() {
             site.add_pointer("pointer.example.com");
             site.reconcile(after_each);
             assert_eq!(site.issued_here, 2, "once more for the pointer's name");
-            // As long as this controller has nothing to do, so has the other one.
+            // While this controller has nothing to do, neither has the other.
             for year in 0..40 {
                 if year % 5 == 3 {
                     site.ask_for_a_ca(&year.to_string());
@@ -379,7 +378,7 @@ fn neither_issues_in_turns_with_the_other() {
             for reference_first in [false, true] {
                 let mut site = Site::new(&object, hosts);
                 site.rest(reference_first);
-                // What the other one has issued lacks the names that only this one knows.
+                // The reference's certificates lack the names that only this controller has.
                 assert!(site.issued_there <= usize::from(reference_first), "{hosts:?}: {object}");
                 assert!(site.issued_here <= 1, "{hosts:?}: {object}");
                 let wanted = leaf(site.state.serving.as_ref().unwrap()).hosts;
@@ -395,7 +394,8 @@ fn neither_issues_in_turns_with_the_other() {
                     }
                     let (here, there) = (site.issued_here, site.issued_there);
                     site.rest(reference_first);
-                    // Each of its own is followed by one of ours at most, and one may be due besides.
+                    // Each of the reference's is followed by at most one of this controller, and another one may be
+                    // due.
                     let (here, there) = (site.issued_here - here, site.issued_there - there);
                     assert!(there <= 1 && here <= 2, "{here}, {there} in round {round}: {object}");
                 }
@@ -423,7 +423,7 @@ fn names_that_come_and_go_are_followed_by_both_once() {
     }
 }
 
-/// Its list is that of its release, which may be another than the one that is known here.
+/// The reference's list depends on its release, which can be an unknown one.
 #[test]
 fn a_reference_with_a_list_of_its_own_is_left_in_peace() {
     let addresses = json!({"apiServerInternalIPs": ["192.0.2.5"]});

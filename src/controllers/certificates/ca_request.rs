@@ -1,8 +1,8 @@
-//! A CA that a cert-manager issuer is to issue: the secret with its key, and the CertificateRequest. Nothing
-//! here does I/O.
+//! Requests a CA from a cert-manager issuer: the Secret with its key, and the CertificateRequest. The module does no
+//! I/O.
 //!
-//! The key is in the secret before anybody is asked, so that no certificate ever comes for a key that is
-//! gone. The request's name follows from what it asks for: whoever stops in between goes on with the same.
+//! The key is stored before the request is created, so that no certificate comes for a lost key. The request's name is
+//! derived from its contents, so that a restarted controller continues with the same one.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -25,39 +25,39 @@ use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
 
-/// The secret with the key and what is asked for.
+/// Name of the Secret with key and request.
 pub(super) fn secret_name() -> ObjectName {
     ObjectName::secret(NAMESPACE, CA_REQUEST)
 }
 
-/// A CA that an issuer is asked for, as it was read.
+/// A requested CA, as read from the cluster.
 #[derive(Clone)]
 pub struct CaRequest {
-    /// Who is to issue it.
+    /// Issuer of the CA.
     pub issuer: IssuerRef,
-    /// The secret with its key.
+    /// Secret with its key.
     pub secret: Option<Secret>,
-    /// The CertificateRequest, without its metadata, and how it is deleted as it was read.
+    /// CertificateRequest without its metadata, with the precondition for its deletion.
     pub(super) request: Option<(Value, Precondition)>,
-    /// Why there is none.
+    /// Reason why there is no request.
     pub unasked: Option<String>,
 }
 
-/// The name of the CertificateRequest of what a secret asks for.
+/// Name of the CertificateRequest for the request in a Secret.
 pub(super) fn request_name(secret: &Secret) -> Option<String> {
     let digest = HEXLOWER.encode(&Sha256::digest(value(secret, REQUEST_KEY)?)[..5]);
     Some(format!("{CA_REQUEST}-{digest}"))
 }
 
 impl CaRequest {
-    /// The CertificateRequest that is to be made, `None` where it is there or nothing is asked for.
+    /// The CertificateRequest to create, `None` if it exists or nothing is requested.
     pub(super) fn missing(&self) -> Option<Value> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
         if self.request.is_some() {
             return None;
         }
         let IssuerRef { group, kind, name } = &self.issuer;
-        // It goes with the secret.
+        // It is deleted with the Secret.
         let owner = json!({
             "apiVersion": "v1",
             "kind": "Secret",
@@ -82,7 +82,7 @@ impl CaRequest {
         }))
     }
 
-    /// The write of a new request, in place of one before. `key` and `request` are PEM.
+    /// The write of a new request, which replaces an earlier one. `key` and `request` are PEM.
     pub(super) fn write(
         &self,
         key: String,
@@ -122,14 +122,14 @@ impl CaRequest {
         Ok(ObjectWrite { object, change })
     }
 
-    /// The CertificateRequest that is there, which nobody needs once another one is asked for.
+    /// The existing CertificateRequest, to be deleted when another one replaces it.
     pub(super) fn present(&self) -> Option<(ObjectName, Precondition)> {
         let (_, precondition) = self.request.as_ref()?;
         let name = self.secret.as_ref().and_then(request_name)?;
         Some((ObjectName::new("CertificateRequest", NAMESPACE, &name), precondition.clone()))
     }
 
-    /// The write that forgets it.
+    /// The write that deletes the request.
     pub(super) fn forget(&self) -> Result<Option<SecretWrite>, Malformed> {
         let Some(present) = &self.secret else { return Ok(None) };
         let object = secret_name();
@@ -137,17 +137,17 @@ impl CaRequest {
         Ok(Some(ObjectWrite { object, change }))
     }
 
-    /// What the plan sees of it. `authority` is the secret of the CA that is there.
+    /// The request as input of a plan. `authority` is the Secret of the present CA.
     pub(super) fn seen(&self, ca: Option<&Secret>) -> Issuer {
         let name = self.issuer.to_string();
         let issued_by = ca.and_then(|secret| annotation(secret, CA_ISSUER));
-        // Another one may have taken its place since: it was distrusted, or has expired.
+        // Another CA may have replaced it: it was distrusted, or has expired.
         let is_issued = ca.is_some_and(|secret| stored_pair(secret).is_issued_by_another());
         let has_issued = is_issued && issued_by == Some(&name);
         Issuer { has_issued, name, request: self.asked() }
     }
 
-    /// What was asked for, `None` if it was not this issuer, or cannot be told: then it is asked for anew.
+    /// The stored request, `None` if it is for another issuer, or unreadable: then a new one is made.
     fn asked(&self) -> Option<Request> {
         let secret = self.secret.as_ref().filter(|secret| is_for(secret, &self.issuer))?;
         let since = written(OffsetDateTime::parse(annotation(secret, REQUESTED)?, &Rfc3339).ok()?);
@@ -167,8 +167,8 @@ fn is_for(secret: &Secret, issuer: &IssuerRef) -> bool {
     annotation(secret, CA_ISSUER) == Some(&issuer.to_string())
 }
 
-/// What a CertificateRequest, without its metadata, says of its answer: cert-manager's API reference,
-/// `CertificateRequestStatus` and `CertificateRequestCondition`.
+/// The answer in a CertificateRequest without metadata: cert-manager's API reference, `CertificateRequestStatus` and
+/// `CertificateRequestCondition`.
 fn answer(request: &Value) -> Answer {
     let status = &request["status"];
     let conditions = status["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! A serving pair that somebody else keeps in a secret, and the config map of the CAs that go with it. Nothing here does
-//! I/O.
+//! A serving pair that another party keeps in a Secret, with a ConfigMap of its CAs. The module does no I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,21 +15,21 @@ use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, Precondition, SecretWrite,
 };
 
-/// Where the pair is, where nobody says so.
+/// Default Secret of the pair.
 const PAIR: &str = "machine-config-server-external-tls";
-/// The key of a bundle, where nobody says so: the one that OpenShift's config maps of CAs have.
+/// Default key of a bundle, as in OpenShift's ConfigMaps of CAs.
 const KEY: &str = "ca-bundle.crt";
 
-/// Who makes the serving pair.
+/// Origin of the serving pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServingPair {
-    /// This controller.
+    /// This controller issues it.
     Own,
-    /// Somebody else, into this secret.
+    /// Another party writes it into this Secret.
     External(SecretName),
 }
 
-/// A text that says nothing of who makes the pair.
+/// Error for a text that is no [`ServingPair`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected own, external or external:NAMESPACE/SECRET")]
 pub struct InvalidServingPair;
@@ -53,16 +52,16 @@ impl FromStr for ServingPair {
     }
 }
 
-/// A text of CAs in a config map.
+/// CAs in a ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustBundle {
-    /// The config map, named as a secret is.
+    /// Namespace and name of the ConfigMap.
     pub map: SecretName,
-    /// The key in it.
+    /// Key in the ConfigMap.
     pub key: String,
 }
 
-/// A text that names no config map.
+/// Error for a text that is no [`TrustBundle`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected NAMESPACE/CONFIGMAP or NAMESPACE/CONFIGMAP:KEY")]
 pub struct InvalidTrustBundle;
@@ -87,12 +86,12 @@ impl fmt::Display for TrustBundle {
     }
 }
 
-/// Where a pair of somebody else's is, and whom machines are to trust for it.
+/// Location of an external pair and of its CAs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalPair {
-    /// The secret.
+    /// Secret of the pair.
     pub secret: SecretName,
-    /// The CAs.
+    /// ConfigMap of the CAs.
     pub trust: TrustBundle,
 }
 
@@ -105,13 +104,13 @@ impl fmt::Display for ExternalPair {
 }
 
 impl ExternalPair {
-    /// What the serving pair's secret says of it. `None` where the controller makes the pair.
+    /// The external pair that the serving pair's Secret names. `None` if the controller issues the pair.
     pub(super) fn noted(serving: &Secret) -> Option<Self> {
         let (secret, trust) = annotation(serving, EXTERNAL_PAIR)?.split_once(' ')?;
         Some(Self { secret: secret.parse().ok()?, trust: trust.parse().ok()? })
     }
 
-    /// The write that has the secret say so, where it says something else.
+    /// The write that names the external pair in the Secret, if it differs.
     pub(super) fn note(
         external: Option<&Self>,
         serving: Option<&Secret>,
@@ -128,17 +127,15 @@ impl ExternalPair {
         Ok(Some(SecretWrite { object, change }))
     }
 
-    /// The secret, as an object.
     pub(super) fn secret(&self) -> ObjectName {
         ObjectName::secret(&self.secret.namespace, &self.secret.name)
     }
 
-    /// The config map, as an object.
     pub(super) fn map(&self) -> ObjectName {
         ObjectName::config_map(&self.trust.map.namespace, &self.trust.map.name)
     }
 
-    /// What the plan sees of them. Where one of them cannot be understood the pair that is there goes on.
+    /// The pair as input of a plan. If one of the objects is malformed, the present pair stays in use.
     pub(super) fn seen(&self, secret: Option<&Secret>, map: Option<&ConfigMap>) -> External {
         let trust = map.and_then(|map| map.data.as_ref()?.get(&self.trust.key));
         let pair = match trust {

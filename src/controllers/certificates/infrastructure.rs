@@ -1,4 +1,4 @@
-//! The names of the API server inside the cluster, which are the machine config server's too.
+//! Names of the API server inside the cluster, which are also the machine config server's.
 
 use pki::Host;
 use serde::Deserialize;
@@ -8,20 +8,19 @@ use serde_json::{Map, Value};
 use super::reference_names::{ReferenceNames, aro_address, is_azure};
 use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
-/// What `infrastructures.config.openshift.io/cluster` says about the way to the server.
+/// Names of the server in `infrastructures.config.openshift.io/cluster`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Infrastructure {
     /// Every name and address, the main one first.
     pub hosts: Vec<Host>,
-    /// The one that goes into pointer configs.
+    /// Host for pointer configs.
     pub pointer_host: Option<Host>,
-    /// Those of them that the reference's controller knows, `None` where it knows too little to
-    /// issue anything.
+    /// Names that the reference's controller knows, `None` if it knows too little to issue anything.
     pub reference_names: Option<ReferenceNames>,
 }
 
-/// Platforms whose machines cannot rely on a name before they are configured, so that their pointer
-/// configs have the address, as the reference's.
+/// Platforms whose machines cannot rely on a name before they are configured, so that their pointer configs have the
+/// address, as with the reference.
 const BY_ADDRESS: [&str; 4] = ["baremetal", "openstack", "ovirt", "vsphere"];
 
 #[derive(Default, Deserialize)]
@@ -29,7 +28,7 @@ const BY_ADDRESS: [&str; 4] = ["baremetal", "openstack", "ovirt", "vsphere"];
 struct Status {
     #[serde(rename = "apiServerInternalURI")]
     internal_uri: Option<String>,
-    /// The platforms' own fields by their names, beside the platform's `type`.
+    /// Fields of the platforms by their names, next to the platform's `type`.
     platform_status: Option<Map<String, Value>>,
 }
 
@@ -48,9 +47,8 @@ struct ClusterHosted {
 }
 
 impl Infrastructure {
-    /// Reads the object, without its metadata, and the Cluster of Azure Red Hat OpenShift where there
-    /// is one. What is absent or empty says nothing; what is there and cannot be understood is an
-    /// error, because a name that is missing here would be missing in what is issued.
+    /// Reads the object, without its metadata, and the Cluster of Azure Red Hat OpenShift if there is one. Absent and
+    /// empty fields are skipped; malformed ones are an error, because a missing name would be missing in certificates.
     pub fn read(object: &Value, aro: Option<&Value>) -> Result<Self, Malformed> {
         let status: Status = decode("status", &object["status"])?;
         let name = match status.internal_uri.as_deref() {
@@ -84,7 +82,6 @@ impl Infrastructure {
         Ok(Self { hosts, pointer_host, reference_names: ReferenceNames::read(object, aro) })
     }
 
-    /// The object that it is read from.
     pub(super) fn object() -> ObjectName {
         ObjectName::new("Infrastructure", "", "cluster")
     }
@@ -94,7 +91,7 @@ fn malformed(reason: impl Into<String>) -> Malformed {
     Infrastructure::object().malformed(reason)
 }
 
-/// What is not there says nothing.
+/// Decodes a field; an absent one is the default.
 fn decode<T: Default + DeserializeOwned>(place: &str, value: &Value) -> Result<T, Malformed> {
     expect_mapping(&Infrastructure::object(), place, value)?;
     let decoded: Option<T> = serde_json::from_value(value.clone())
@@ -110,7 +107,7 @@ fn addresses_of(place: &str, details: &Value) -> Result<Vec<Host>, Malformed> {
     expect_mapping(&Infrastructure::object(), &place, balancer)?;
     let hosted: ClusterHosted =
         decode(&format!("{place}.clusterHosted"), &balancer["clusterHosted"])?;
-    // The list comes first: the single address is its first entry, from older releases.
+    // The list comes first: the single address of older releases is its first entry.
     let many = [platform.addresses, hosted.addresses].into_iter().flatten().flatten();
     let all = many.chain(platform.address).filter(|address| !address.is_empty());
     all.map(|address| host(&address)).collect()

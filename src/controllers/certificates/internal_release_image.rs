@@ -1,14 +1,12 @@
-//! The pair that the registry of the internal release image serves with, signed by the machine
-//! config server's CA. Nothing here does I/O.
+//! Issues the serving certificate of the internal release image's registry, by the machine config server's CA. The
+//! module does no I/O.
 //!
-//! As the reference's (openshift/machine-config-operator, `certrotation_controller.go`,
-//! `reconcileIRICertificate`): where the InternalReleaseImage exists, and the secret, which the
-//! installer makes. Its certificate and key are set, and nothing else of it: the reference writes no
-//! annotations there, and the type and the owner are the installer's.
+//! As with the reference (openshift/machine-config-operator, `certrotation_controller.go`, `reconcileIRICertificate`),
+//! it requires the InternalReleaseImage and the Secret, which the installer creates. Only certificate and key of the
+//! Secret are set: the reference writes no annotations there, and type and owner are the installer's.
 //!
-//! It is signed once the CA is in the bundle, and what leads to older CAs comes along, so that nodes
-//! that know only one of them go on. The reference sends the CA itself, which nobody needs who trusts
-//! it.
+//! It is signed once the CA is in the bundle, with cross-certificates to older CAs, so that nodes that trust only one
+//! of them continue to work. The reference sends the CA itself, which clients that trust it do not need.
 
 use std::collections::BTreeSet;
 
@@ -31,20 +29,19 @@ use crate::kubernetes::write::{
     Change, Malformed, MergePatch, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
 
-/// What is to be done about the pair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// There is no internal release image.
+    /// The cluster has no internal release image.
     Absent,
-    /// It is as it should be, until then.
+    /// The pair is up to date, until this time.
     Current { until: OffsetDateTime },
-    /// It is to be signed anew.
+    /// The pair must be signed again.
     Sign(Reason),
-    /// It cannot be signed.
+    /// The pair cannot be signed.
     Waits(Waits),
 }
 
-/// Why the pair is signed anew.
+/// Reasons for signing the pair again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
     #[error("it cannot be read, or its key does not belong to it")]
@@ -60,7 +57,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    /// How metrics and events name it.
+    /// Value of the label in metrics and events.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
@@ -72,7 +69,7 @@ impl Reason {
     }
 }
 
-/// Why the pair is not signed, whatever it is.
+/// Reasons why the pair cannot be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Waits {
     #[error("there is no secret, which the installer makes")]
@@ -83,7 +80,6 @@ pub(super) enum Waits {
     Ca,
 }
 
-/// Says what is to be done at `now`.
 pub(super) fn decide(
     state: &ClusterState,
     policy: &Policy,
@@ -119,17 +115,17 @@ fn judge(
     if !leaf.is_issued_by(ca) {
         return Decision::Sign(Reason::Issuer);
     }
-    // More names than these are too many for the reference's controller as well.
+    // The reference's controller also replaces a pair with additional names.
     if leaf.hosts != hosts.iter().cloned().collect::<BTreeSet<_>>() {
         return Decision::Sign(Reason::Names);
     }
-    // One that ends with its issuer gains nothing: its issuer's successor will sign the next one.
+    // If it ends with its issuer, a new one gains nothing: the issuer's successor signs the next one.
     let ends_with_issuer = leaf.not_after >= ca.not_after;
     let due = if ends_with_issuer { leaf.not_after } else { renewal(&leaf, policy) };
     if now >= due { Decision::Sign(Reason::Renewal) } else { Decision::Current { until: due } }
 }
 
-/// Signs a new pair. `key` is new. `None` where [`decide`] would wait.
+/// Signs a new pair with a new `key`. `None` if [`decide`] would wait.
 pub(super) fn sign(
     state: &ClusterState,
     policy: &Policy,
@@ -143,7 +139,7 @@ pub(super) fn sign(
     Ok(issue_pair(&cas(state)?, policy, &hosts(names)?, key, now)?)
 }
 
-/// Why no pair was signed.
+/// Reasons why no pair was signed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignError {
     #[error(transparent)]
@@ -165,12 +161,12 @@ pub(super) fn pair_write(
     Ok(ObjectWrite { object, change: Change::Patch(patch) })
 }
 
-/// The secret of the pair.
+/// Name of the pair's Secret.
 pub(super) fn object() -> ObjectName {
     ObjectName::secret(NAMESPACE, RELEASE_IMAGE_PAIR)
 }
 
-/// The names that the pair has to have, the API server's first.
+/// Required names of the pair, the API server's first.
 fn hosts(names: &ReferenceNames) -> Result<Vec<Host>, Malformed> {
     let names = names.release_image().into_iter().filter(|name| !name.is_empty());
     let hosts = names.map(|name| {
@@ -181,13 +177,12 @@ fn hosts(names: &ReferenceNames) -> Result<Vec<Host>, Malformed> {
     Ok(hosts)
 }
 
-/// The CA that signs. Only one that those who trust the bundle trust.
+/// The CA that signs, if the bundle contains it.
 fn ca(state: &ClusterState, now: OffsetDateTime) -> Result<Option<Certificate>, Malformed> {
     let trusted = state.trusted()?;
     Ok(signing_ca(&cas(state)?, now).filter(|ca| trusted.contains(ca)))
 }
 
-/// What is there of CAs.
 fn cas(state: &ClusterState) -> Result<CertificateState, Malformed> {
     Ok(CertificateState {
         ca: state.ca.as_ref().map(stored_pair),

@@ -1,23 +1,22 @@
-//! How people name an issuer of cert-manager's.
+//! References to cert-manager issuers.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// cert-manager's own group.
 pub(super) const GROUP: &str = "cert-manager.io";
 
 /// An issuer, as a CertificateRequest names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssuerRef {
-    /// The API group, without a version.
+    /// API group without a version.
     pub group: String,
-    /// `Issuer`, `ClusterIssuer`, or another issuer's kind.
+    /// Kind: `Issuer`, `ClusterIssuer`, or that of an external issuer.
     pub kind: String,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
 }
 
-/// A text that names no issuer.
+/// Error for a text that names no issuer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an issuer is GROUP/KIND/NAME, or KIND/NAME of {GROUP}: ClusterIssuer/corporate")]
 pub struct NoIssuer;

@@ -1,8 +1,7 @@
-//! What kinds of keys the cluster's administrator wants: `pkis.config.openshift.io/cluster`. Nothing
-//! here does I/O.
+//! Algorithms of new keys in `pkis.config.openshift.io/cluster`. The module does no I/O.
 //!
-//! The fields are openshift/api's, `config/v1alpha1/types_pki.go`; what each mode means is
-//! openshift/library-go's, `pkg/pki`. Keys that exist stay: the object tells of those to come.
+//! The fields are openshift/api's, `config/v1alpha1/types_pki.go`; the meaning of the modes is openshift/library-go's,
+//! `pkg/pki`. Existing keys stay: the object applies to new ones.
 
 use pki::KeyAlgorithm;
 use serde::Deserialize;
@@ -10,16 +9,16 @@ use serde_json::Value;
 
 use crate::kubernetes::write::{Malformed, ObjectName, expect_mapping};
 
-/// What kinds of keys are made.
+/// Algorithms of new keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyAlgorithms {
-    /// For certificate authorities.
+    /// Algorithm of CAs' keys.
     pub signer: KeyAlgorithm,
-    /// For what servers serve with.
+    /// Algorithm of servers' keys.
     pub serving: KeyAlgorithm,
 }
 
-/// Where the object leaves it to OpenShift's best practice.
+/// Algorithms of OpenShift's best practice, the default of the object.
 const DEFAULT: KeyAlgorithms =
     KeyAlgorithms { signer: KeyAlgorithm::P384, serving: KeyAlgorithm::P256 };
 
@@ -31,7 +30,7 @@ enum Management {
     Custom { custom: Custom },
 }
 
-/// A field that is not known may say of these very certificates what is not done then.
+/// Unknown fields are an error, because they may apply to these certificates.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Custom {
@@ -40,7 +39,7 @@ struct Custom {
     signer_certificates: Certificates,
     #[serde(default)]
     serving_certificates: Certificates,
-    /// Clients' certificates are not made here.
+    /// No client certificates are issued here.
     #[serde(default, rename = "clientCertificates")]
     _client_certificates: Value,
 }
@@ -80,15 +79,14 @@ enum Curve {
 }
 
 impl KeyAlgorithms {
-    /// The same for all.
+    /// The same algorithm for all keys.
     #[must_use]
     pub fn all(algorithm: KeyAlgorithm) -> Self {
         Self { signer: algorithm, serving: algorithm }
     }
 
-    /// Reads the object, without its metadata. `unmanaged` is for one that leaves it to each
-    /// component. What is not understood, and keys that cannot be made here, are an error: no other
-    /// kind stands in for the one that was asked for.
+    /// Reads the object, without its metadata. `unmanaged` applies if the object leaves the choice to each component.
+    /// Malformed values and unsupported algorithms are an error: no other algorithm replaces a requested one.
     pub fn read(object: &Value, unmanaged: Self) -> Result<Self, Malformed> {
         const PLACE: &str = "spec.certificateManagement";
         let pki = Self::object();
@@ -118,7 +116,6 @@ impl KeyAlgorithms {
         })
     }
 
-    /// The object that they are read from.
     pub(super) fn object() -> ObjectName {
         ObjectName::new("PKI", "", "cluster")
     }
@@ -183,7 +180,7 @@ mod tests {
                 Rsa4096,
                 P256,
             ),
-            // One that is not used need not be one that can be made.
+            // An unused algorithm can be unsupported.
             (
                 custom(json!({
                     "defaults": rsa(8192), "signerCertificates": ecdsa("P384"),

@@ -1,7 +1,7 @@
-//! Keeps the certificates of a cluster, and the user data that trusts them.
+//! Manages the certificates of a cluster, and the CAs in user data.
 //!
-//! `observe` reads the objects, [`ClusterState`] is what they say, [`pki::next`] decides, and
-//! `apply` makes the writes that `objects` puts together: one step, then everything is read again.
+//! `observe` reads the objects into [`ClusterState`], [`pki::next`] decides, `objects` builds the writes and `apply`
+//! applies them: one step, then everything is read again.
 
 mod apply;
 mod ask;
@@ -66,7 +66,7 @@ use crate::kubernetes::apply::{Applied, apply};
 use crate::kubernetes::{ControlError, Malformed};
 use crate::telemetry::conditions::Condition;
 
-/// What the controller is given.
+/// Settings of the controller.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
     /// Namespace of the secrets with user data
@@ -98,10 +98,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The pair that somebody else makes, if nothing is to be issued here.
+    /// The external pair, if the flags name one.
     ///
     /// # Errors
-    /// One of the two flags that say so is missing.
+    /// One of the two required flags is missing.
     pub fn external(&self) -> anyhow::Result<Option<ExternalPair>> {
         match (&self.serving_pair, &self.trust_bundle) {
             (ServingPair::Own, None) => Ok(None),
@@ -118,7 +118,7 @@ impl Settings {
     }
 }
 
-/// Keeps the certificates and the user data of a cluster in order.
+/// Manages the certificates and the user data of a cluster.
 pub struct CertificateController {
     client: Client,
     observer: Observer,
@@ -130,7 +130,7 @@ pub struct CertificateController {
 }
 
 impl CertificateController {
-    /// A controller that has not looked yet. `identity` is this process' name, in events.
+    /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     #[must_use]
     pub fn new(
         client: Client,
@@ -152,20 +152,20 @@ impl CertificateController {
         }
     }
 
-    /// The same for a pair that somebody else makes.
+    /// Sets an external pair.
     #[must_use]
     pub fn with_external(mut self, external: Option<ExternalPair>) -> Self {
         self.observer = self.observer.with_external(external);
         self
     }
 
-    /// Keeps everything in order for ever. What it returns is why it could not.
+    /// Runs forever. Returns the error that ended it.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
     }
 
-    /// Makes the writes of a step. Where somebody else came first, the rest waits for another look.
+    /// Applies the writes of a step. After a conflict, the rest waits for another look.
     async fn carry_out(
         &mut self,
         state: &ClusterState,
@@ -214,8 +214,8 @@ impl CertificateController {
         }
     }
 
-    /// Signs the internal release image's pair if that has to be; then everything is read again.
-    /// Else it tells when something will be due: then, or at `until`.
+    /// Signs the internal release image's pair if it is due, and requests another look. Otherwise returns the time of
+    /// the next one, at `until` at the latest.
     async fn release_image(
         &mut self,
         state: &ClusterState,
@@ -246,8 +246,7 @@ impl CertificateController {
         Ok(None)
     }
 
-    /// Notes what an issuer is to be asked for, or that nothing is any more. Tells whether that was to be
-    /// done.
+    /// Stores or deletes the request to an issuer. Returns true if that was due.
     async fn ask(
         &self,
         state: &ClusterState,
@@ -278,8 +277,7 @@ impl CertificateController {
         Ok(true)
     }
 
-    /// Makes the next write on the way to the right type of the serving pair's secret. Tells
-    /// whether there was one.
+    /// Applies the next write that corrects the type of the serving pair's Secret. Returns true if there was one.
     async fn retype(&self, state: &ClusterState) -> Result<bool, ControlError> {
         let planned = retype::plan(state.serving.as_ref(), state.serving_copy.as_ref())?;
         let Some((because, write)) = planned else { return Ok(false) };
@@ -291,7 +289,7 @@ impl CertificateController {
 }
 
 impl CertificateController {
-    /// Has the serving pair's secret say whose pair it is. Tells whether that was to be done.
+    /// Notes the origin of the serving pair in its Secret. Returns true if that was due.
     async fn note(&self, state: &ClusterState) -> Result<bool, ControlError> {
         let Some(write) = self.observer.note(state)? else { return Ok(false) };
         apply::<Secret, _>(&self.client, &write).await?;
@@ -317,7 +315,7 @@ impl Reconciler for CertificateController {
                 continue;
             }
             let duties = state.user_data_duties()?;
-            // One that was deleted, or mended by somebody else, has no next try.
+            // A Secret that was deleted or corrected by another party needs no retry.
             self.refusals.retain(|name| matches!(duties.get(name), Some(Assessment::Stale(_))));
             let certificates = state.certificates(&duties, &self.refusals.at(Instant::now()))?;
             self.trust_snapshot.set(&certificates);

@@ -1,69 +1,68 @@
-//! The objects of the certificates, and what is written into them: all as the reference has them.
+//! Names of objects, keys and annotations for certificates, the same as the reference's where it has them.
 
-/// The secret of the signing authority, and the config map of the bundle.
+/// Secret of the signing CA, and ConfigMap of the bundle.
 pub const CA: &str = "machine-config-server-ca";
-/// The secret of a CA that an issuer is asked for: its key, until it is issued.
+/// Secret of a requested CA: its key, until it is issued.
 pub(super) const CA_REQUEST: &str = "machine-config-server-ca-request";
-/// The secret of the serving pair.
+/// Secret of the serving certificate.
 pub const SERVING: &str = "machine-config-server-tls";
-/// A copy of the serving pair while its secret is made anew with another type.
+/// Copy of the serving certificate while its Secret is replaced by one of another type.
 pub(super) const SERVING_COPY: &str = "machine-config-server-tls-retype";
-/// The secret of the pair that the internal release image is served with.
+/// Secret of the internal release image's serving certificate.
 pub(super) const RELEASE_IMAGE_PAIR: &str = "internal-release-image-tls";
-/// The type that the serving pair's secret has to have.
+/// Required type of the serving certificate's Secret.
 pub(super) const TLS_TYPE: &str = "kubernetes.io/tls";
-/// Where older installations have their authority's certificate, without its key.
+/// Namespace of an older installation's CA certificate, without its key.
 pub(super) const ROOT_NAMESPACE: &str = "kube-system";
-/// The config map of that.
+/// ConfigMap of the older installation's CA.
 pub(super) const ROOT: &str = "root-ca";
-/// The key of that.
+/// Key in that ConfigMap.
 pub(super) const ROOT_KEY: &str = "ca.crt";
 
-/// The key of a pair's certificates.
+/// Key of a pair's certificates.
 pub(super) const CERTIFICATE_KEY: &str = "tls.crt";
-/// The key of a pair's private key.
+/// Key of a pair's private key.
 pub(super) const PRIVATE_KEY: &str = "tls.key";
-/// The key of what an issuer is asked for.
+/// Key of the request to an issuer.
 pub(super) const REQUEST_KEY: &str = "tls.csr";
-/// The key of the bundle.
 pub(super) const BUNDLE_KEY: &str = "ca-bundle.crt";
-/// Where the authority's previous CAs are, beside its pair.
+/// Key of the signing CA's previous CAs.
 pub(super) const PREVIOUS: &str = "previous-cas.pem";
-/// Where older releases have them. The next write of the authority removes it.
+/// Key of the previous CAs in older releases. The next write of the CA removes it.
 pub(super) const PREVIOUS_BEFORE: &str = "lineage.pem";
-/// The key of a secret with user data.
+/// Key of user data in a Secret.
 pub(super) const USER_DATA: &str = "userData";
 
-/// The label of user data that is made from the bundle.
+/// Label of user data that is derived from the bundle.
 pub(super) const MANAGED: &str =
     "machineconfiguration.openshift.io/managed-ca-bundle-derived-from-configmap";
-/// The annotation by which an administrator asks for a rotation: any new value.
+/// Annotation by which an administrator requests a rotation: any new value.
 pub(super) const ROTATE: &str = "machineconfiguration.openshift.io/rotate-certificate";
-/// The word in its value by which it is done even if machines are locked out.
+/// Word in the annotation's value that rotates even if machines are locked out.
 pub(super) const FORCE: &str = "--force";
-/// The annotation of the CA's secret by which an administrator distrusts CAs: their fingerprints or
-/// common names, with commas between them.
+/// Annotation of the CA's Secret by which an administrator distrusts CAs: their fingerprints or common names, separated
+/// by commas.
 pub(super) const DISTRUST: &str = "machineconfiguration.openshift.io/distrust-certificates";
-/// The value that was done last.
+/// Annotation with the last handled value.
 pub(super) const ROTATED: &str = "machineconfiguration.openshift.io/rotate-certificate-handled";
-/// The SHA-256 of the serving certificate over which a new CA was forced: that one is replaced, whoever
-/// is locked out by it, and no later one.
+/// Annotation with the SHA-256 of the serving certificate at the time of a forced new CA: that certificate is replaced
+/// even if machines are locked out, and no later one.
 pub(super) const FORCED: &str = "machineconfiguration.openshift.io/forced-over-certificate-sha256";
-/// Who issued the CA, where that was an issuer, and who is asked for one.
+/// Annotation with the issuer of the CA, or of the requested one.
 pub(super) const CA_ISSUER: &str = "machineconfiguration.openshift.io/ca-issuer";
-/// When it was asked for, and how many requests before were for naught.
+/// Annotations with the time of the request, and the number of failed ones before it.
 pub(super) const REQUESTED: &str = "machineconfiguration.openshift.io/requested-at";
 pub(super) const REQUESTED_BEFORE: &str = "machineconfiguration.openshift.io/requested-before";
 pub(super) const NOT_BEFORE: &str = "auth.openshift.io/certificate-not-before";
 pub(super) const NOT_AFTER: &str = "auth.openshift.io/certificate-not-after";
 pub(super) const ISSUER: &str = "auth.openshift.io/certificate-issuer";
-/// The names that the reference's controller would put into the serving pair: it makes one anew that
-/// says others.
+/// Annotation with the names that the reference's controller would put into the serving pair: it replaces a pair with
+/// others.
 pub(super) const HOSTNAMES: &str = "auth.openshift.io/certificate-hostnames";
-/// The SHA-256 of the certificate that was issued here. Another one in its place was issued by
-/// somebody else.
+/// Annotation with the SHA-256 of the certificate that was issued here. A different certificate was issued by another
+/// party.
 pub(super) const ISSUED: &str = "machineconfiguration.openshift.io/issued-certificate-sha256";
-/// Of the serving pair's secret: whose pair it is, as the controller was told, for commands that are not: a secret and the
-/// config map of the CAs that go with it, or nothing where the controller makes it.
+/// Annotation of the serving pair's Secret with the external pair's Secret and ConfigMap, for commands that do not have
+/// the controller's flags. It is absent if the controller issues the pair.
 pub(super) const EXTERNAL_PAIR: &str = "machineconfiguration.openshift.io/external-serving-pair";
 pub(super) const REFRESH: &str = "certificates.openshift.io/refresh-period";

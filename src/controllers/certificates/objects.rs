@@ -1,4 +1,4 @@
-//! What a rotation's writes come to on a cluster: secrets and config maps. Nothing here does I/O.
+//! Builds a rotation's writes on a cluster: Secrets and ConfigMaps. The module does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use crate::kubernetes::write::{
 type Annotations = BTreeMap<String, String>;
 type SecretData = BTreeMap<&'static str, Option<ByteString>>;
 
-/// The write of an authority that answers who asks for one.
+/// The write of a CA that completes a request for one.
 pub(super) fn ca_write(
     state: &ClusterState,
     pair: &StoredPair,
@@ -48,7 +48,7 @@ pub(super) fn ca_write(
     stored_ca_write(state, pair, policy, answer, true)
 }
 
-/// The write of an authority's store: who asks for an authority has no answer yet.
+/// The write of a CA's store that leaves a request open.
 pub(super) fn store_write(
     state: &ClusterState,
     pair: &StoredPair,
@@ -82,7 +82,7 @@ fn stored_ca_write(
     pair_write(CA, present, data, annotations)
 }
 
-/// What says that a rotation that somebody asked for is done.
+/// The annotation that marks a requested rotation as done.
 fn handled(present: Option<&Secret>) -> Annotations {
     let asked = present.and_then(|secret| annotation(secret, ROTATE));
     asked.map(|asked| (ROTATED.to_owned(), asked.to_owned())).into_iter().collect()
@@ -106,8 +106,8 @@ pub(super) fn serving_write(
     pair_write(SERVING, present, pair_data(pair), annotations)
 }
 
-/// What is said of the names of a new serving certificate: the reference's controller issues one of
-/// its own where this is not its list, with those names alone.
+/// The names for the annotation of a new serving certificate: if this is not the reference's list, its controller
+/// issues another certificate, with only those names.
 fn hostnames(state: &ClusterState, leaf: &Certificate) -> String {
     if let Some(theirs) = state.serving.as_ref().and_then(hostnames_of_others) {
         return theirs.to_owned();
@@ -118,8 +118,8 @@ fn hostnames(state: &ClusterState, leaf: &Certificate) -> String {
     }
 }
 
-/// What a serving pair's secret says of its names, if somebody else issued the certificate: where
-/// that was the reference's controller, it is its list, in whatever release it is.
+/// The annotated names of a serving certificate that another party issued: if that was the reference's controller, they
+/// are its list, in any release.
 fn hostnames_of_others(secret: &Secret) -> Option<&str> {
     let leaf = Certificate::read_all(value(secret, CERTIFICATE_KEY)?).into_iter().next()?;
     let is_ours = annotation(secret, ISSUED) == Some(&digest(&leaf));
@@ -198,7 +198,7 @@ fn pair_write(
 ) -> Result<SecretWrite, Malformed> {
     let object = ObjectName::secret(NAMESPACE, name);
     let change = match present {
-        // Its type cannot be changed.
+        // The type of a Secret cannot be changed.
         Some(present) => Change::Patch(MergePatch::new(
             Precondition::of(&object, &present.metadata)?,
             annotations,
@@ -218,9 +218,8 @@ fn pair_write(
     Ok(ObjectWrite { object, change })
 }
 
-/// What is said of a pair for people and for the reference's controller. That reckons by the beginning
-/// when a pair is due, so that one which begins long before it was made says when it would begin if it
-/// did not.
+/// Annotations of a pair for people and for the reference's controller, which derives the renewal from the beginning. A
+/// pair with a backdated beginning has the one without backdating.
 fn pair_annotations(
     name: &str,
     leaf: &Certificate,
@@ -235,7 +234,7 @@ fn pair_annotations(
         ),
         (NOT_AFTER.to_owned(), date(leaf.not_after)?),
         (ISSUER.to_owned(), leaf.issuer.clone()),
-        // As Go writes a duration.
+        // Format of Go durations.
         (REFRESH.to_owned(), format!("{}h0m0s", policy.renewal.whole_hours())),
     ]
     .into())

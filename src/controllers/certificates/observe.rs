@@ -1,4 +1,4 @@
-//! Reading everything that a decision about the certificates depends on.
+//! Reads all objects that decisions about certificates depend on.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::kubernetes::client::{api, resource};
 use crate::kubernetes::write::{Malformed, ObjectName, Precondition, SecretWrite};
 use model::access::ACCESS_ANNOTATION;
 
-/// Reads what there is.
+/// Reads the present objects.
 pub struct Observer {
     client: Client,
     user_data_namespace: String,
@@ -37,26 +37,26 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// `user_data_namespace` is where the secrets with user data are, and `hosts` are names of the
-    /// server beside those that the cluster tells.
+    /// Creates an observer of user data in `user_data_namespace`. `hosts` are names of the server in addition to those
+    /// in the cluster.
     #[must_use]
     pub fn new(client: Client, user_data_namespace: String, hosts: Vec<Host>) -> Self {
         Self { client, user_data_namespace, hosts, issuer: None, external: None }
     }
 
-    /// The same, with CAs that this one is to issue.
+    /// Sets the issuer of CAs.
     #[must_use]
     pub fn with_issuer(self, issuer: Option<IssuerRef>) -> Self {
         Self { issuer, ..self }
     }
 
-    /// The same, with a serving pair that somebody else makes.
+    /// Sets an external pair.
     #[must_use]
     pub fn with_external(self, external: Option<ExternalPair>) -> Self {
         Self { external, ..self }
     }
 
-    /// Reads all objects that a plan depends on.
+    /// Reads all objects of a plan.
     pub async fn observe(&self) -> Result<ClusterState, ControlError> {
         let secret =
             async |name| read::<Secret>(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
@@ -84,7 +84,7 @@ impl Observer {
         })
     }
 
-    /// Reads them as the controller does, with either its own or an external serving pair.
+    /// Reads the objects as the controller does, with its own or an external serving pair.
     pub async fn observe_as_kept(self) -> Result<ClusterState, ControlError> {
         let state = self.observe().await?;
         match state.serving.as_ref().and_then(ExternalPair::noted) {
@@ -93,13 +93,12 @@ impl Observer {
         }
     }
 
-    /// The write that tells others whose the serving pair is, where that is to be told.
+    /// The write that notes the origin of the serving pair, if it is due.
     pub(super) fn note(&self, state: &ClusterState) -> Result<Option<SecretWrite>, Malformed> {
         ExternalPair::note(self.external.as_ref(), state.serving.as_ref())
     }
 
-    /// Reads user data, whose it is and the CAs that it is judged by; nothing else, which is left as where
-    /// it is not there.
+    /// Reads user data, its pools and the CAs by which it is judged; other fields stay empty.
     pub(in crate::controllers) async fn observe_user_data(
         &self,
     ) -> Result<ClusterState, ControlError> {
@@ -118,7 +117,7 @@ impl Observer {
         })
     }
 
-    /// The objects whose changes call for another look.
+    /// Objects whose changes trigger another look.
     pub(in crate::controllers) fn watched(&self) -> Vec<Watched> {
         let release_image = release_image();
         let secret = |name| Watched::core::<Secret>(ObjectName::secret(NAMESPACE, name));
@@ -140,7 +139,7 @@ impl Observer {
         self.watched_user_data().into_iter().chain(others).collect()
     }
 
-    /// The objects that [`Self::observe_user_data`] reads.
+    /// Objects that [`Self::observe_user_data`] reads.
     pub(in crate::controllers) fn watched_user_data(&self) -> Vec<Watched> {
         let secret = |namespace, name| Watched::core::<Secret>(ObjectName::secret(namespace, name));
         let map =
@@ -235,7 +234,7 @@ fn release_image() -> (ObjectName, ApiResource) {
     (object, resource("machineconfiguration.openshift.io", "v1", kind, plural))
 }
 
-/// The CertificateRequests of the controller's namespace.
+/// CertificateRequests in the controller's namespace.
 pub(super) fn ca_requests() -> (ObjectName, ApiResource) {
     let kind = "CertificateRequest";
     let object = ObjectName::new(kind, NAMESPACE, "*");
@@ -246,7 +245,7 @@ fn aro_cluster() -> ObjectName {
     ObjectName::new("Cluster", "", "cluster")
 }
 
-/// Azure Red Hat OpenShift's own kind.
+/// Kind of Azure Red Hat OpenShift.
 fn aro_clusters() -> ApiResource {
     resource("aro.openshift.io", "v1alpha1", "Cluster", "clusters")
 }

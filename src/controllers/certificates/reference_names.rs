@@ -1,16 +1,15 @@
-//! The names that the reference's controller puts into what it issues.
+//! Names in the certificates that the reference's controller issues.
 //!
-//! It makes a serving pair anew whenever the annotation of its names and this list differ as sets,
-//! whatever the certificate itself says (openshift/library-go, `pkg/operator/certrotation/target.go`,
-//! `missingHostnames`). The list is machine-config-operator's, `pkg/controller/certrotation`,
-//! `hostnames.go` and `certrotation_controller.go`. Names stay in the spelling of the objects, which
-//! is the one that it compares. Nothing here does I/O.
+//! It replaces a serving pair when the annotation of its names and this list differ as sets, regardless of the
+//! certificate itself (openshift/library-go, `pkg/operator/certrotation/target.go`, `missingHostnames`). The list is
+//! machine-config-operator's, `pkg/controller/certrotation`, `hostnames.go` and `certrotation_controller.go`. Names
+//! keep the spelling of the objects, which it compares. The module does no I/O.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Platforms by the type that an Infrastructure says, with the field that has their addresses.
+/// Platforms by the type in an Infrastructure, with the field of their addresses.
 const PLATFORMS: [(&str, &str); 5] = [
     ("BareMetal", "baremetal"),
     ("Nutanix", "nutanix"),
@@ -19,20 +18,20 @@ const PLATFORMS: [(&str, &str); 5] = [
     ("oVirt", "ovirt"),
 ];
 
-/// What the reference's controller knows of the API server inside the cluster.
+/// Names of the API server inside the cluster that the reference's controller knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceNames {
-    /// The host of the internal URL.
+    /// Host of the internal URL.
     api: String,
-    /// The platform's internal addresses.
+    /// Internal addresses of the platform.
     addresses: Vec<String>,
-    /// The address in the Cluster of Azure Red Hat OpenShift, empty if that says none.
+    /// Address in the Cluster of Azure Red Hat OpenShift, empty if it has none.
     aro: Option<String>,
 }
 
 impl ReferenceNames {
-    /// Reads an Infrastructure, and the Cluster of Azure Red Hat OpenShift where there is one. `None`
-    /// without an internal URL: the reference's controller has no list then, and issues nothing.
+    /// Reads an Infrastructure, and the Cluster of Azure Red Hat OpenShift if there is one. `None` without an internal
+    /// URL: the reference's controller has no list then, and issues nothing.
     #[must_use]
     pub(super) fn read(infrastructure: &Value, aro: Option<&Value>) -> Option<Self> {
         let status = &infrastructure["status"];
@@ -52,14 +51,14 @@ impl ReferenceNames {
         })
     }
 
-    /// The names of its serving pair.
+    /// Names of the serving certificate.
     #[must_use]
     pub(super) fn serving(&self) -> BTreeSet<&str> {
         let Self { api, addresses, aro } = self;
         [api].into_iter().chain(addresses).chain(aro).map(String::as_str).collect()
     }
 
-    /// The names of its pair for the internal release image.
+    /// Names of the internal release image's certificate.
     #[must_use]
     pub(super) fn release_image(&self) -> BTreeSet<&str> {
         let own = [&self.api[..], "localhost", "127.0.0.1", "::1"];
@@ -67,12 +66,12 @@ impl ReferenceNames {
     }
 }
 
-/// Whether there may be a Cluster of Azure Red Hat OpenShift.
+/// Returns `true` if there may be a Cluster of Azure Red Hat OpenShift.
 pub(super) fn is_azure(infrastructure: &Value) -> bool {
     infrastructure["status"]["platformStatus"]["type"] == "Azure"
 }
 
-/// The API server's internal address in the Cluster of Azure Red Hat OpenShift.
+/// Internal address of the API server in the Cluster of Azure Red Hat OpenShift.
 pub(super) fn aro_address(aro: &Value) -> &str {
     aro["spec"]["apiIntIP"].as_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What an administrator is told about the certificates: log and events.
+//! Reports the state of certificates in the log and by events.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 use crate::telemetry::log_attention;
 
-/// Tells, and remembers what was told.
+/// Reports changes, and remembers what was reported.
 pub(super) struct Report {
     events: Events,
-    /// Secrets that are left alone, with the reason that was told.
+    /// Secrets that are not edited, with the reported reason.
     left_alone: BTreeMap<String, LeftAlone>,
-    /// What was told of the certificates.
+    /// Reported warnings about the certificates.
     attention: Vec<Warning>,
-    /// Why the internal release image's pair is not signed, as it was told.
+    /// Reported reason why the internal release image's pair is not signed.
     waits: Option<Waits>,
 }
 
@@ -36,7 +36,7 @@ impl Report {
         }
     }
 
-    /// Says once of each secret why it is left alone.
+    /// Reports once for each Secret why it is not edited.
     pub(super) async fn duties(&mut self, namespace: &str, duties: &BTreeMap<String, Assessment>) {
         let left_alone =
             duties.iter().filter_map(|(name, duty)| Some((name.clone(), duty.left_alone()?)));
@@ -52,7 +52,7 @@ impl Report {
         }
     }
 
-    /// Says once what is not in order and stays as it is.
+    /// Reports each warning once.
     pub(super) async fn attention(&mut self, attention: &[Warning]) {
         let reported = std::mem::replace(&mut self.attention, attention.to_vec());
         for attention in self.attention.iter().filter(|attention| !reported.contains(attention)) {
@@ -68,7 +68,6 @@ impl Report {
         }
     }
 
-    /// Says that a step was done.
     pub(super) async fn done(&self, step: &Step) {
         let (name, reason, note) = match step {
             Step::Ca(reason) => (CA, reason, format!("made a new certificate authority: {reason}")),
@@ -82,7 +81,7 @@ impl Report {
                 tracing::info!("wrote the bundle of certificate authorities");
                 return;
             }
-            // Each secret is told of by itself.
+            // Each Secret is reported separately.
             Step::Pointers => return,
         };
         tracing::info!(name, reason = reason.label(), "{note}");
@@ -90,7 +89,7 @@ impl Report {
         self.events.publish(EventType::Normal, reason.label(), &object, &note).await;
     }
 
-    /// Says that an issuer is asked for a CA.
+    /// Reports a request for a CA to an issuer.
     pub(super) async fn asked(&self, issuer: &IssuerRef, because: &Reason) {
         let note = format!("asked {issuer} for a new certificate authority: {because}");
         tracing::info!(name = CA, reason = because.label(), "{note}");
@@ -98,7 +97,7 @@ impl Report {
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
-    /// Says once why the internal release image's pair is not signed.
+    /// Reports once why the internal release image's pair is not signed.
     pub(super) fn release_image(&mut self, decision: &Decision) {
         let waits = match decision {
             Decision::Waits(waits) => Some(*waits),
@@ -113,7 +112,7 @@ impl Report {
         self.waits = waits;
     }
 
-    /// Says that the internal release image's pair was signed.
+    /// Reports that the internal release image's pair was signed.
     pub(super) async fn release_image_signed(&self, because: internal_release_image::Reason) {
         let object = internal_release_image::object();
         let note = format!("signed a new serving pair of the internal release image: {because}");
@@ -121,14 +120,14 @@ impl Report {
         self.events.publish(EventType::Normal, because.label(), &object, &note).await;
     }
 
-    /// Says that user data was written.
+    /// Reports that user data was written.
     pub(super) async fn user_data_written(&self, secret: &ObjectName) {
         tracing::info!(secret = secret.name, "its user data trusts the bundle now");
         let note = "wrote the certificate authorities of the bundle into the user data";
         self.events.publish(EventType::Normal, "bundle", secret, note).await;
     }
 
-    /// Says that user data cannot be written.
+    /// Reports that user data cannot be written.
     pub(super) async fn user_data_refused(&self, secret: &ObjectName, reason: &str) {
         tracing::error!(secret = secret.name, reason, "cannot write the user data");
         let note = format!("cannot write the user data: {reason}");

@@ -1,12 +1,11 @@
-//! How the serving pair's secret gets the right type, which cannot be changed: by a copy, one write
-//! at a time. Nothing here does I/O.
+//! Corrects the type of the serving pair's Secret, which is immutable, by a copy, one write at a time. The module does
+//! no I/O.
 //!
 //! ```text
 //!  wrong type ─> copied ─> removed ─> made from the copy ─> the copy removed
 //! ```
 //!
-//! After each write the pair is in one of the two secrets, whole, so that whoever goes on from
-//! there ends the work.
+//! After each write the complete pair is in one of the two Secrets, so that a restarted controller can continue.
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +17,7 @@ use crate::kubernetes::write::{
     Change, Malformed, ObjectName, ObjectWrite, Precondition, SecretWrite,
 };
 
-/// Why a write is made on the way to the right type.
+/// Reasons for a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Reason {
     #[error("it holds no pair and has another type: it is made anew")]
@@ -37,7 +36,7 @@ pub(super) enum Reason {
     NoPairInCopy,
 }
 
-/// The next write on the way to the right type, `None` if nothing is on the way.
+/// The next write, `None` if the type is right.
 pub(super) fn plan(
     serving: Option<&Secret>,
     copy: Option<&Secret>,
@@ -61,7 +60,7 @@ pub(super) fn plan(
     Ok(Some((because, write)))
 }
 
-/// Whether a secret has what the type for serving pairs demands.
+/// Returns `true` if a Secret has the keys that the type requires.
 fn holds_pair(secret: &Secret) -> bool {
     [CERTIFICATE_KEY, PRIVATE_KEY].iter().all(|key| value(secret, key).is_some())
 }
@@ -72,7 +71,7 @@ fn remove(name: &str, present: &Secret) -> Result<SecretWrite, Malformed> {
     Ok(ObjectWrite { object, change })
 }
 
-/// A secret under another name, with the right type.
+/// A copy of a Secret with another name and the right type.
 fn copied(name: &str, secret: &Secret) -> SecretWrite {
     let object = ObjectName::secret(NAMESPACE, name);
     let copy = Secret {

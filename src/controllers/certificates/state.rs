@@ -1,4 +1,4 @@
-//! The cluster's objects as they were read, and what a plan sees in them. Nothing here does I/O.
+//! The cluster's objects as they were read, and the input of a plan derived from them. The module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,61 +20,60 @@ use super::names::{
 use super::secret::{annotation, is_unused, stored_pair, value};
 use crate::kubernetes::write::{Malformed, ObjectName};
 
-/// A pool, as the owner of its user data.
+/// A pool that owns user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// `metadata.name` of the MachineConfigPool.
+    /// Value of `metadata.name`.
     pub name: String,
-    /// The object's UID.
+    /// UID of the object.
     pub uid: String,
-    /// What it says of its access, as it says it.
+    /// Value of its access annotation.
     pub access: Option<String>,
 }
 
-/// The objects, as they were read last.
+/// The objects as last read.
 #[derive(Clone, Default)]
 pub struct ClusterState {
-    /// The secret of the signing authority.
+    /// Secret of the signing CA.
     pub ca: Option<Secret>,
-    /// The config map of the bundle.
+    /// ConfigMap of the bundle.
     pub bundle: Option<ConfigMap>,
-    /// The secret of the serving pair.
+    /// Secret of the serving pair.
     pub serving: Option<Secret>,
-    /// A copy of that, while it is made anew with another type.
+    /// Copy of the serving pair, while its Secret is replaced by one of another type.
     pub serving_copy: Option<Secret>,
-    /// The config map with the authority of an older installation.
+    /// ConfigMap with the CA of an older installation.
     pub root: Option<ConfigMap>,
-    /// The way to the server.
+    /// Names of the server.
     pub infrastructure: Infrastructure,
     /// Secrets with user data, by name.
     pub user_data: BTreeMap<String, Secret>,
-    /// Where those are.
+    /// Namespace of the user data.
     pub user_data_namespace: String,
-    /// Whether there is an internal release image.
+    /// True if the cluster has an internal release image.
     pub has_release_image: bool,
-    /// The secret of the pair that it is served with.
+    /// Secret of the internal release image's pair.
     pub release_image_pair: Option<Secret>,
-    /// What the administrator wants of new keys, without its metadata.
+    /// The object PKI without its metadata.
     pub pki: Option<Value>,
-    /// All of them: each has user data.
+    /// All pools. Each has user data.
     pub pools: Vec<Pool>,
-    /// Names given by flags.
+    /// Hosts given by flags.
     pub hosts: Vec<Host>,
-    /// The pair that somebody else makes, if nothing is to be issued here.
+    /// External pair; nothing is issued if it is set.
     pub external: Option<External>,
-    /// The CA that an issuer is asked for, if it is not to issue itself.
+    /// Request for a CA, unless the CA is self-signed.
     pub ca_request: Option<CaRequest>,
 }
 
 impl ClusterState {
-    /// What the plan depends on. `duties` is what has to be done about user data, and `refused` are
-    /// the secrets whose writing failed a moment ago.
+    /// Input of a plan. `duties` are the assessments of user data, and `refused` are Secrets whose last write failed.
     pub fn certificates(
         &self,
         duties: &BTreeMap<String, Assessment>,
         refused: &BTreeSet<String>,
     ) -> Result<CertificateState, Malformed> {
-        // Those without a duty too: they may be all that is left to tell whom machines trust.
+        // Secrets without a duty too: they may be the only evidence of the CAs that machines trust.
         let names: BTreeSet<&String> = self.user_data.keys().chain(duties.keys()).collect();
         let pools = self.pools.iter().map(|pool| pool.name.clone()).collect();
         let pointers = names.into_iter().map(|name| {
@@ -104,7 +103,7 @@ impl ClusterState {
             are_hosts_used: true,
             external: self.external.clone(),
             issuer: self.ca_request.as_ref().map(|it| it.seen(self.ca.as_ref())),
-            // The reference's controller sorts it by its bytes.
+            // The reference's controller sorts the bundle by bytes.
             is_shared: true,
             asked: Asked {
                 ca: self.ca.as_ref().is_some_and(is_asked),
@@ -115,7 +114,7 @@ impl ClusterState {
         })
     }
 
-    /// Whether what is asked for now is forced, or comes of a CA that was.
+    /// Returns `true` if the present request is forced, or follows from a forced CA.
     fn is_forced(&self) -> bool {
         let secrets = [&self.ca, &self.serving].into_iter().flatten();
         let forced_over = self.ca.as_ref().and_then(|secret| annotation(secret, FORCED));
@@ -123,7 +122,7 @@ impl ClusterState {
             || forced_over.is_some() && forced_over == self.serving_digest().as_deref()
     }
 
-    /// The names that the serving pair's secret says that it is for.
+    /// Annotated names of the serving certificate.
     pub(in crate::controllers) fn serving_names(&self) -> Option<&str> {
         annotation(self.serving.as_ref()?, HOSTNAMES)
     }
@@ -133,18 +132,18 @@ impl ClusterState {
         Some(stored_pair(self.serving.as_ref()?).leaf()?.fingerprint())
     }
 
-    /// What messages call a secret with user data.
+    /// Name of a Secret with user data in messages.
     #[must_use]
     pub fn user_data_title(&self, name: &str) -> String {
         ObjectName::secret(&self.user_data_namespace, name).to_string()
     }
 
-    /// The bundle's authorities.
+    /// CAs of the bundle.
     pub fn trusted(&self) -> Result<Vec<Certificate>, Malformed> {
         Ok(Certificate::read_all(self.bundle_pem()?.unwrap_or_default().as_bytes()))
     }
 
-    /// Authorities that are or were the machine config server's, whether they are in the bundle or not.
+    /// CAs that are or were the machine config server's, in the bundle or not.
     pub(in crate::controllers) fn known(&self) -> Result<Vec<Certificate>, Malformed> {
         let mut known = Certificate::read_all(self.root_pem()?.unwrap_or_default().as_bytes());
         let stored = self.ca.as_ref().map(stored_pair);
@@ -152,13 +151,13 @@ impl ClusterState {
         Ok(known)
     }
 
-    /// What kinds of keys are to be made, `unmanaged` where nobody says.
+    /// Algorithms of new keys, `unmanaged` if no object specifies them.
     pub fn key_algorithms(&self, unmanaged: KeyAlgorithm) -> Result<KeyAlgorithms, Malformed> {
         let unmanaged = KeyAlgorithms::all(unmanaged);
         self.pki.as_ref().map_or(Ok(unmanaged), |pki| KeyAlgorithms::read(pki, unmanaged))
     }
 
-    /// For each pointer config that names authorities, the newest of them, by its name.
+    /// Subject of the newest CA in each pointer config that has CAs.
     #[must_use]
     pub fn newest_trusted(&self) -> Vec<String> {
         let newest = |secret: &Secret| {
@@ -178,7 +177,7 @@ impl ClusterState {
     }
 }
 
-/// One text of a config map. A map without it is not taken for one that holds nothing.
+/// A text of a ConfigMap. A missing key is an error, not an empty text.
 fn text<'a>(map: &'a ConfigMap, key: &str) -> Result<&'a str, Malformed> {
     let ObjectMeta { namespace, name, .. } = &map.metadata;
     let text = map.data.as_ref().and_then(|data| data.get(key));
@@ -189,12 +188,12 @@ fn text<'a>(map: &'a ConfigMap, key: &str) -> Result<&'a str, Malformed> {
     })
 }
 
-/// The text of a secret with user data, empty where it has none.
+/// User data of a Secret, empty if it has none.
 pub(in crate::controllers) fn user_data(secret: &Secret) -> &[u8] {
     value(secret, USER_DATA).unwrap_or_default()
 }
 
-/// Whether what keeps machines from booting is a fault of a secret with user data: of what is a pool's, or fetches a
+/// Returns `true` if a fault of a Secret with user data keeps machines from booting: it belongs to a pool, or fetches a
 /// pool's config. Other tools have user data too.
 fn is_judged(
     name: &str,
@@ -208,22 +207,21 @@ fn is_judged(
     is_pointer && !is_unused(secret)
 }
 
-/// Whether a rotation is asked for that is to be done even if machines are locked out. One that was
-/// done forces nothing any more.
+/// Returns `true` if a forced rotation is requested and not done.
 pub(super) fn asks_with_force(secret: &Secret) -> bool {
     let value = annotation(secret, ROTATE).unwrap_or_default();
     is_asked_by_value(secret) && value.split_whitespace().any(|word| word == FORCE)
 }
 
-/// The CAs that an administrator distrusts.
+/// CAs that an administrator distrusts.
 pub(super) fn to_distrust(secret: &Secret) -> Vec<String> {
     let listed = annotation(secret, DISTRUST).unwrap_or_default();
     let named = listed.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());
     named.map(str::to_owned).collect()
 }
 
-/// Whether an administrator asked for a rotation: by a new value of one annotation, or by removing
-/// the date of expiry from a secret that was made with it.
+/// Returns `true` if an administrator requested a rotation: by a new value of an annotation, or by removing the
+/// annotated expiry.
 fn is_asked(secret: &Secret) -> bool {
     is_asked_by_value(secret) || is_asked_by_removal(secret)
 }
@@ -313,11 +311,11 @@ mod tests {
         assert!(state(&[], &[now]).is_forced());
         let done = [now, (ROTATED, "now --force")];
         assert!(!state(&done, &done).is_forced());
-        // Somebody strips the date.
+        // A request by removing the date.
         let dated = [now, (ROTATED, "now --force"), (ISSUER, "x")];
         assert!(is_asked(&secret(&dated, &[])) && !state(&dated, &[]).is_forced());
 
-        // The CA is made, and the pair follows; but not one that is brought later.
+        // The CA is made, and the pair follows; but a later pair is not forced.
         let key = KeyAlgorithm::P256.generate().unwrap();
         let now = time::macros::datetime!(2026-11-21 0:00 UTC);
         let issue = |validity| issue_ca(&key, validity, now).unwrap();
@@ -331,7 +329,7 @@ mod tests {
         assert!(!state(&[(FORCED, &then.fingerprint())], &[]).is_forced());
     }
 
-    /// An annotation that says nothing about dates.
+    /// An annotation that is not about dates.
     const HOSTNAMES_OF_OTHERS: &str = "example.com/hostnames";
 
     #[test]

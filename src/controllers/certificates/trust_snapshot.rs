@@ -1,22 +1,21 @@
-//! What there is to see of the certificates, for administrators.
+//! Public state of the certificates, for the administrators' page.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pki::{Certificate, CertificateState, Holder, Lockout};
 
-/// The chain that is served, and everybody who may have to trust it. Shared by the controller, and those
-/// who tell.
+/// The served chain with all holders of trust, shared by the controller and its readers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustSnapshot(Arc<Mutex<Trust>>);
 
-/// Public halves only.
+/// Served chain, holders and faults, without private keys.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
-    /// What is served, leaf first.
+    /// Served chain, leaf first.
     pub chain: Vec<Certificate>,
-    /// The pointer configs to which certificates matter.
+    /// Pointer configs that verify certificates.
     pub holders: Vec<Holder>,
-    /// What is wrong with pointer configs in themselves.
+    /// Faults of pointer configs.
     pub faults: Vec<Lockout>,
 }
 
@@ -29,7 +28,7 @@ impl TrustSnapshot {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trust;
     }
 
-    /// As it was seen last.
+    /// A copy of the last state.
     #[must_use]
     pub fn trust(&self) -> Trust {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

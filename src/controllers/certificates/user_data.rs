@@ -1,4 +1,4 @@
-//! What has to be done about each secret with user data. Nothing here does I/O.
+//! Assesses each Secret with user data. The module does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::kubernetes::write::Malformed;
 const PORT: u16 = 22623;
 
 impl ClusterState {
-    /// What has to be done about each secret with user data, those that are missing included.
+    /// Assessments of all Secrets with user data, including missing ones.
     pub fn user_data_duties(&self) -> Result<BTreeMap<String, Assessment>, Malformed> {
         let mut duties = BTreeMap::new();
         let trusted = self.trusted()?;
@@ -35,7 +35,7 @@ impl ClusterState {
             let url = host.map(|host| format!("https://{host}:{PORT}/config/{}", pool.name));
             let present = self.user_data.get(&name).map(user_data).unwrap_or_default();
             let config = PointerConfig::read(present);
-            // Where no name is known here, the one that it has will be right.
+            // Without a known host, any existing one counts as right.
             let is_there = match &url {
                 Some(url) => config.fetches_from(url),
                 None => !present.is_empty(),
@@ -54,14 +54,14 @@ impl ClusterState {
         Ok(duties)
     }
 
-    /// The pool that a managed secret belongs to.
+    /// Pool of a managed Secret.
     #[must_use]
     pub fn owner(&self, secret: &str) -> Option<&Pool> {
         self.pools.iter().find(|pool| managed_name(&pool.name) == secret)
     }
 }
 
-/// Whether a secret has user data, by its name.
+/// Returns `true` if a Secret's name is that of user data.
 pub(super) fn is_user_data(name: &str) -> bool {
     is_machine_sets(name) || name.ends_with("-user-data-managed")
 }
@@ -78,7 +78,7 @@ fn is_managed(secret: &Secret) -> bool {
     secret.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(MANAGED))
 }
 
-/// The pointer config `new`, with the token that the one before it carries.
+/// The pointer config `new`, with the token of its predecessor.
 fn with_token_of(before: &PointerConfig<'_>, pool: &str, new: Vec<u8>) -> Vec<u8> {
     let fetch = before.written_fetches().into_iter().find(|fetch| fetch.pool == pool);
     match fetch.map(|fetch| fetch.authorization) {

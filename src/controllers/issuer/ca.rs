@@ -1,4 +1,4 @@
-//! Who signs for an issuer, made of the objects that were read. Nothing here does I/O.
+//! The CA that signs for an issuer, built from the objects that were read. The module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,19 @@ use super::policy::Grant;
 use super::reserved::Reserved;
 use crate::controllers::certificates::{ClusterState, stored_pair};
 
-/// Clocks of those who are shown a certificate may be behind by so much.
+/// Time by which validity is backdated, for clients whose clocks are behind.
 const BACKDATED: Duration = Duration::minutes(5);
 
-/// A CA that can sign now.
+/// A CA that can sign.
 pub(super) enum SigningCa {
-    /// The machine config server's, with the names that machines know the server by.
+    /// The machine config server's CA, with the names by which machines know the server.
     Server(Box<CertificateState>, Reserved),
-    /// One out of a secret.
+    /// A CA in a Secret.
     Own(Box<OwnCa>),
 }
 
 impl SigningCa {
-    /// The machine config server's own, or why it cannot sign.
+    /// The machine config server's CA, or the reason why it cannot sign.
     pub(super) fn of_server(cluster: &ClusterState, now: OffsetDateTime) -> Result<Self, String> {
         if cluster.ca.is_none() {
             return Err("the server has no CA yet".to_owned());
@@ -37,7 +37,7 @@ impl SigningCa {
         if let Some(fault) = signing_fault(&state, now) {
             return Err(format!("the server's CA cannot sign: {fault}"));
         }
-        // Nobody is to get a name of the server's before it is known which ones those are.
+        // Nothing is signed before the names of the server are known, which are reserved.
         let leaf = state.served();
         let reported = cluster.serving_names().unwrap_or_default();
         let reserved = leaf.map(|leaf| Reserved::of_server(&leaf, reported)).unwrap_or_default();
@@ -47,8 +47,8 @@ impl SigningCa {
         Ok(Self::Server(Box::new(state), reserved))
     }
 
-    /// One out of a secret, or why it cannot sign. The machine config server's own key signs as such, so that it is
-    /// known which names are the server's.
+    /// A CA in a Secret, or the reason why it cannot sign. A key of the machine config server is used as its CA, so
+    /// that the server's names are reserved.
     pub(super) fn of_secret(
         secret: &Secret,
         cluster: &ClusterState,
@@ -73,7 +73,7 @@ impl SigningCa {
         Ok(Self::Own(Box::new(own)))
     }
 
-    /// The names that a pattern in a policy does not cover: by its own CA, those that machines know the server by.
+    /// Names that a policy's patterns do not cover: for the server's CA, those by which machines know the server.
     pub(super) fn reserved(&self) -> Reserved {
         match self {
             Self::Server(_, reserved) => reserved.clone(),
@@ -83,7 +83,7 @@ impl SigningCa {
 
     pub(super) fn issue(&self, grant: &Grant, now: OffsetDateTime) -> Result<Issued, IssueError> {
         let duration = Duration::try_from(grant.duration).unwrap_or(Duration::MAX);
-        // The CA's own end comes before that of time.
+        // An overflow is limited by the end of the CA.
         let end = now.checked_add(duration).unwrap_or(LAST);
         let requested = Requested {
             request: &grant.request,
@@ -138,7 +138,7 @@ mod tests {
         cluster.serving.as_mut().unwrap().metadata.annotations = Some(annotations.into());
         let signer = SigningCa::of_server(&cluster, NOW).unwrap();
         assert!(signer.reserved().has_name("api-int.example.com"));
-        // Somebody else's pair may have a wildcard alone.
+        // An external pair can have only a wildcard.
         let mut params = rcgen::CertificateParams::new(["*.example.com".to_owned()]).unwrap();
         params.distinguished_name = rcgen::DistinguishedName::new();
         let wild = params.self_signed(&key).unwrap().pem();
@@ -174,10 +174,10 @@ mod tests {
         let data = stored.data.as_mut().unwrap();
         data.insert("previous-cas.pem".to_owned(), ByteString(previous.into()));
         let whole = ClusterState { ca: Some(stored), ..ClusterState::default() };
-        // Somebody has to put it in order.
+        // An administrator must correct it.
         let broken =
             ClusterState { ca: Some(secret(&own.to_pem(), &other)), ..ClusterState::default() };
-        // Another certificate for the same key is none of another CA.
+        // Another certificate for the same key belongs to the same CA.
         let renewed = issue_ca(&key, Duration::days(20), NOW).unwrap();
         for (certificate, key, cluster, is_server) in [
             (&own, &key, &whole, true),

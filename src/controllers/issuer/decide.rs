@@ -1,10 +1,10 @@
-//! What becomes of a request. Nothing here does I/O.
+//! Decides on a certificate request. The module does no I/O.
 //!
 //! | request | issuer | what becomes of it |
 //! | --- | --- | --- |
 //! | answered, or not approved | any | nothing |
-//! | denied | any | told so |
-//! | approved | not there, not ready | waits, and says for what |
+//! | denied | any | marked as denied |
+//! | approved | not there, not ready | waits, with the reason |
 //! | approved, broken or not covered by the policy | ready | failed, with all reasons |
 //! | approved and covered | ready | signed |
 
@@ -13,25 +13,24 @@ use super::objects::{Approval, RequestSeen};
 use super::policy::{Grant, Policy};
 use super::reserved::Reserved;
 
-/// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Nothing.
+    /// Do nothing.
     Leave,
-    /// It waits for something.
+    /// Wait, for this reason.
     Pending(String),
-    /// Somebody denied it.
+    /// The request is denied.
     Denied,
-    /// It cannot be signed.
+    /// The request fails, for these reasons.
     Failed(String),
-    /// It is signed.
+    /// Sign the certificate.
     Sign(Box<Grant>),
 }
 
-/// What is known of an issuer: its policy with the names that have to be listed as they are, or why it cannot sign.
+/// Policy of an issuer with its reserved names, or the reason why it cannot sign.
 pub(super) type IssuerKnown<'a> = Result<(&'a Policy, &'a Reserved), &'a str>;
 
-/// Decides about a request by the issuer that it asks for, `None` if there is none of its name.
+/// Decides on a request to an issuer, `None` if the issuer does not exist.
 pub(super) fn decide(seen: RequestSeen, issuer: Option<IssuerKnown<'_>>) -> Decision {
     match seen.approval {
         Approval::Answered | Approval::Unapproved => return Decision::Leave,

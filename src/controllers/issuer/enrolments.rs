@@ -1,8 +1,7 @@
-//! Requests that a CA beyond the cluster is asked for, each in a task of its own: answers may take days.
+//! Enrolments at external CAs, each in a separate task, because answers can take days.
 //!
-//! Whatever may heal by itself or by an administrator is tried again, for as long as the request is there. A task ends
-//! with its request, and begins anew when its issuer or the secrets of that have changed. Nothing of it outlives the
-//! process: whoever comes after it asks anew.
+//! Temporary failures are retried while the request exists. A task ends with its request, and restarts when its issuer
+//! or the issuer's Secrets change. No state is stored: after a restart of the process, enrolments start again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,25 +18,23 @@ use super::policy::Grant;
 use super::upstream::Upstream;
 use crate::cmp_http::{Server, tries};
 
-/// How far a request has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The CA is asked, or takes its time.
+    /// The request is sent, and the CA has not decided.
     Waits(String),
-    /// It is asked again later.
+    /// The last attempt failed; it is retried later.
     InTrouble(String),
-    /// It is not asked again.
+    /// The enrolment failed for good.
     Failed(String),
-    /// It is there; with what the CA has changed.
+    /// The certificate is issued; the text describes changes by the CA.
     Issued(Box<Issued>, Option<String>),
 }
 
-/// All requests that are asked for.
 pub(super) struct Enrolments {
     wake: Arc<Notify>,
-    /// By the unique id of the request's object.
+    /// Enrolments by the UID of the request's object.
     under_way: BTreeMap<String, Enrolment>,
-    /// Those that were there in this round.
+    /// UIDs that were followed in this round.
     seen: BTreeSet<String>,
 }
 
@@ -45,17 +42,17 @@ struct Enrolment {
     issuer: IssuerName,
     upstream: Arc<Upstream<Server>>,
     progress: Shared,
-    /// Ends with this value.
+    /// Aborts the task on drop.
     _task: AbortOnDropHandle<()>,
 }
 
 impl Enrolments {
-    /// None yet. `wake` is told of whatever comes.
+    /// Creates an empty set. `wake` is notified of all progress.
     pub(super) fn new(wake: Arc<Notify>) -> Self {
         Self { wake, under_way: BTreeMap::new(), seen: BTreeSet::new() }
     }
 
-    /// How far the request of this id has come, which begins if it has not.
+    /// The progress of the request with this UID, which is started if necessary.
     pub(super) fn follow(
         &mut self,
         id: &str,
@@ -82,7 +79,7 @@ impl Enrolments {
         progress.get()
     }
 
-    /// Ends what nobody has asked for since the last call. Returns whose CA is in trouble, and which, each once.
+    /// Ends enrolments that were not followed since the last call. Returns each CA in trouble once, with its problem.
     pub(super) fn end_round(&mut self) -> Vec<String> {
         let seen = std::mem::take(&mut self.seen);
         self.under_way.retain(|id, _| seen.contains(id));
@@ -94,7 +91,7 @@ impl Enrolments {
     }
 }
 
-/// How far a request has come, by its task for everybody else.
+/// Progress shared between the task and its readers.
 #[derive(Clone)]
 struct Shared {
     progress: Arc<Mutex<Progress>>,
@@ -116,13 +113,12 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Nothing panics while it is locked.
+    /// No code panics while it is locked.
     fn lock(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one request takes to be asked for.
 #[derive(Clone)]
 struct Asking {
     upstream: Arc<Upstream<Server>>,
@@ -131,7 +127,6 @@ struct Asking {
 }
 
 impl Asking {
-    /// Asks once.
     async fn ask(self) -> Result<Progress, EnrolError> {
         let Self { upstream, grant, progress } = self;
         let settings = match upstream.settings() {
@@ -154,7 +149,7 @@ impl Asking {
     }
 }
 
-/// Asks until there is an answer that is one.
+/// Retries until there is a final answer.
 async fn until_answered<F>(mut ask: impl FnMut() -> F, progress: Shared)
 where
     F: Future<Output = Result<Progress, EnrolError>>,
@@ -200,7 +195,7 @@ mod tests {
         let progress = shared();
         let ask = || {
             asked.set(asked.get() + 1);
-            // What a CA answers that is being restored.
+            // Answers of a CA that is being restored.
             let away = started.elapsed() < 30 * DAY;
             let answer = Progress::Failed("an answer".to_owned());
             ready(if away { Err(EnrolError::Cmp(CmpError::WrongNonce)) } else { Ok(answer) })
@@ -209,7 +204,7 @@ mod tests {
         assert_eq!(progress.get(), Progress::Failed("an answer".to_owned()));
         let ten_minutes = Duration::from_secs(600);
         assert!(started.elapsed() <= 30 * DAY + ten_minutes, "{:?}", started.elapsed());
-        // Each ten minutes at least, and no more than twice as often.
+        // At least once in ten minutes, and at most twice as often.
         assert!((30 * 144..=30 * 288 + 20).contains(&asked.get()), "{}", asked.get());
     }
 

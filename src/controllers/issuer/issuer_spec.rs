@@ -1,4 +1,4 @@
-//! What an issuer says that it is: who signs, and what may be signed. Nothing here does I/O.
+//! Parses the `spec` of an issuer: its signer and its policy. The module does no I/O.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -12,19 +12,17 @@ use serde_json::Value;
 
 use super::policy::Policy;
 
-/// What kind of issuer one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum IssuerKind {
     ClusterIssuer,
     Issuer,
-    /// Of a namespace too, and a CA that speaks CMPv2.
+    /// A namespaced issuer with a CA that speaks CMPv2.
     CmpV2Issuer,
 }
 
 impl IssuerKind {
     pub(super) const ALL: [Self; 3] = [Self::ClusterIssuer, Self::Issuer, Self::CmpV2Issuer];
 
-    /// As objects have it.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::ClusterIssuer => "ClusterIssuer",
@@ -34,11 +32,11 @@ impl IssuerKind {
     }
 }
 
-/// Which issuer a request asks for.
+/// Name of the issuer in a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct IssuerName {
     pub(super) kind: IssuerKind,
-    /// Empty for a cluster issuer.
+    /// Namespace, empty for a cluster issuer.
     pub(super) namespace: String,
     pub(super) name: String,
 }
@@ -53,33 +51,32 @@ impl std::fmt::Display for IssuerName {
     }
 }
 
-/// What an issuer says that it is.
+/// Parsed `spec` of an issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IssuerSpec {
     pub(super) signer: SignerSpec,
     pub(super) policy: Policy,
 }
 
-/// Who signs for an issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SignerSpec {
-    /// The machine config server's own CA.
+    /// The machine config server's CA.
     MachineConfigServer,
-    /// A CA in the secret of this name: beside an issuer, and for a cluster issuer in the namespace that the
-    /// controller has for that.
+    /// A CA in the Secret of this name: in the issuer's namespace, or for a cluster issuer in the controller's
+    /// namespace for that.
     Secret(String),
-    /// A CA that is asked by CMPv2.
+    /// An external CA that speaks CMPv2.
     Upstream(Box<UpstreamSpec>),
 }
 
 impl SignerSpec {
-    /// Whether it takes secrets of somebody's.
+    /// Returns `true` if it needs Secrets.
     pub(super) fn is_of_secrets(&self) -> bool {
         !matches!(self, Self::MachineConfigServer)
     }
 }
 
-/// A CA that is asked by CMPv2, and how. Secrets are where those of [`SignerSpec::Secret`] are.
+/// An external CA with its connection. Secrets are in the same namespace as for [`SignerSpec::Secret`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UpstreamSpec {
     pub(super) url: String,
@@ -87,7 +84,7 @@ pub(super) struct UpstreamSpec {
     pub(super) recipient: Option<DirectoryName>,
     pub(super) expected_sender: Option<DirectoryName>,
     pub(super) proof: ProofSpec,
-    /// The CAs that HTTPS is verified by, and those that answers and certificates have to come from.
+    /// CAs that verify HTTPS, and CAs that sign answers and certificates.
     pub(super) cas: Option<SecretKey>,
     pub(super) trusted: Option<SecretKey>,
     pub(super) allow_http: bool,
@@ -95,21 +92,20 @@ pub(super) struct UpstreamSpec {
     pub(super) implicit_confirm: bool,
 }
 
-/// What proves to the CA who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProofSpec {
-    /// A password, and what the CA knows it by.
+    /// A password and its reference.
     Password { password: SecretKey, reference: String },
-    /// A certificate.
+    /// A certificate with its key.
     Certificate { certificate: SecretKey, key: SecretKey },
 }
 
-/// One value of a secret.
+/// A value of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SecretKey {
     pub(super) secret: String,
     pub(super) key: String,
-    /// Whether it may be missing, because nobody has named it.
+    /// True if it can be missing, because it is the default.
     pub(super) is_default: bool,
 }
 
@@ -120,7 +116,7 @@ impl std::fmt::Display for SecretKey {
 }
 
 impl UpstreamSpec {
-    /// The secrets that it takes.
+    /// Names of the required Secrets.
     pub(super) fn secrets(&self) -> BTreeSet<&str> {
         let proof = match &self.proof {
             ProofSpec::Password { password, .. } => [Some(password), None],
@@ -204,7 +200,7 @@ struct RawPolicy {
 }
 
 impl IssuerSpec {
-    /// Reads an issuer's `spec`, or tells what is wrong with it. What is not understood is no policy.
+    /// Parses an issuer's `spec`. Unknown fields are an error, because they could restrict the policy.
     pub(super) fn read(spec: &Value, name: &IssuerName) -> Result<Self, String> {
         let misunderstood = |error| format!("its spec is not understood: {error}");
         if name.kind == IssuerKind::CmpV2Issuer {
@@ -217,7 +213,7 @@ impl IssuerSpec {
         }
         let RawSpec { signer, policy } = RawSpec::deserialize(spec).map_err(misunderstood)?;
         let signer = match signer {
-            // Whoever may make objects in a namespace does not decide what machines trust.
+            // Users of a namespace must not decide which certificates machines trust.
             RawSigner::MachineConfigServer {} if !name.namespace.is_empty() => {
                 return Err("only a ClusterIssuer may sign by the server's own CA".to_owned());
             }
@@ -304,12 +300,12 @@ impl RawPolicy {
     }
 }
 
-/// Uses of keys, by cert-manager's words.
+/// Parses uses of keys by cert-manager's words.
 pub(super) fn read_usages(words: &[String]) -> Result<BTreeSet<Usage>, UnknownUsage> {
     words.iter().map(|word| word.parse()).collect()
 }
 
-/// A duration as Go writes it: `2160h0m0s`.
+/// Parses a Go duration such as `2160h0m0s`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{text:?} is no duration: {error}"))
 }

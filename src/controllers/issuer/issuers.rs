@@ -1,4 +1,4 @@
-//! The issuers of a cluster, with the secrets that they take.
+//! Reads the issuers of a cluster, with their Secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,12 +25,11 @@ use crate::kubernetes::write::ObjectName;
 /// An issuer that can sign.
 pub(super) struct Issuer {
     pub(super) policy: Policy,
-    /// Names that the policy has to list as they are.
+    /// Names that the policy must list literally.
     pub(super) reserved: Reserved,
     pub(super) signer: Signer,
 }
 
-/// Who signs for an issuer.
 pub(super) enum Signer {
     Ca(SigningCa),
     Upstream(Arc<Upstream<Server>>),
@@ -40,28 +39,25 @@ pub(super) enum Signer {
 pub(super) struct Read {
     pub(super) object: DynamicObject,
     pub(super) name: IssuerName,
-    /// What it is, or why it cannot sign.
+    /// The issuer, or the reason why it cannot sign.
     pub(super) issuer: Result<Issuer, String>,
-    /// Whether that may be put in order in a secret, which cannot be watched.
+    /// True if the reason may be corrected in a Secret, which cannot be watched.
     pub(super) waits_for_secret: bool,
 }
 
-/// Reads issuers.
 pub(super) struct IssuerReader {
     client: Client,
-    /// Where cluster issuers have their secrets.
+    /// Namespace of cluster issuers' Secrets.
     namespace: String,
-    /// The CAs beyond the cluster, for as long as they stay the same.
+    /// External CAs, kept while they stay the same.
     upstreams: BTreeMap<IssuerName, Arc<Upstream<Server>>>,
 }
 
 impl IssuerReader {
-    /// One that has read nothing yet.
     pub(super) fn new(client: Client, namespace: String) -> Self {
         Self { client, namespace, upstreams: BTreeMap::new() }
     }
 
-    /// Reads all issuers.
     pub(super) async fn read(&mut self, now: OffsetDateTime) -> Result<Vec<Read>, ControlError> {
         let (mut all, mut server) = (Vec::new(), None);
         for kind in IssuerKind::ALL {
@@ -125,7 +121,7 @@ impl IssuerReader {
         }))
     }
 
-    /// The CA of an issuer, the same as before if nothing of it has changed.
+    /// The external CA of an issuer, the same as before if nothing of it has changed.
     fn upstream(
         &mut self,
         name: &IssuerName,
@@ -145,7 +141,7 @@ impl IssuerReader {
         Ok(upstream)
     }
 
-    /// All secrets of a CA, or why one is not there.
+    /// All Secrets of an external CA, or the reason why one is missing.
     async fn secrets(
         &self,
         namespace: &str,
@@ -165,7 +161,7 @@ impl IssuerReader {
         Ok(Ok(secrets))
     }
 
-    /// What the server's own CA is, read once a look.
+    /// The state of the server's CA, read once for each look.
     async fn server_once<'a>(
         &self,
         known: &'a mut Option<ClusterState>,
@@ -177,7 +173,7 @@ impl IssuerReader {
         Ok(known.insert(server))
     }
 
-    /// What the server's own CA is.
+    /// Reads the state of the server's CA.
     async fn server(&self) -> Result<ClusterState, ControlError> {
         let secret = async |name| read(&self.client, &ObjectName::secret(NAMESPACE, name)).await;
         let bundle = ObjectName::config_map(NAMESPACE, CA);
@@ -189,8 +185,8 @@ impl IssuerReader {
         })
     }
 
-    /// A secret of an issuer's. That this one may not be read holds up no other issuer; that none can be read now says
-    /// nothing of it.
+    /// Reads a Secret of an issuer. A missing permission for it does not affect other issuers; a general failure is an
+    /// error.
     async fn secret(&self, object: &ObjectName) -> Result<Result<Secret, String>, ControlError> {
         match read::<Secret>(&self.client, object).await {
             Ok(Some(secret)) => Ok(Ok(secret)),

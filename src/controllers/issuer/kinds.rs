@@ -1,5 +1,4 @@
-//! The kinds that are read here, each object as it comes: of all that are written only the status is, and the rest
-//! stays as it is.
+//! Kinds of objects for the issuer. Only their status is written, and other fields stay unchanged.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Client, ResourceExt as _};
@@ -12,7 +11,7 @@ use crate::kubernetes::apply::{Applied, apply_status, list};
 use crate::kubernetes::client::{api, resource};
 use crate::kubernetes::write::{ObjectName, Precondition, StatusPatch};
 
-/// A kind of objects that have a status of their own.
+/// A kind with a status subresource.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) resource: ApiResource,
@@ -27,12 +26,12 @@ impl Kind {
         ObjectName::new(self.name, &object.namespace().unwrap_or_default(), &object.name_any())
     }
 
-    /// All objects of the kind, none where the cluster does not know it.
+    /// Lists all objects of the kind, none if the cluster does not have it.
     pub(super) async fn list(&self, client: &Client) -> Result<Vec<DynamicObject>, ControlError> {
         list(&api(client, "", &self.resource), &ObjectName::new(self.name, "", "*"), |_| true).await
     }
 
-    /// Sets these fields of the status of the very object that was read, in the version that was read.
+    /// Sets fields of the status of the object that was read, in the version that was read.
     pub(super) async fn write_status(
         &self,
         client: &Client,
@@ -59,7 +58,6 @@ pub(super) fn certificate_requests() -> Kind {
     Kind::new("cert-manager.io", "v1", "CertificateRequest", "certificaterequests")
 }
 
-/// Those of Kubernetes itself.
 pub(super) fn signing_requests() -> Kind {
     let plural = "certificatesigningrequests";
     Kind::new("certificates.k8s.io", "v1", "CertificateSigningRequest", plural)

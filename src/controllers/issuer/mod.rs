@@ -8,9 +8,9 @@
 //!                           └─> enrolments, over CMPv2
 //! ```
 //!
-//! Only what somebody has approved is signed, and only what the issuer's policy lists. All that is written are
-//! statuses: each of the very object that was read, in the version that was read. `reserved` are the names that
-//! no pattern covers, and `round` is what went wrong in one look at everything.
+//! Only approved requests are signed, and only if the issuer's policy covers them. Only statuses are written, each of
+//! the object and version that was read. `reserved` are the names that no pattern covers, and `round` collects the
+//! failures of one look.
 
 mod ca;
 mod decide;
@@ -54,7 +54,7 @@ use crate::kubernetes::Health;
 use crate::kubernetes::write::ObjectName;
 use crate::telemetry::conditions;
 
-/// Signs what is asked of the issuers of a cluster.
+/// Signs the requests to a cluster's issuers.
 pub struct IssuerController {
     client: Client,
     health: Health,
@@ -63,11 +63,11 @@ pub struct IssuerController {
     enrolments: Enrolments,
 }
 
-/// All issuers by name, or why one cannot sign.
+/// All issuers by name, or the reason why one cannot sign.
 type Issuers = BTreeMap<IssuerName, Result<Issuer, String>>;
 
 impl IssuerController {
-    /// A controller that has not looked yet. `namespace` is where cluster issuers have their secrets.
+    /// Creates a controller that has not looked yet. `namespace` is that of cluster issuers' Secrets.
     #[must_use]
     pub fn new(client: Client, namespace: String, health: Health) -> Self {
         let wake = Arc::new(Notify::new());
@@ -76,13 +76,13 @@ impl IssuerController {
         Self { client, health, wake, reader, enrolments }
     }
 
-    /// Signs for ever. What it returns is why it could not.
+    /// Runs forever. Returns the error that ended it.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         runtime::run(self, &client, &health).await
     }
 
-    /// Reads all issuers, and says in each one's status whether it can sign.
+    /// Reads all issuers, and reports in each status if it can sign.
     async fn issuers(&mut self, round: &mut Round) -> Result<Issuers, ControlError> {
         let mut issuers = Issuers::new();
         for read in self.reader.read(round.now).await? {
@@ -143,7 +143,7 @@ impl IssuerController {
                 Outcome::Failed(message) => (said("Failed", message), failed_at(now)),
                 Outcome::Issued(issued, changed) => {
                     let mut fields = status([("certificate", bytes(&pem(&issued.chain)))]);
-                    // The API server refuses one that is empty.
+                    // The API server refuses an empty value.
                     if !issued.roots.is_empty() {
                         fields.insert("ca".to_owned(), bytes(&pem(&issued.roots)));
                     }
@@ -159,7 +159,7 @@ impl IssuerController {
         Ok(())
     }
 
-    /// Kubernetes' own: they have no condition for one that waits, and one that is denied has its answer.
+    /// Handles Kubernetes' requests: they have no condition for waiting, and a denied one is answered already.
     async fn signing_requests(
         &mut self,
         issuers: &Issuers,
@@ -189,7 +189,7 @@ impl IssuerController {
         Ok(())
     }
 
-    /// What comes of a request, which is asked for on if somebody else has to sign it.
+    /// The outcome of a request, which is forwarded if an external CA signs it.
     fn outcome(
         &mut self,
         object: &DynamicObject,
@@ -213,7 +213,7 @@ impl IssuerController {
         match &issuer.signer {
             Signer::Ca(ca) => match ca.issue(&grant, now) {
                 Ok(signed) => Outcome::Issued(signed, None),
-                // Its time may have ended a moment ago; another one may come.
+                // The CA may have just expired, and be replaced.
                 Err(error @ IssueError::NoSigner) => Outcome::Waits(error.to_string()),
                 Err(error) => Outcome::Failed(error.to_string()),
             },
@@ -230,7 +230,7 @@ impl IssuerController {
         }
     }
 
-    /// Writes a condition and what goes with it, unless the object says so already. Tells whether it did.
+    /// Writes a condition with other fields, unless the object has it already. Returns true if it was written.
     async fn say(
         &self,
         target: Target<'_>,
@@ -287,7 +287,7 @@ impl Reconciler for IssuerController {
         self.certificate_requests(&issuers, &mut round).await?;
         self.signing_requests(&issuers, &mut round).await?;
         let troubles = self.enrolments.end_round();
-        // What is wrong may be in a secret.
+        // The fault may be in a Secret.
         round.waits_for_secret |= !troubles.is_empty();
         let Health { status, metrics } = &self.health;
         conditions::Condition::of_all("upstream CAs", &troubles).report_failure(
@@ -308,7 +308,7 @@ impl Reconciler for IssuerController {
     }
 }
 
-/// An object whose status is written.
+/// Object whose status is written.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     kind: &'a Kind,
@@ -321,13 +321,12 @@ impl Target<'_> {
     }
 }
 
-/// What came of a request.
 enum Outcome {
     Nothing,
     Waits(String),
     Denied,
     Failed(String),
-    /// With what somebody else has changed of it.
+    /// Issued, with a description of changes by the external CA.
     Issued(Issued, Option<String>),
 }
 

@@ -1,4 +1,4 @@
-//! Requests: what they say, and the status that is written into them and into issuers. Nothing here does I/O.
+//! Parses requests, and builds statuses for them and for issuers. The module does no I/O.
 
 use core::time::Duration;
 
@@ -13,26 +13,25 @@ use time::format_description::well_known::Rfc3339;
 use super::issuer_spec::{IssuerKind, IssuerName, duration, read_usages};
 use super::policy::RequestedCertificate;
 
-/// The group of the issuers' kinds.
+/// API group of the issuers' kinds.
 pub(super) const GROUP: &str = "pki.machine-config-server.io";
-/// The name by which a Kubernetes CertificateSigningRequest asks for a cluster issuer, before its name.
+/// Prefix of the signer name in Kubernetes CertificateSigningRequests for a cluster issuer.
 pub(super) const SIGNER: &str = "clusterissuers.pki.machine-config-server.io/";
 
-/// A request of either kind, as far as a decision about it goes.
+/// A request of either kind, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestSeen {
     pub(super) issuer: IssuerName,
     pub(super) approval: Approval,
-    /// What it asks for, or what is wrong with it.
+    /// Requested certificate, or the fault of the request.
     pub(super) asked: Result<RequestedCertificate, String>,
 }
 
-/// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Approval {
-    /// It has its answer, or goes away.
+    /// The request is answered, or is being deleted.
     Answered,
-    /// Nobody has said whether it may be signed.
+    /// The request is neither approved nor denied.
     Unapproved,
     Approved,
     Denied,
@@ -50,7 +49,7 @@ struct RawRequest {
     usages: Option<Vec<String>>,
 }
 
-/// Reads a CertificateRequest of cert-manager, `None` if it asks for an issuer of somebody else's.
+/// Parses a cert-manager CertificateRequest, `None` if it is for another group's issuer.
 pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<RequestSeen> {
     let reference = &object["spec"]["issuerRef"];
     if reference["group"] != GROUP {
@@ -70,7 +69,7 @@ pub(super) fn certificate_request(namespace: &str, object: &Value) -> Option<Req
     })
 }
 
-/// Reads a CertificateSigningRequest of Kubernetes, `None` if it is for another signer.
+/// Parses a Kubernetes CertificateSigningRequest, `None` if it is for another signer.
 pub(super) fn signing_request(object: &Value) -> Option<RequestSeen> {
     let name = object["spec"]["signerName"].as_str()?.strip_prefix(SIGNER)?.to_owned();
     let approval = approval(object, condition(object, "Failed").is_some());
@@ -103,7 +102,7 @@ fn asked(spec: &Value) -> Result<RequestedCertificate, String> {
     };
     Ok(RequestedCertificate {
         usages: usages.map_err(|error| format!("its usages: {error}"))?,
-        // Kubernetes' own requests have no such field: there the request itself says it.
+        // Kubernetes' requests have no such field, so the PKCS #10 request decides.
         is_ca: raw
             .is_ca
             .unwrap_or_else(|| spec["signerName"].is_string() && request.is_ca == Some(true)),
@@ -118,7 +117,6 @@ pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value>
     conditions.find(|condition| condition["type"] == type_)
 }
 
-/// What is to be said in a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) type_: &'static str,
@@ -127,8 +125,8 @@ pub(super) struct Condition {
     pub(super) message: String,
 }
 
-/// The conditions of an object with this one among them, `None` if it says so already. The others stay as they are;
-/// conditions that are none are an error.
+/// The conditions of an object with this one, `None` if it is there already. The others stay; malformed conditions are
+/// an error.
 pub(super) fn conditions_with(
     object: &Value,
     said: &Condition,
@@ -162,19 +160,19 @@ pub(super) fn conditions_with(
     Ok(Some(Value::Array(conditions)))
 }
 
-/// A time as RFC 3339 has it, in whole seconds.
+/// A time in RFC 3339, in whole seconds.
 pub(super) fn time_text(time: OffsetDateTime) -> String {
     let whole = time.replace_nanosecond(0).unwrap_or(time);
-    // A clock past the year 9999 is the one thing that cannot be written.
+    // Only a time after the year 9999 cannot be formatted.
     whole.format(&Rfc3339).unwrap_or_default()
 }
 
-/// Bytes as an object has them.
+/// Encodes bytes for an object.
 pub(super) fn bytes(text: &str) -> Value {
     Value::String(BASE64.encode(text))
 }
 
-/// A status of these fields.
+/// A status with these fields.
 pub(super) fn status(
     fields: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Map<String, Value> {

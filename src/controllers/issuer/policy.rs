@@ -1,4 +1,4 @@
-//! What an issuer may sign. What its policy does not list is refused, each thing by name.
+//! The policy of an issuer. Everything that it does not list is refused, each item by name.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,20 +9,19 @@ use pki::{Host, SigningRequest, Usage};
 
 use super::reserved::Reserved;
 
-/// The longest a certificate is valid where an issuer does not say: what cert-manager asks for by itself.
+/// Default maximum validity, which is cert-manager's default for certificates.
 pub(super) const LONGEST: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// What may be signed.
+/// Certificates that an issuer may sign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Policy {
     /// DNS names: `a.example.com`, `*.example.com` for everything below, `*`.
     pub(super) dns_names: Vec<String>,
-    /// Networks of addresses.
     pub(super) addresses: Vec<IpNet>,
-    /// URIs, a `*` at the end for any rest.
+    /// URIs, with an optional `*` at the end.
     pub(super) uris: Vec<String>,
-    /// Attributes of subjects, `O=Example`, likewise. A common name that would do as a DNS name or an address does
-    /// without.
+    /// Attributes of subjects such as `O=Example`, with an optional `*` at the end. A common name that is allowed as a
+    /// DNS name or an address needs none.
     pub(super) subjects: Vec<String>,
     pub(super) usages: BTreeSet<Usage>,
     pub(super) longest: Duration,
@@ -49,17 +48,15 @@ impl Default for Policy {
     }
 }
 
-/// What somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestedCertificate {
     pub(super) request: SigningRequest,
-    /// What the object says beside the request, none where it says nothing.
+    /// Usages in the object, empty if it has none.
     pub(super) usages: BTreeSet<Usage>,
     pub(super) is_ca: bool,
     pub(super) duration: Option<Duration>,
 }
 
-/// What is to be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) request: SigningRequest,
@@ -69,8 +66,8 @@ pub(super) struct Grant {
 }
 
 impl Policy {
-    /// What is to be signed, or all that keeps it from being. `reserved` are names that an issuer has to list as
-    /// they are: a pattern does not cover them.
+    /// The certificate to sign, or all reasons against it. `reserved` names must be listed literally: a pattern does
+    /// not cover them.
     pub(super) fn grant(
         &self,
         asked: RequestedCertificate,
@@ -138,7 +135,7 @@ impl Policy {
                     |_| is_dns_name(value) && self.allows_name(value, reserved),
                     |address| self.allows_address(address, reserved),
                 );
-            // What reads as a name of the server is one, whatever the subjects say.
+            // A value that reads as a reserved name is one, even if the subjects cover it.
             let is_reserved = kind == "CN" && reserved.has_name(value);
             let is_listed = self.subjects.iter().any(|it| matches(it, &attribute));
             if !is_name && (is_reserved || !is_listed) {
@@ -147,8 +144,7 @@ impl Policy {
         }
     }
 
-    /// The usages to be signed. Who says nothing of extended usage would get a certificate for everything: it gets
-    /// what the issuer has.
+    /// The usages to sign. Without an extended usage, a certificate would be valid for all: it gets the issuer's.
     fn judge_usages(
         &self,
         asked: &RequestedCertificate,
@@ -194,7 +190,7 @@ impl Policy {
         })
     }
 
-    /// An IPv4 address within IPv6 (RFC 4291 section 2.5.5.2) is the same to who verifies it.
+    /// Verifiers treat an IPv4-mapped address (RFC 4291 section 2.5.5.2) as IPv4.
     fn allows_address(&self, address: IpAddr, reserved: &Reserved) -> bool {
         let address = address.to_canonical();
         let is_reserved = reserved.has_address(address);
@@ -205,13 +201,13 @@ impl Policy {
     }
 }
 
-/// Whether it is one, or a wildcard.
+/// Returns `true` for a DNS name or a wildcard.
 fn is_dns_name(text: &str) -> bool {
     let name = text.strip_prefix("*.").unwrap_or(text);
     !name.ends_with('.') && matches!(name.parse(), Ok(Host::Name(_)))
 }
 
-/// A `*` at the end of a pattern stands for any rest.
+/// Returns true if the text matches; a `*` at the end of a pattern covers any rest.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(begin) => text.starts_with(begin),

@@ -1,24 +1,24 @@
-//! The names that machines know the server by. A certificate for one, by a CA that machines trust, would do in the
-//! server's place, so that a pattern in a policy covers none of them.
+//! Names by which machines know the server. A certificate for one, by a CA that machines trust, could impersonate the
+//! server, so patterns in a policy do not cover them.
 //!
-//! They are what the serving pair says, by whoever made it: every pointer config asks for one of those. A wildcard in
-//! it stands for names that nobody has listed.
+//! They are the names in the serving certificate, of any issuer: every pointer config uses one of them. A wildcard in
+//! it reserves all names that it covers.
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
 use pki::{Certificate, Host};
 
-/// Names that a policy has to list as they are.
+/// Names that a policy must list literally.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Reserved {
     hosts: BTreeSet<Host>,
-    /// What wildcards stand before: `example.com` for `*.example.com`.
+    /// Parents of wildcards: `example.com` for `*.example.com`.
     wildcards: BTreeSet<String>,
 }
 
 impl Reserved {
-    /// Those of a serving certificate, and of a list in `told` with commas between.
+    /// Names in a serving certificate, and in a list separated by commas.
     pub(super) fn of_server(leaf: &Certificate, reported: &str) -> Self {
         let names = leaf.dns_names().iter().map(String::as_str).chain(reported.split(','));
         let mut reserved: Self = names.collect();
@@ -30,7 +30,7 @@ impl Reserved {
         self.hosts.is_empty() && self.wildcards.is_empty()
     }
 
-    /// Whether a name, or what a wildcard stands for, is one of these, whether as a DNS name or as an address.
+    /// Returns `true` if a name, or a name that a wildcard covers, is reserved, as a DNS name or as an address.
     pub(super) fn has_name(&self, name: &str) -> bool {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         if let Ok(address) = name.parse() {
@@ -58,7 +58,7 @@ impl Reserved {
 }
 
 impl<'a> FromIterator<&'a str> for Reserved {
-    /// What is no name is none that anybody asks for.
+    /// Invalid names are skipped, because no certificate can have them.
     fn from_iter<T: IntoIterator<Item = &'a str>>(names: T) -> Self {
         let mut reserved = Self::default();
         for name in names {
@@ -73,7 +73,7 @@ impl<'a> FromIterator<&'a str> for Reserved {
     }
 }
 
-/// An IPv4 address within IPv6 is the same to who verifies it.
+/// Verifiers treat an IPv4-mapped address as IPv4.
 fn canonical(host: &Host) -> Host {
     match host {
         Host::Address(address) => Host::Address(address.to_canonical()),

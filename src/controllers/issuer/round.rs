@@ -1,7 +1,7 @@
-//! What came of a look at everything, where not all went well.
+//! Collects the failures of one look.
 //!
-//! A status that the API server takes from nobody is that object's own trouble, and the others have theirs written. An
-//! API server that is away, or that knows nobody any more, is everybody's.
+//! If the API server refuses a status, that affects only its object, and the others are written. If it is unreachable,
+//! or does not authenticate this process, that affects all.
 
 use std::time::Duration;
 
@@ -11,21 +11,20 @@ use crate::controllers::runtime::Requeue;
 use crate::kubernetes::ControlError;
 use crate::kubernetes::apply::Applied;
 
-/// An issuer whose secret is not in order is looked at again after this long: a controller that may read the
-/// secrets of others by name alone cannot watch them.
+/// Wait before another look if an issuer's Secret is faulty: a controller that can read others' Secrets only by name
+/// cannot watch them.
 const ANOTHER_LOOK: Duration = Duration::from_secs(10);
-/// The same for an object whose status was refused: the reason may be gone, a right that was missing, say.
+/// Wait before another look if a status was refused: the reason can pass, such as a missing permission.
 const ANOTHER_WRITE: Duration = Duration::from_secs(60);
 
-/// What came of it.
 pub(super) struct Round {
     pub(super) now: OffsetDateTime,
     is_superseded: bool,
-    /// For one that may be put in order; it cannot be watched.
+    /// True if a faulty Secret may be corrected, which cannot be watched.
     pub(super) waits_for_secret: bool,
-    /// Which statuses were refused, and why.
+    /// Refused statuses, with reasons.
     pub(super) refused: Vec<String>,
-    /// Why nothing can be brought in order.
+    /// Failure that affects all.
     pub(super) failure: Option<ControlError>,
 }
 
@@ -40,7 +39,7 @@ impl Round {
         }
     }
 
-    /// Notes what came of the write of a status. Tells whether it was written.
+    /// Records the result of a status write. Returns true if it was written.
     pub(super) fn note(&mut self, result: Result<Applied, ControlError>) -> bool {
         match result {
             Ok(Applied::Done) => return true,
@@ -53,7 +52,7 @@ impl Round {
         false
     }
 
-    /// When to look again, where there was no failure.
+    /// Time of the next look without a failure.
     pub(super) fn requeue(&self) -> Requeue {
         match self {
             Self { is_superseded: true, .. } => Requeue::Now,
@@ -64,8 +63,8 @@ impl Round {
     }
 }
 
-/// Whether an answer is to this object, and would be the same to nobody else: not that of a server that is away, does
-/// not know who asks, or has too much to do.
+/// Returns `true` if an error concerns only its object: not if the API server is unreachable, does not authenticate
+/// this process, or is overloaded.
 fn is_of_the_object(error: &ControlError) -> bool {
     match error {
         ControlError::Malformed(_) => true,

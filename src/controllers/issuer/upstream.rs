@@ -1,5 +1,5 @@
-//! A CA that signs by CMPv2, made of an issuer and its secrets, and what is taken of what it sends. Nothing here does
-//! I/O.
+//! An external CA that signs by CMPv2, built from an issuer and its Secrets, and checks of its certificates. The module
+//! does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use time::OffsetDateTime;
 use super::issuer_spec::{ProofSpec, SecretKey, UpstreamSpec};
 use super::policy::Grant;
 
-/// The values of secrets, by their name and key.
+/// Values of Secrets, by name and key.
 pub(super) type Secrets = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
 
-/// A CA that can be asked, at a server that messages go to.
+/// An external CA with the server for its messages.
 pub(super) struct Upstream<S> {
     spec: UpstreamSpec,
     secrets: Secrets,
@@ -21,8 +21,7 @@ pub(super) struct Upstream<S> {
 }
 
 impl<S> Upstream<S> {
-    /// The CA of this issuer, or what is missing for it to be asked. `server` makes its server, with the CAs that HTTPS
-    /// is verified by.
+    /// The external CA of an issuer, or the missing part. `server` creates its server, with the CAs that verify HTTPS.
     pub(super) fn new(
         spec: UpstreamSpec,
         secrets: Secrets,
@@ -35,12 +34,11 @@ impl<S> Upstream<S> {
         Ok(upstream)
     }
 
-    /// Whether it would be made the same of these.
+    /// Returns `true` if these inputs would make the same CA.
     pub(super) fn is_of(&self, spec: &UpstreamSpec, secrets: &Secrets) -> bool {
         self.spec == *spec && self.secrets == *secrets
     }
 
-    /// How a transaction with it goes.
     pub(super) fn settings(&self) -> Result<Settings, String> {
         let UpstreamSpec { recipient, expected_sender, allow_sha1, implicit_confirm, .. } =
             &self.spec;
@@ -54,7 +52,7 @@ impl<S> Upstream<S> {
         })
     }
 
-    /// What a request's object is to have of what came, or why it gets none of it.
+    /// Certificates for the request's object, or the reason why they are refused.
     pub(super) fn issued(
         &self,
         enrolled: Enrolled,
@@ -67,7 +65,7 @@ impl<S> Upstream<S> {
         }
         let mut whole = vec![certificate];
         whole.extend(chain);
-        // CAs for its HTTPS and for somebody else's certificates may be in the same value.
+        // A value can also contain CAs for HTTPS and for other certificates.
         for trusted in self.trusted()? {
             let vouches = untrusted(&whole, std::slice::from_ref(&trusted), now).is_none();
             if vouches && !roots.contains(&trusted) {
@@ -105,7 +103,7 @@ fn value<'a>(secrets: &'a Secrets, key: &SecretKey) -> Result<&'a [u8], String> 
     value.map(Vec::as_slice).ok_or_else(|| format!("{key} is not there"))
 }
 
-/// The certificates of a value, none where nobody has named one and there is none.
+/// Certificates in a value; empty for a missing default.
 fn certificates(secrets: &Secrets, key: Option<&SecretKey>) -> Result<Vec<Certificate>, String> {
     let Some(key) = key else { return Ok(Vec::new()) };
     let text = match value(secrets, key) {

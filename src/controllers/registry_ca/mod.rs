@@ -1,4 +1,4 @@
-//! Keeps the merged config map of the image registries' certificate authorities.
+//! Manages the merged ConfigMap of registry CAs.
 
 mod objects;
 
@@ -23,17 +23,17 @@ use crate::kubernetes::client::resource;
 use crate::kubernetes::events::Events;
 use crate::kubernetes::write::ObjectName;
 
-/// Keeps the merged config map current.
+/// Keeps the merged ConfigMap up to date.
 pub struct RegistryCaController {
     client: Client,
     events: Events,
     health: Health,
-    /// What was told already: entries that are refused, and a map that is missing.
+    /// Reported refused entries, and the missing ConfigMap.
     reported: BTreeSet<Refused>,
     missing: Option<String>,
 }
 
-/// The objects, as they were read last.
+/// The objects as last read.
 struct Observed {
     image: Option<ImageConfig>,
     administrators: Option<ConfigMap>,
@@ -42,14 +42,14 @@ struct Observed {
 }
 
 impl RegistryCaController {
-    /// A controller that has not looked yet. `identity` is this process' name, in events.
+    /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     #[must_use]
     pub fn new(client: Client, identity: &str, health: Health) -> Self {
         let events = Events::new(client.clone(), identity);
         Self { client, events, health, reported: BTreeSet::new(), missing: None }
     }
 
-    /// Keeps the map current for ever. What it returns is why it could not.
+    /// Runs forever. Returns the error that ended it.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         runtime::run(self, &client, &health).await
@@ -73,14 +73,14 @@ impl RegistryCaController {
         })
     }
 
-    /// Says that the merged map was written.
+    /// Reports that the merged ConfigMap was written.
     async fn tell_written(&self, merged: &ObjectName, registries: usize) {
         tracing::info!(registries, "wrote the merged config map of registry CAs");
         let note = format!("merged the CAs of {registries} registries");
         self.events.publish(EventType::Normal, "merged", merged, &note).await;
     }
 
-    /// Tells once of each entry that it is refused, and that a map is missing.
+    /// Reports each refused entry, and a missing ConfigMap, once.
     async fn tell(&mut self, planned: MergePlan) {
         let refused: BTreeSet<Refused> = planned.refused.into_iter().collect();
         let mut counts: BTreeMap<&'static str, i64> = BTreeMap::new();
@@ -121,7 +121,7 @@ impl Reconciler for RegistryCaController {
         vec![
             map(MANAGED_NAMESPACE, OPERATOR_MAP),
             map(MANAGED_NAMESPACE, MERGED_MAP),
-            // Which one it is may change.
+            // The name can change.
             map(ADMINISTRATOR_NAMESPACE, "*"),
             Watched::custom(image_object(), images()),
         ]

@@ -1,5 +1,4 @@
-//! The objects of the registries' CAs: what they say, and the write that a plan comes to. Nothing
-//! here does I/O.
+//! Parses the objects of registry CAs, and builds the planned write. The module does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +13,13 @@ use crate::kubernetes::write::{
     Change, ConfigMapWrite, Malformed, ObjectName, ObjectWrite, Precondition, expect_mapping,
 };
 
-/// `Image cluster`, which names the administrator's config map.
+/// Name of the object `Image cluster`, which names the administrator's ConfigMap.
 pub(super) fn image_object() -> ObjectName {
     ObjectName::new("Image", "", "cluster")
 }
 
-/// Reads `Image cluster`, without its metadata. One that is not understood is not one that names
-/// nothing: that would take away all that the administrator's map holds.
+/// Parses `Image cluster`, without its metadata. A malformed object is an error: treating it as empty would remove all
+/// CAs of the administrator.
 pub(super) fn image(object: Value) -> Result<ImageConfig, Malformed> {
     let name = image_object();
     expect_mapping(&name, "spec", &object["spec"])?;
@@ -29,7 +28,7 @@ pub(super) fn image(object: Value) -> Result<ImageConfig, Malformed> {
     serde_json::from_value(object).map_err(|error| name.malformed(error.to_string()))
 }
 
-/// A config map as the rules read it.
+/// Converts a ConfigMap for the plan.
 pub(super) fn config_map(map: &StoredMap) -> ConfigMap {
     let ObjectMeta { name, namespace, .. } = &map.metadata;
     let metadata = Metadata {
@@ -41,7 +40,7 @@ pub(super) fn config_map(map: &StoredMap) -> ConfigMap {
     ConfigMap::new(metadata, map.data.clone().unwrap_or_default(), binary)
 }
 
-/// The write that is planned, `None` if there is none. `merged` is the map that was read.
+/// The planned write, `None` if there is none. `merged` is the present ConfigMap.
 pub(super) fn merged_write(
     planned: &Write,
     merged: Option<&StoredMap>,
@@ -57,7 +56,7 @@ pub(super) fn merged_write(
             };
             Change::Create(with_contents(StoredMap { metadata, ..StoredMap::default() }, contents))
         }
-        // What was read goes along: its version, and everything that is not its contents.
+        // The version and all other fields are those that were read.
         (Write::Update(contents), Some(merged)) => {
             Precondition::of(&object, &merged.metadata)?;
             Change::Replace(with_contents(merged.clone(), contents))
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(new.data, Some(contents.data.clone()));
         assert!(merged_write(&Write::Nothing, Some(&stored)).unwrap().is_none());
 
-        // What was not read is not changed.
+        // An object that was not read is not changed.
         let update = Write::Update(contents);
         assert!(merged_write(&update, None).is_err());
         assert!(merged_write(&update, Some(&StoredMap::default())).is_err());

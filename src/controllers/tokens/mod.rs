@@ -1,8 +1,7 @@
-//! Keeps the tokens of a cluster, what its servers know of them, and the user data that carries them.
+//! Manages the tokens of a cluster, their records for servers, and the user data that carries them.
 //!
-//! [`model::access::rotation::next`] decides; one write, then everything is read again. Where access is
-//! off everywhere, nothing is written, but that no pool is to be enforced any more: what comes of pointer
-//! configs meanwhile has to be seen before one is again.
+//! [`model::access::rotation::next`] decides; after one write everything is read again. If access is off everywhere,
+//! only the list of enforced pools is cleared, because pointer configs can change before a pool is enforced again.
 
 mod objects;
 
@@ -31,7 +30,7 @@ use crate::kubernetes::events::Events;
 use crate::kubernetes::write::{ObjectName, ObjectWrite};
 use crate::telemetry::conditions::Condition;
 
-/// What the controller is given.
+/// Settings of the controller.
 #[derive(Debug, Clone, Args)]
 pub struct Settings {
     /// Who gets configs where a pool does not say so itself, as its servers have it: unless off, user data
@@ -42,7 +41,7 @@ pub struct Settings {
     tokens: TokenFlags,
 }
 
-/// Keeps the tokens in order.
+/// Manages the tokens of a cluster.
 pub struct TokenController {
     client: Client,
     observer: Observer,
@@ -54,7 +53,7 @@ pub struct TokenController {
 }
 
 impl TokenController {
-    /// A controller that has not looked yet. `identity` is this process' name, in events.
+    /// Creates a controller that has not looked yet. `identity` is this process' name in events.
     #[must_use]
     pub fn new(
         client: Client,
@@ -75,7 +74,7 @@ impl TokenController {
         }
     }
 
-    /// Keeps everything in order for ever. What it returns is why it could not.
+    /// Runs forever. Returns the error that ended it.
     pub async fn run(self) -> ControlError {
         let (client, health) = (self.client.clone(), self.health.clone());
         Box::pin(runtime::run(self, &client, &health)).await
@@ -88,7 +87,7 @@ impl TokenController {
         let (issued, records) = objects::read_tokens(tokens.as_ref(), access.as_ref())?;
         let closed = [&records.enforced, &records.unsure, &issued.enforced, &issued.unsure];
         let default = self.settings.access;
-        // A pool of which nothing is known from before is left as it is, unless all are to be enforced.
+        // A pool without an earlier state stays unchanged, unless all pools are enforced by default.
         let is_enforced = |pool: &str| {
             default == AccessMode::Enforce || closed.iter().any(|pools| pools.contains(pool))
         };
@@ -103,7 +102,7 @@ impl TokenController {
         Ok(Observed { cluster, tokens, access, pools })
     }
 
-    /// Makes a write. Where somebody else came first, everything is read again anyway.
+    /// Applies a write. After a conflict, everything is read again anyway.
     async fn carry_out(&mut self, observed: &Observed, write: Write) -> Result<(), ControlError> {
         let write = match write {
             Write::Issued(issued) => issued_write(observed.tokens.as_ref(), &issued)?,
@@ -119,7 +118,7 @@ impl TokenController {
         Ok(())
     }
 
-    /// One that cannot be written holds up no other.
+    /// Writes user data. A failure does not delay others.
     async fn write_user_data(
         &mut self,
         observed: &Observed,
@@ -176,7 +175,7 @@ impl Reconciler for TokenController {
         loop {
             let observed = self.observe().await?;
             if observed.is_off()? {
-                // What is in order with certificates and user data is others' to tell.
+                // Another controller reports the faults of certificates and user data.
                 self.tell(Vec::new()).await;
                 return Ok(Requeue::Resync);
             }
@@ -208,8 +207,7 @@ async fn secret(client: &Client, name: &str) -> Result<Option<Secret>, ControlEr
     read::<Secret>(client, &ObjectName::secret(NAMESPACE, name)).await
 }
 
-/// Changes what is known of a cluster's tokens, by a rule that sees what there is; where somebody else
-/// came first, again.
+/// Changes the tokens and records of a cluster by `change`, and retries after conflicts.
 pub async fn change_tokens<E: From<ControlError>>(
     client: &Client,
     change: impl Fn(&mut Issued, &mut Records) -> Result<(), E>,
@@ -239,7 +237,7 @@ pub async fn change_tokens<E: From<ControlError>>(
     .await
 }
 
-/// What is known of a cluster's tokens.
+/// Reads the records of a cluster's tokens.
 pub async fn records(client: &Client) -> Result<Records, ControlError> {
     let access = secret(client, Records::SECRET).await?;
     Ok(objects::read_tokens(None, access.as_ref())?.1)

@@ -1,4 +1,4 @@
-//! The objects of tokens: what is read of them, and what is written. Nothing here does I/O.
+//! Parses and builds the objects of tokens. The module does no I/O.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ use crate::kubernetes::write::{
 };
 use model::access::ACCESS_ANNOTATION;
 
-/// Who renders `*-user-data-managed` in OpenShift, and leaves no header in it.
+/// Field manager that renders `*-user-data-managed` in OpenShift, and removes headers from it.
 const OPERATOR: &str = "machine-config-operator";
 
-/// The objects, as they were read last.
+/// The objects as last read.
 pub(super) struct Observed {
-    /// The certificates', with all user data.
+    /// Objects of the certificates, with all user data.
     pub(super) cluster: ClusterState,
     pub(super) tokens: Option<Secret>,
     pub(super) access: Option<Secret>,
-    /// What is asked for each pool.
+    /// Requested mode of each pool.
     pub(super) pools: BTreeMap<String, AccessMode>,
 }
 
 impl Observed {
-    /// What a rotation sees of it. `waiting` are the secrets that could not be written a moment ago, with the
-    /// reason where the API server has refused that for good.
+    /// Input of a plan. `waiting` are Secrets whose last write failed, with the reason if the API server refused it for
+    /// good.
     pub(super) fn state(
         &self,
         waiting: &BTreeMap<String, Option<String>>,
@@ -59,7 +59,7 @@ impl Observed {
         Ok(TokenState { issued, records, pointers, pools: self.pools.clone() })
     }
 
-    /// Whether nothing is to be kept: access is off everywhere, and servers know that.
+    /// Returns true if nothing must be managed: access is off everywhere, and servers know that.
     pub(super) fn is_off(&self) -> Result<bool, Malformed> {
         if self.pools.values().any(|mode| *mode != AccessMode::Off) {
             return Ok(false);
@@ -71,7 +71,7 @@ impl Observed {
     }
 }
 
-/// What is refused for good cannot be done; what merely failed says nothing.
+/// A write that was refused for good cannot be done; another failure means nothing.
 fn unless_refused(waits: Option<&Option<String>>, carries: Carried) -> Carried {
     match (carries, waits) {
         (Carried::Nothing, Some(Some(reason))) => Carried::Cannot(reason.clone()),
@@ -79,7 +79,7 @@ fn unless_refused(waits: Option<&Option<String>>, carries: Carried) -> Carried {
     }
 }
 
-/// A token that OpenShift's operator would take out again is not put in.
+/// A token is not written into user data that OpenShift's operator would write again without it.
 fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
     if carries != Carried::Nothing || !is_operators(secret) {
         return carries;
@@ -90,7 +90,7 @@ fn unless_operators(secret: &Secret, carries: Carried) -> Carried {
     ))
 }
 
-/// Whether OpenShift's operator wrote its user data last.
+/// Returns `true` if OpenShift's operator wrote its user data last.
 fn is_operators(secret: &Secret) -> bool {
     let mut entries = secret.metadata.managed_fields.iter().flatten();
     entries.any(|entry| {
@@ -122,7 +122,7 @@ pub(super) fn read_tokens(
     Ok((issued, read(Records::SECRET, Records::FILE, access, Records::read)?))
 }
 
-/// The write of the tokens themselves.
+/// The write of the list of tokens.
 pub(super) fn issued_write(
     present: Option<&Secret>,
     issued: &Issued,
@@ -132,7 +132,7 @@ pub(super) fn issued_write(
     json_write(Issued::SECRET, Issued::FILE, description, present, issued)
 }
 
-/// The write of what servers know of tokens.
+/// The write of the records for servers.
 pub(super) fn records_write(
     present: Option<&Secret>,
     records: &Records,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Answers by status and body, in this order, and then none.
+/// A server that gives these answers, by status and body, and then none.
 fn api_server(answers: impl IntoIterator<Item = (u16, String)>) -> Api<ConfigMap> {
     let answers: VecDeque<_> = answers.into_iter().collect();
     let answers = Arc::new(Mutex::new(answers));

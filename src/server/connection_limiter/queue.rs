@@ -1,19 +1,18 @@
-//! The connections of one source, in the order in which they go.
+//! Connections of one source, in the order of closing.
 
 use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-/// Each connection is in one of two orders: idle ones, and all others by a time before which they do not
-/// wait for their client. Connections move on without telling, always to a later time, so that this
-/// one is looked up again when it comes first.
+/// Each connection is in one of two orders: idle ones, and all others by the earliest time since which they can wait
+/// for their client. Connections change without notice, always to a later time, so that the first one is checked again.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     idle: BTreeSet<(Instant, u64)>,
     others: BTreeSet<(Instant, u64)>,
 }
 
-/// Where a connection is in the queue of its source.
+/// Position of a connection in the queue of its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) is_idle: bool,
@@ -33,8 +32,8 @@ impl Queue {
         self.order(at.is_idle).remove(&(at.since, number));
     }
 
-    /// The connection to look at next: the one that is idle longest, or else the first of the others,
-    /// unless none of these can have waited since before `latest`.
+    /// The connection to check next: the one that is idle longest, or else the first of the others, unless none can
+    /// have waited since before `latest`.
     pub(super) fn first(&self, latest: Option<Instant>) -> Option<u64> {
         let other = || self.others.first().filter(|(since, _)| Some(*since) <= latest);
         self.idle.first().or_else(other).map(|(_, number)| *number)

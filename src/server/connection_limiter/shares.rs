@@ -1,21 +1,21 @@
-//! Permits and bytes by source, and the source with most.
+//! Shares of permits and memory by source.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::source::{Group, Source};
 
-/// Connections, and the bytes that they may take.
+/// Number of connections and their memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Share {
     pub(super) connections: usize,
     pub(super) bytes: u64,
 }
 
-/// Everyone's share; each change takes logarithmic time.
+/// Shares of all groups; each change takes logarithmic time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shares {
     of: HashMap<Group, Share>,
-    /// The parts of each group, by their bytes.
+    /// Parts of each group, sorted by memory.
     parts: BTreeMap<Group, BTreeSet<(u64, Group)>>,
 }
 
@@ -24,7 +24,6 @@ impl Shares {
         self.of.get(&group).copied().unwrap_or_default()
     }
 
-    /// Counts one connection more.
     pub(super) fn add(&mut self, source: Source, bytes: u64) {
         self.change(source, |share| {
             share.connections += 1;
@@ -32,7 +31,6 @@ impl Shares {
         });
     }
 
-    /// Counts one connection less.
     pub(super) fn remove(&mut self, source: Source, bytes: u64) {
         self.change(source, |share| {
             share.connections -= 1;
@@ -40,7 +38,7 @@ impl Shares {
         });
     }
 
-    /// Counts other bytes for a connection.
+    /// Changes the memory of a connection.
     pub(super) fn weigh(&mut self, source: Source, before: u64, after: u64) {
         self.change(source, |share| share.bytes = share.bytes - before + after);
     }
@@ -70,7 +68,7 @@ impl Shares {
         }
     }
 
-    /// The sources of a group: those of its part with most bytes first, and so on within.
+    /// The sources of a group: those of its heaviest part first, recursively.
     pub(super) fn heaviest(&self, group: Group) -> Box<dyn Iterator<Item = Source> + '_> {
         if let Group::Source(source) = group {
             return Box::new(std::iter::once(source));

@@ -1,24 +1,24 @@
-//! Who a connection is counted for.
+//! Sources for which connections are counted.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Where connections come in.
+/// Port of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// A port with TLS.
+    /// Port with TLS.
     Tls,
-    /// A port without.
+    /// Port without TLS.
     Plain,
 }
 
-/// Who is counted as one.
+/// Clients that count as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
-    /// An IPv4 address, also one that is written as IPv6.
+    /// An IPv4 address, also if it is mapped to IPv6.
     V4(Ipv4Addr),
-    /// The network part of an IPv6 address: a host is usually given a whole network.
+    /// The /64 network of an IPv6 address: a host usually has a whole network.
     V6(u128),
-    /// All balancers, of which a connection is until it says for whom, and after where it is its own.
+    /// All balancers, for connections before their PROXY header.
     Balancer,
 }
 
@@ -31,8 +31,7 @@ impl From<SocketAddr> for Source {
     }
 }
 
-/// A source, or sources that are likely to be one client's: providers assign IPv6 networks of 56 and
-/// 48 bits.
+/// A source, or sources that are likely to be one client's: providers assign IPv6 networks of 56 and 48 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::server) enum Group {
     Everyone,
@@ -42,12 +41,12 @@ pub(in crate::server) enum Group {
 }
 
 impl Group {
-    /// All groups that a source belongs to, the largest first.
+    /// All groups of a source, the largest first.
     pub(super) fn of(source: Source) -> impl DoubleEndedIterator<Item = Self> + Clone {
         std::iter::once(Self::Everyone).chain(Self::within_everyone(source))
     }
 
-    /// The same, without the one of everyone.
+    /// All groups of a source except [`Group::Everyone`].
     pub(in crate::server) fn within_everyone(
         source: Source,
     ) -> impl DoubleEndedIterator<Item = Self> + Clone {

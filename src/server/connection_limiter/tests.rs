@@ -1,4 +1,4 @@
-//! Which connections get a permit, and which lose it.
+//! Tests of granted and withdrawn permits.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A connection that has been at this for so many seconds, 100 s after it was opened.
+/// A connection that has been in a phase for so many seconds, 100 s after it was opened.
 fn at(phase: Phase, seconds: u64) -> (Activity, Instant) {
     let opened = Instant::now();
     let activity = Activity::new(opened);
@@ -15,7 +15,7 @@ fn at(phase: Phase, seconds: u64) -> (Activity, Instant) {
     (activity, opened + Duration::from_secs(100))
 }
 
-/// One that is sent an answer for so many seconds, and has taken so many KiB of it.
+/// A connection that has been sent an answer for so many seconds, and has received so many KiB of it.
 fn taking(seconds: u64, kib: usize) -> (Activity, Instant) {
     let (activity, now) = at(Phase::Sending, seconds);
     activity.write(kib << 10);
@@ -51,7 +51,7 @@ fn the_longest_idle_one_goes_first_and_none_that_is_answered() {
         late.push(permit);
     }
     assert_eq!(take(at(Phase::Answer, 0)).unwrap_err(), Shed::Full);
-    // What was lost already is not given back a second time.
+    // A withdrawn permit is not returned a second time.
     drop(held);
     assert_eq!(taken(&limiter), 3);
     drop(late);
@@ -232,10 +232,10 @@ fn what_a_balancer_connects_is_counted_for_the_client_behind_it() {
     assert_eq!(third.0.pass_to(source(1), now), Ok(Some(Shed::Silent)), "its own goes");
     assert_eq!(fourth.0.pass_to(source(2), now), Ok(None), "others keep theirs");
     assert_eq!(taken(&limiter), 4);
-    // Whoever comes without a balancer is the same source.
+    // A direct connection has the same source.
     let (direct, shed) = take(Phase::Answer, source(1)).unwrap();
     assert_eq!(shed, Some(Shed::Silent));
-    // What was lost meanwhile is not taken again.
+    // A permit that was withdrawn meanwhile is not taken again.
     assert_eq!(first.0.pass_to(source(3), now), Ok(None));
     assert_eq!(taken(&limiter), 4);
     drop((connected, direct));
@@ -286,7 +286,7 @@ async fn whoever_loses_a_place_is_ended() {
     assert!(task.await.unwrap_err().is_cancelled());
 }
 
-/// What a connection does, a tick of a second at a time.
+/// An event of a connection, one a second.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Take { source: u8, is_plain: bool },
@@ -319,8 +319,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The connection that has to go, found by looking at each: of the source with most memory that has one
-/// that may go, and of the port without TLS first, an idle one, and the one that waits longest.
+/// The connection to close, found by checking all: an idle one, or the one that waits longest, of the source with the
+/// most memory that has one, and of the port without TLS first.
 fn by_looking_at_each(slots: &Slots, now: Instant) -> Option<Instant> {
     let waiting = |source: Source, transport: Transport| {
         let slots =

@@ -1,4 +1,4 @@
-//! How long a connection has kept the server waiting, in the eyes of one that is full.
+//! Measures how long a connection waits for its client.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use tokio::time::Instant;
 
 use crate::server::activity::{Activity, Phase};
 
-/// So long anybody may take for a handshake or a head, and be behind with an answer: longer than what a
-/// lost packet or a busy machine takes.
+/// Time that every client may take for a handshake or a head, and be behind with an answer: longer than a lost packet
+/// or a busy machine delays it.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
-/// Bytes a second that a machine takes at least: on a line of 1 Mbit/s it shares with one other.
+/// Minimum speed of a machine in bytes a second: half a line of 1 Mbit/s.
 const SLOWEST: u64 = 64 << 10;
 
-/// Why a connection is not kept.
+/// Reasons for closing a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shed {
-    /// It waited for its client's next request longest, and another one came.
+    /// The connection waited longest for its client's next request.
     Idle,
-    /// It waited for its client's first request longest, and another one came.
+    /// The connection waited longest for its client's first request.
     Silent,
-    /// Its client took its answer slower than any machine, and another one came.
+    /// The client received the answer slower than any machine.
     Unread,
-    /// Its source has as many as it may, and none that waits for its client.
+    /// The source has its maximum, and no connection that waits for its client.
     SourceFull,
-    /// All permits or all memory are taken, and none waits for its client.
+    /// All permits or all memory are in use, and no connection waits for its client.
     Full,
 }
 
 impl Shed {
-    /// How the metric names it.
+    /// Value of the label in metrics.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Shed {
     }
 }
 
-/// Since when a connection waits for its client, and what for.
+/// Time since which a connection waits for its client, with the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) since: Instant,
@@ -49,8 +49,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// `None` while the client waits for the server. What is sent to it is time that it has: it waits
-    /// since it would have taken all that if it were as slow as a machine may be.
+    /// Computes the wait, `None` while the client waits for the server. An answer gives the client time: the wait
+    /// begins when the slowest machine would have received it.
     ///
     /// For one connection `since` only grows.
     pub(super) fn of(activity: &Activity, now: Instant) -> Option<Self> {
@@ -67,7 +67,7 @@ impl Turn {
         Some(Self { since: since.min(now), why })
     }
 
-    /// Whether the connection may be ended for another one.
+    /// Returns `true` if the connection may be closed for another one.
     pub(super) fn is_over(self, activity: &Activity, now: Instant) -> bool {
         activity.phase() == Phase::Idle || now.saturating_duration_since(self.since) >= GRACE
     }

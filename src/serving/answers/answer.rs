@@ -1,4 +1,4 @@
-//! One answer: a config's bytes with what its headers say, or why there is none.
+//! One answer: a config's bytes with its headers, or the reason why there is none.
 
 use std::sync::Arc;
 
@@ -13,59 +13,58 @@ use sha2::{Digest as _, Sha256};
 
 use super::segments::Segments;
 
-/// A config in one spec version, ready to send.
+/// A config in one spec and form, ready to send.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The config, JSON.
+    /// Config as JSON.
     pub body: Segments,
-    /// `Content-Length`
+    /// Value of `Content-Length`.
     pub length: HeaderValue,
-    /// A strong `ETag`: the body's SHA-256.
+    /// Value of `ETag`, strong: the body's SHA-256.
     pub etag: HeaderValue,
-    /// The machine config's name.
+    /// Name of the MachineConfig.
     pub configuration: Arc<str>,
-    /// The pool's present configuration, where this is one before it because that cannot be rendered.
+    /// Name of the pool's present configuration, if it cannot be rendered and this is an older one.
     pub pending: Option<HeaderValue>,
-    /// Whether it is for those alone who prove that they may have it.
+    /// True if only clients with a proof get it.
     pub is_restricted: bool,
-    /// Counts the requests that this answers.
+    /// Counter of the requests with this answer.
     pub requests: Counter,
 }
 
 impl Answer {
-    /// The body's SHA-256, in hexadecimal.
+    /// SHA-256 of the body in hexadecimal.
     #[must_use]
     pub fn sha256(&self) -> &str {
-        // It is made of digits and quotes.
+        // It consists of digits and quotes.
         self.etag.to_str().unwrap_or_default().trim_matches('"')
     }
 }
 
-/// The header that names the configuration which cannot be rendered, beside the last one that could.
+/// Header with the configuration that cannot be rendered, in an answer with the last good one.
 pub const PENDING: HeaderName = HeaderName::from_static("machine-config-server-pending");
 
-/// The tag of these bytes.
+/// The ETag of a body.
 pub(super) fn etag(body: &[u8]) -> Result<HeaderValue, InvalidHeaderValue> {
     HeaderValue::try_from(format!("\"{}\"", HEXLOWER.encode(&Sha256::digest(body))))
 }
 
-/// Why there is no answer, in words for whoever asked. What is wrong with a config in detail is in
-/// the log and in the readiness report.
+/// Reasons for no answer, for clients. Details of a config's fault are in the log and in readiness.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Nothing was read yet.
+    /// No inputs have been read yet.
     #[error("the inputs have not been read yet")]
     NotRead,
     /// The pool has nothing to serve.
     #[error("{0}")]
     Unselected(#[from] Unselected),
-    /// The config is invalid, or cannot be said in this version.
+    /// The config is invalid, or cannot be expressed in this spec.
     #[error("the pool's config cannot be rendered in Ignition spec {0}")]
     Unrenderable(SpecVersion),
 }
 
 impl Refusal {
-    /// The code that its answer carries.
+    /// Code of the refusal.
     #[must_use]
     pub fn code(&self) -> RefusalCode {
         match self {

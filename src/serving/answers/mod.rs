@@ -1,10 +1,9 @@
-//! What each pool answers, ready to send: bytes behind an atomically swapped pointer.
+//! Answers of all pools, ready to send behind an atomically swapped pointer.
 //!
-//! A config is rendered when it is asked for first, in the version and the form that were asked
-//! for, once for all who ask at the same time, and kept. When the inputs change, what has been asked
-//! for before is rendered again ahead of the swap, so that no request waits for it. What cannot be rendered in
-//! a version is answered from the last inputs that could be, whether or not somebody asked for it then. A pool's answers share the
-//! memory of what they have in common.
+//! A config is rendered at its first request in a version and form, once for all concurrent requests, and cached. When
+//! the inputs change, all cached variants are rendered again before the swap, so that no request waits. If a version
+//! cannot be rendered, the answer comes from the last inputs that could be, even if they were not requested then. A
+//! pool's answers share common parts in memory.
 
 mod answer;
 mod pool;
@@ -27,7 +26,7 @@ use self::pool::{Pool, Variant};
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 
-/// All pools' answers, now.
+/// Present answers of all pools.
 #[derive(Debug)]
 pub struct Answers {
     table: ArcSwapOption<Table>,
@@ -39,33 +38,33 @@ pub struct Answers {
 struct Table {
     mode: ServingMode,
     pools: HashMap<Arc<str>, Arc<Pool>>,
-    /// The pools that nobody gets a config of without a proof that he may have it.
+    /// Pools that only clients with a proof get.
     enforced: BTreeSet<String>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
-/// What a pool's machines get.
+/// State of a pool's answers.
 #[derive(Debug)]
 pub struct PoolState {
-    /// The pool.
+    /// Name of the pool.
     pub name: Arc<str>,
-    /// The machine config that is served: an older one while the present one cannot be rendered.
+    /// Served MachineConfig: an older one if the present one cannot be rendered.
     pub configuration: Option<String>,
-    /// Why its machines get nothing or something older.
+    /// Reason why its machines get nothing or an older config.
     pub problem: Option<String>,
-    /// The specs that are ready to send.
+    /// Specs that are ready to send.
     pub versions: Vec<SpecVersion>,
 }
 
 impl Answers {
-    /// No answers yet. Only where `is_compact` is there any other form than the plain one.
+    /// Creates an empty set. Without `is_compact`, only the plain form is used.
     #[must_use]
     pub fn new(is_compact: bool, metrics: Arc<Metrics>) -> Self {
         Self { table: ArcSwapOption::empty(), is_compact, metrics }
     }
 
-    /// The answer for a machine of `pool` that speaks `version`, in the form that it can have.
+    /// The answer for a machine of `pool` that reads `version`, in the best possible form.
     pub async fn answer(
         &self,
         pool: &str,
@@ -86,7 +85,7 @@ impl Answers {
         pool.first_answer(variant, &self.metrics).await
     }
 
-    /// Whether there is a pool of this name, for labels.
+    /// Label of a pool in metrics, which is common to all unknown names.
     #[must_use]
     pub fn label(&self, pool: &str) -> PoolLabel {
         let table = self.table.load();
@@ -94,7 +93,7 @@ impl Answers {
         known.map_or(PoolLabel::Unknown, |(name, _)| PoolLabel::Known(Arc::clone(name)))
     }
 
-    /// The pools by name, and what their machines get.
+    /// States of all pools, sorted by name.
     #[must_use]
     pub fn pools(&self) -> Vec<PoolState> {
         let table = self.table.load();
@@ -104,19 +103,19 @@ impl Answers {
         pools
     }
 
-    /// Whether there is anything to answer from: inputs were read, now or by an earlier process.
+    /// Returns `true` if inputs were read, by this or an earlier process.
     #[must_use]
     pub fn have_inputs(&self) -> bool {
         self.table.load().is_some()
     }
 
-    /// What keeps the server from being ready, one line each; nothing if all is well.
+    /// Reasons why the server is not ready, one line each; empty if it is ready.
     #[must_use]
     pub fn unready(&self) -> Vec<String> {
         self.unready_lines(Problem::to_string, |_, reason| reason.to_owned())
     }
 
-    /// The same for whoever may ask: which pools and objects, and nothing that is in one.
+    /// Reasons for unauthenticated clients: names of pools and objects, no contents.
     #[must_use]
     pub fn unready_to_strangers(&self) -> Vec<String> {
         self.unready_lines(Problem::to_strangers, |pool, _| match &pool.inputs {
@@ -140,7 +139,7 @@ impl Answers {
             let reason = match pool.check.get() {
                 Some(Ok(_)) => return None,
                 Some(Err(reason)) => pool.with_served(failed(pool, reason)),
-                // What was rendered ahead of the swap is good; readiness must not blink.
+                // An answer that was rendered before the swap is good, so that readiness does not flap.
                 None if pool.is_serving() => return None,
                 None => "is being rendered".to_owned(),
             };
@@ -151,7 +150,7 @@ impl Answers {
         lines
     }
 
-    /// How many pools are known not to render.
+    /// Number of pools that are known not to render.
     #[must_use]
     pub fn failing(&self) -> usize {
         let table = self.table.load();
@@ -159,8 +158,8 @@ impl Answers {
         pools.filter(|pool| pool.failure().is_some()).count()
     }
 
-    /// What is secret in the configs of pools that are not enforced, one line a pool. It is known
-    /// once a pool has been checked, and costs nothing before or after.
+    /// Secrets in the configs of pools that are not enforced, one line for each pool. They are known after the pool's
+    /// check, and cost nothing otherwise.
     #[must_use]
     pub fn exposed(&self) -> Vec<String> {
         let table = self.table.load();
@@ -176,17 +175,16 @@ impl Answers {
         lines
     }
 
-    /// What has no effect in what is served, one line each.
+    /// Parts of the served objects that have no effect, one line each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let table = self.table.load();
         table.iter().flat_map(|table| &table.warnings).map(Problem::to_string).collect()
     }
 
-    /// Makes `inputs` what is served from now on.
+    /// Serves `inputs` from this call on.
     ///
-    /// Blocks while it renders what was asked for before; call it where that is allowed. Tells
-    /// whether anything changed.
+    /// Blocks while it renders the cached variants. Returns true if anything changed.
     pub fn publish(&self, inputs: &Inputs, now: SystemTime) -> bool {
         let old = self.table.load_full();
         let names: Vec<&String> = inputs.pools.keys().collect();
@@ -212,10 +210,10 @@ impl Answers {
         true
     }
 
-    /// Finds out which pools render and what is secret in them, for the readiness report. Blocks while it renders, one after
-    /// the other: machines that ask meanwhile go first.
+    /// Renders all pools for the readiness report, and searches them for secrets. Blocks while it renders them one by
+    /// one, so that requests go first.
     pub fn check(&self) {
-        // The table may be another one after each pool.
+        // The table can change after each pool.
         while let Some(pool) = self.unchecked() {
             pool.check(&self.metrics);
         }

@@ -1,4 +1,4 @@
-//! A pool's answers, in each version and form that was asked for.
+//! Answers of one pool, in each version and form that was requested.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -21,36 +21,35 @@ pub(super) type Outcome = Result<Arc<Answer>, Refusal>;
 pub(super) struct Pool {
     pub(super) name: Arc<str>,
     pub(super) inputs: Result<PoolInputs, Unselected>,
-    /// Inputs before these that rendered, the newest first: each in older versions than those ahead of it.
+    /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
     good_before: Vec<Good>,
-    /// Whether the pool could not be rendered before this change.
+    /// True if the previous inputs could not be rendered.
     was_failing: bool,
-    /// By [`Variant::index`].
+    /// Results by [`Variant::index`].
     pub(super) outcomes: [OnceCell<Outcome>; Variant::COUNT],
-    /// What the bodies are pieces of.
+    /// Pieces that the bodies share.
     pieces: SharedPieces,
-    /// Whether the pool's present inputs render in the newest version, once that is known.
+    /// Result of rendering the present inputs in the newest version, once it is known.
     pub(super) check: OnceLock<Result<Checked, String>>,
 }
 
-/// What is known of inputs that render.
+/// Facts about inputs that render.
 #[derive(Debug)]
 pub(super) struct Checked {
-    /// What is secret in what they come to.
+    /// Secrets in the rendered config.
     pub(super) secrets: Vec<Secret>,
-    /// The oldest version that they render in. They do in all that are newer.
+    /// Oldest version in which they render. They also render in all newer ones.
     oldest: SpecVersion,
 }
 
-/// Inputs that rendered.
 #[derive(Debug, Clone)]
 struct Good {
     inputs: PoolInputs,
-    /// The oldest version that they render in.
+    /// Oldest version in which they render.
     oldest: SpecVersion,
 }
 
-/// What is rendered of a pool: there is one answer for each.
+/// Version and form of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Variant {
     pub(super) version: SpecVersion,
@@ -71,7 +70,7 @@ impl Variant {
 }
 
 impl Pool {
-    /// The pool with what it serves from now on.
+    /// Creates the pool's next state.
     pub(super) fn next(
         name: &str,
         inputs: Result<PoolInputs, Unselected>,
@@ -98,13 +97,13 @@ impl Pool {
         let pool = Self { name, inputs, good_before, was_failing, outcomes, pieces, check };
         for variant in Variant::all().filter(|it| old.is_some_and(|old| old.good(*it).is_some())) {
             let outcome = pool.outcome(variant, compressed, metrics);
-            // The cell is empty: this pool is not shared yet, and each variant comes once.
+            // The cell is empty: this pool is not shared yet, and each variant is set once.
             let _ = pool.outcomes[variant.index()].set(outcome);
         }
         Arc::new(pool)
     }
 
-    /// What is good of all that this pool has had, for a change after it.
+    /// Good inputs of this pool for its next state.
     fn good_inputs(&self) -> Vec<Good> {
         let mut all = Vec::new();
         if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
@@ -140,7 +139,7 @@ impl Pool {
         }
     }
 
-    /// Why the present inputs cannot be rendered, as far as that is known.
+    /// Reason why the present inputs cannot be rendered, if known.
     pub(super) fn failure(&self) -> Option<String> {
         match (&self.inputs, self.check.get()) {
             (Err(reason), _) => Some(reason.to_string()),
@@ -149,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// `reason`, and which config machines get meanwhile.
+    /// Adds the config that machines get meanwhile to `reason`.
     pub(super) fn with_served(&self, reason: String) -> String {
         match self.good_before.first() {
             Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
@@ -157,8 +156,7 @@ impl Pool {
         }
     }
 
-    /// Which machines have asked for versions that the present inputs cannot be rendered in, and get an
-    /// older config.
+    /// Versions in which the present inputs cannot be rendered, while machines get an older config in them.
     fn older_versions(&self) -> Option<String> {
         let older = SpecVersion::ALL.into_iter().filter_map(|version| {
             let mut answers = Form::ALL.iter().filter_map(|form| {
@@ -173,7 +171,7 @@ impl Pool {
         (!lines.is_empty()).then(|| lines.join("; "))
     }
 
-    /// Whether the present inputs render; it is found out where that is not known yet.
+    /// Returns `true` if the present inputs render; renders them if that is unknown.
     fn is_good(&self, metrics: &Metrics) -> bool {
         if self.inputs.is_ok() && self.check.get().is_none() {
             self.check(metrics);
@@ -181,7 +179,7 @@ impl Pool {
         self.failure().is_none()
     }
 
-    /// An answer from before, which names what cannot be rendered.
+    /// An earlier answer, marked with the configuration that cannot be rendered.
     fn pending(&self, last_good: &Answer) -> Arc<Answer> {
         let present = match &self.inputs {
             Ok(inputs) => &inputs.configuration,
@@ -192,17 +190,17 @@ impl Pool {
         Arc::new(Answer { pending: Some(pending), ..last_good.clone() })
     }
 
-    /// What is ready to send.
+    /// The answer that is ready to send.
     fn good(&self, variant: Variant) -> Option<&Arc<Answer>> {
         self.outcomes[variant.index()].get()?.as_ref().ok()
     }
 
-    /// Whether some version is ready to send.
+    /// Returns `true` if a version is ready to send.
     pub(super) fn is_serving(&self) -> bool {
         Variant::all().any(|variant| self.good(variant).is_some())
     }
 
-    /// Renders what nobody has asked for before.
+    /// Renders a variant at its first request.
     pub(super) async fn first_answer(
         self: Arc<Self>,
         variant: Variant,
@@ -214,13 +212,13 @@ impl Pool {
             let work = tokio::task::spawn_blocking(move || {
                 pool.outcome(variant, &CompressedContents::default(), &metrics)
             });
-            // The task is not cancelled, and a panic has ended the process.
+            // The task is not cancelled, and a panic ends the process.
             work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
         };
         self.outcomes[variant.index()].get_or_init(render).await.clone()
     }
 
-    /// Rendered from the present inputs, or else from the newest before them that render in this version.
+    /// Renders the present inputs, or else the newest earlier ones that render in this version.
     fn outcome(
         &self,
         variant: Variant,
@@ -260,7 +258,7 @@ impl Pool {
             }
             Ok(_) => {}
         }
-        // Another thread may have checked meanwhile, and found the same.
+        // Another thread can have set the same result.
         let _ = self.check.set(result);
     }
 

@@ -1,7 +1,7 @@
-//! A body in pieces of memory that other bodies share.
+//! Bodies in pieces of memory that other bodies share.
 //!
-//! What a pool answers in several Ignition specs differs by a version here and there, and in older specs by a
-//! field of each file: the long texts, which are nearly all of it, are the same.
+//! A pool's answers in several Ignition specs differ in a version here and there, and in older specs in a field of each
+//! file: the long texts, which are nearly all of it, are the same.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -13,17 +13,17 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// Bytes of a text at least for others like it to be looked for,
+/// Minimum length of a text, in bytes, that is searched in other bodies.
 const MIN_TEXT: usize = 512;
-/// and of what is the same around it for it to be shared. Each piece costs a little time in every answer.
+/// Minimum length of a shared piece, in bytes. Each piece costs some time in every answer.
 const MIN_SHARED: usize = 4 << 10;
 
-/// What a pool's bodies are pieces of.
+/// Pieces of a pool's bodies.
 #[derive(Debug, Default)]
 pub(super) struct SharedPieces(Mutex<Vec<Bytes>>);
 
 impl SharedPieces {
-    /// `body`, with what it has in common with earlier ones from there.
+    /// Splits `body` into pieces, and shares those in earlier ones.
     pub(super) fn segments(&self, body: &Bytes) -> Segments {
         let mut pieces = Vec::new();
         let mut bases = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ impl SharedPieces {
     }
 }
 
-/// The bytes of a body, in one piece or in several.
+/// Bytes of a body, in one or several pieces.
 #[derive(Debug, Clone, Default)]
 pub struct Segments {
     pieces: Arc<[Bytes]>,
@@ -59,19 +59,19 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Bytes in all.
+    /// Total number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the body has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// All of it in one piece.
+    /// Copies the body into one piece, unless it is one.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         match &*self.pieces {
@@ -80,21 +80,21 @@ impl Segments {
         }
     }
 
-    /// As the body of a response.
+    /// The body of a response.
     #[must_use]
     pub fn body(&self) -> Body {
         Body { segments: self.clone(), sent: 0 }
     }
 }
 
-/// Where a stretch of a body is in one of the bases.
+/// A range of a body that is in a base too.
 struct Stretch {
     at: Range<usize>,
     base: usize,
     from: usize,
 }
 
-/// The stretches of `body` that are in the bases too: the longest around each text that both have.
+/// Finds ranges of `body` that are in the bases too: the longest around each common text.
 fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
     let mut known: HashMap<&[u8], Vec<(usize, usize)>> = HashMap::new();
     for (number, base) in bases.iter().enumerate() {
@@ -105,7 +105,7 @@ fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
     let mut found: Vec<Stretch> = Vec::new();
     let mut end = 0;
     for text in texts(body) {
-        // The stretch before may have brought it along.
+        // The previous range may include it.
         if text.start < end {
             continue;
         }
@@ -127,13 +127,12 @@ fn stretches(body: &[u8], bases: &[Bytes]) -> Vec<Stretch> {
     found
 }
 
-/// How many of the first items are the same.
+/// Number of equal first items.
 fn same<'a>(a: impl Iterator<Item = &'a u8>, b: impl Iterator<Item = &'a u8>) -> usize {
     a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// What is between two quotes that follow each other, where it is long. In JSON these are texts, or pieces
-/// of them; what else it may be does no harm.
+/// Long texts between two successive quotes. In JSON these are strings or parts of them; other matches do no harm.
 fn texts(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     json.split(|byte| *byte == b'"').filter_map(move |text| {
@@ -143,7 +142,7 @@ fn texts(json: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Sends [`Segments`], a piece at a time.
+/// Sends [`Segments`] piece by piece.
 #[derive(Debug)]
 pub struct Body {
     segments: Segments,
@@ -179,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    /// A body with these texts, and something between them.
+    /// A body with these texts, separated by others.
     fn body(version: &str, texts: &[String]) -> Bytes {
         let texts: Vec<_> = texts.iter().map(|text| format!("{{\"source\":\"{text}\"}}")).collect();
         format!("{{\"version\":\"{version}\",\"files\":[{}]}}", texts.join(",")).into()
@@ -189,7 +188,7 @@ mod tests {
         letter.to_string().repeat(MIN_SHARED)
     }
 
-    /// Bytes that are in memory for bodies that are shared in this order.
+    /// Bytes in memory for bodies that are shared in this order.
     fn held(bodies: &[Bytes]) -> (Vec<Segments>, usize) {
         let shared = SharedPieces::default();
         let segments: Vec<_> = bodies.iter().map(|it| shared.segments(it)).collect();

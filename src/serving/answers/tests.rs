@@ -1,17 +1,16 @@
-//! What holds of answers when inputs change.
+//! Tests of answers when inputs change.
 
 use model::inputs::{Layering, Shared};
 use serde_json::{Value, json};
 
 use super::*;
 
-/// A config that is valid and says `marker`.
+/// A valid config that contains `marker`.
 fn good(marker: &str) -> Value {
     let unit = json!({"name": format!("{marker}.service"), "enabled": true});
     json!({"ignition": {"version": "3.4.0"}, "systemd": {"units": [unit]}})
 }
 
-/// One that no Ignition takes.
 fn bad() -> Value {
     json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [{"path": "a"}]}})
 }
@@ -44,7 +43,7 @@ fn publish(answers: &Answers, inputs: &Inputs) -> bool {
     is_changed
 }
 
-/// Which marker the pool's machines get, or why they get nothing.
+/// The marker that the pool's machines get, or the reason for none.
 async fn marker(answers: &Answers, pool: &str) -> Result<String, Refusal> {
     let answer = answers.answer(pool, SpecVersion::V3_4, Form::Plain).await?;
     let config: Value = serde_json::from_slice(&answer.body.to_bytes()).unwrap();
@@ -67,7 +66,7 @@ async fn a_change_is_served_or_leaves_the_last_good_answer() {
         (manifests("rendered", &good("two")), Ok("two".to_owned()), None),
         (manifests("rendered", &bad()), one(), Some("storage.files[0].path")),
         (manifests("gone", &good("two")), one(), Some("machine config gone is not there")),
-        // The pool itself says that it has nothing.
+        // The pool itself has nothing to serve.
         (
             manifests("", &good("two")),
             Err(Refusal::Unselected(Unselected::NoConfiguration)),
@@ -248,7 +247,7 @@ async fn a_version_gets_the_newest_config_that_it_can_express_whoever_asked_when
         ("d", bad(), ["a", "a", "c", "c"]),
         ("e", good("four"), ["e", "e", "e", "e"]),
     ];
-    // Versions that are asked for after each change; all are at the end.
+    // Versions that are requested after each change; all are at the end.
     for asked in [&versions[..], &versions[..1], &versions[2..], &[]] {
         let answers = Answers::new(true, Arc::default());
         for (number, (name, ignition, served)) in changes.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Orders of what may happen to `serve`, with its own keeper and pipeline, on a real directory: lists are deleted
-//! and restored, it restarts, nothing can be written, pools come and go and ask for more, less or for
-//! nothing that is understood, and pointer configs that can carry no token come and go. In none of them is
-//! a stranger served by a pool that is to be enforced, but on the evidence of such a pointer config; nor,
-//! whatever is restarted, by one that has refused strangers for good and was asked for no less since.
+//! Sequences of events for `serve`, with its own token manager and pipeline, on a real directory: lists are deleted and
+//! restored, the server restarts, nothing can be written, pools come and go and change their mode, also to a malformed
+//! one, and pointer configs without room for a token come and go. In no sequence does a pool with mode `enforce` serve
+//! an unauthenticated client, except on the evidence of such a pointer config; nor, over any restart, does one that has
+//! refused such clients for good while its mode stays the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -50,16 +50,16 @@ struct Site {
     state: StateDirectory,
     policy: Arc<ArcSwap<Policy>>,
     pipeline: Pipeline,
-    /// The pools, and their annotations.
+    /// Pools with their annotations.
     pools: BTreeMap<&'static str, &'static str>,
     backup: Option<Vec<u8>>,
-    /// Whether the list is an older one, and was not written since.
+    /// True if the list is an older one, and was not written since.
     is_restored: bool,
-    /// The pools that had a pointer config which can carry no token when it was looked last.
+    /// Pools with a pointer config without room for a token at the last look.
     evident: BTreeSet<&'static str>,
-    /// The pools that have served strangers just now.
+    /// Pools that have just served an unauthenticated client.
     open: BTreeSet<&'static str>,
-    /// The pools that have refused strangers for good, and were asked for no less since.
+    /// Pools that have refused an unauthenticated client for good since their last change of mode.
     closed: BTreeSet<&'static str>,
     done: Vec<usize>,
 }
@@ -90,12 +90,12 @@ impl Site {
         site
     }
 
-    /// Whether nothing can be written.
+    /// Returns `true` if nothing can be written.
     fn fails(&self) -> bool {
         self.path(LOCK).is_dir()
     }
 
-    /// Nothing can be written while the lock cannot be had.
+    /// Nothing can be written while the lock cannot be taken.
     fn toggle_lock(&mut self) {
         let lock = self.path(LOCK);
         if self.fails() {
@@ -114,7 +114,7 @@ impl Site {
         self.path(&format!("user-data/{pool}-old.ign"))
     }
 
-    /// As the tasks of `serve` do after a change: what is served, then pointer configs, then tokens.
+    /// Does the same as the tasks of `serve` after a change: configs, then pointer configs, then tokens.
     fn look(&mut self) {
         let old = [WORKER, INFRA].into_iter().filter(|pool| self.old(pool).exists());
         let evident: BTreeSet<_> = old.collect();
@@ -142,7 +142,7 @@ impl Site {
         let _ = fs::remove_file(self.path(file));
     }
 
-    /// Where one list is older than it was, the other is what there is.
+    /// Deletes the list of tokens, unless the records are restored ones: one list must remain.
     fn lose_tokens(&mut self) {
         if !self.is_restored {
             self.remove(Issued::FILE);
@@ -205,12 +205,12 @@ impl Site {
                     assert!(!self.closed.contains(pool), "{pool} was closed: {done:?}");
                     let may_be = annotation != "enforce"
                         || self.evident.contains(pool)
-                        // Nothing could be written since it was.
+                        // Nothing could be written since.
                         || self.open.contains(pool) && self.fails();
                     assert!(may_be, "{pool} is open without reason: {done:?}");
                     open.insert(pool);
                 }
-                // What could not be written is not known to the next one.
+                // The next process does not know a change that could not be written.
                 Some(Refusal::Missing) if self.fails() => {}
                 Some(Refusal::Missing) => _ = self.closed.insert(pool),
                 Some(refusal) => assert_eq!(refusal, Refusal::NotRead, "{pool}: {done:?}"),
@@ -219,7 +219,7 @@ impl Site {
         self.open = open;
     }
 
-    /// Left alone, machines are served by what their pointer configs carry, and what can be is enforced.
+    /// Without further events, machines are served by their pointer configs, and pools that can be are enforced.
     fn settles(mut self) {
         if self.fails() {
             self.toggle_lock();
@@ -308,17 +308,17 @@ fn no_order_of_events_serves_a_stranger() {
     assert!(open > 10 && closed > 10, "both came about: {open}, {closed}");
 }
 
-/// The orders by which a stranger was served once.
+/// Sequences by which an unauthenticated client was served in the past.
 #[test]
 fn an_order_that_has_served_a_stranger_does_so_no_more() {
     for order in [
-        // The list is lost while a pointer config is there that can carry no token.
+        // The list is lost while there is a pointer config without room for a token.
         &[11, 0, 3, 0, 2][..],
-        // Both lists are.
+        // Both lists are lost.
         &[11, 0, 3, 4, 0, 2],
-        // A new pool, while nothing can be written.
+        // A new pool is created while nothing can be written.
         &[13, 10, 0, 2],
-        // A slip of the pen, and a restart.
+        // A typo in the mode, and a restart.
         &[11, 0, 9, 2, 8],
     ] {
         let mut site = Site::new();

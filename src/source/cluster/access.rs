@@ -1,6 +1,6 @@
-//! What the cluster's controller tells servers of tokens.
+//! Follows the records of tokens that the controller publishes.
 //!
-//! Apart from what is served: a server whose pools are open does not ask for it.
+//! They are read separately from configs: a server whose pools are open does not need them.
 
 use kube::Client;
 use model::access::Records;
@@ -12,10 +12,10 @@ use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
-/// Sends every state of it, for ever; what keeps it from that is told and counted.
+/// Sends every state of the records, forever; failures are reported and counted.
 ///
-/// What cannot be read leaves the state before, and so does a secret that is not found. Where there is no
-/// state before, nothing is known, which opens nothing. `are_known` says whether there is one.
+/// An unreadable or missing Secret keeps the previous state. Without a previous state nothing is known, which opens
+/// nothing. `are_known` is true if there is one.
 pub(super) async fn follow(
     client: Client,
     mut are_known: bool,

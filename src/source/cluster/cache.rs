@@ -1,13 +1,13 @@
-//! The inputs on disk, so that a server that is started while the API server is away serves too.
+//! Caches inputs on disk, so that a server can start and serve while the API server is unavailable.
 //!
 //! ```text
 //! DIR/objects.json              all objects but machine configs, by their kind's name
 //! DIR/machine-configs/NAME.json the machine configs that pools refer to
 //! ```
 //!
-//! Machine configs are written before the objects that refer to them and removed after, each file
-//! is replaced whole: whenever the process dies, what is on disk is complete. The token is never
-//! written, and neither are registry logins: their secrets are no kind of object that is kept.
+//! MachineConfigs are written before the objects that refer to them and removed after, and files are replaced
+//! atomically: whenever the process dies, the files on disk are complete. The token and registry credentials are never
+//! written: Secrets are not among the cached kinds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -27,22 +27,20 @@ use crate::source::manifest::check_json;
 use crate::store::newest;
 use crate::telemetry::Reporting;
 
-/// What is kept.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) objects: BTreeMap<Kind, Vec<Box<RawValue>>>,
     pub(super) machine_configs: Vec<Arc<MachineConfig>>,
 }
 
-/// A cache's directory.
 #[derive(Debug)]
 pub(super) struct Cache {
     directory: PathBuf,
-    /// What is on disk as it was written, told by identity.
+    /// MachineConfigs on disk, compared by pointer.
     written: HashMap<String, Arc<MachineConfig>>,
 }
 
-/// Why what is in the cache cannot be used.
+/// Reason why the cache cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub(super) struct LoadError {
@@ -69,7 +67,7 @@ impl Cache {
         self.directory.join("machine-configs")
     }
 
-    /// Reads what an earlier server wrote, `None` where there is nothing.
+    /// Reads the files of an earlier server, `None` if there are none.
     pub(super) fn load(&self) -> Result<Option<Snapshot>, LoadError> {
         let path = self.objects();
         let Some(bytes) = read(&path)? else { return Ok(None) };
@@ -88,7 +86,7 @@ impl Cache {
         Ok(Some(snapshot))
     }
 
-    /// Writes the newest snapshot, again and again, until there are no more.
+    /// Writes each newest snapshot until the sender is gone.
     pub(super) async fn keep(
         mut self,
         snapshots: watch::Receiver<Snapshot>,
@@ -98,7 +96,7 @@ impl Cache {
         newest::keep("cache", snapshots, &metrics, &status.degraded, save).await;
     }
 
-    /// Writes what has changed since it was written last.
+    /// Writes changes since the last write.
     fn save(&mut self, snapshot: &Snapshot) -> Result<(), WriteError> {
         let directory = self.machine_configs();
         replace::create_directory(&directory)?;
@@ -130,7 +128,7 @@ impl Cache {
     }
 }
 
-/// The files of a folder that are not hidden; none where there is no folder.
+/// The files of a directory that are not hidden; none if it does not exist.
 fn list(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     let failed = |error| LoadError { path: directory.to_owned(), error };
     let entries = match std::fs::read_dir(directory) {

@@ -1,9 +1,8 @@
-//! The machine configs that pools refer to, and when each has to be fetched.
+//! Decides which MachineConfigs must be fetched.
 //!
-//! A cluster holds hundreds of rendered machine configs of 200 KB, and pools refer to a few of
-//! them. So only those are fetched, by name, and a watch on the metadata of all, which keeps
-//! nothing of the others, tells when one of the few is there, changed or gone. One watch does for
-//! any number of pools; a watch on each name would take a connection for each.
+//! A cluster has hundreds of rendered MachineConfigs of 200 KB, and pools refer to a few of them. So only those are
+//! fetched, by name, and a watch on the metadata of all reports changes. One watch suffices for any number of pools;
+//! watches by name would need a connection each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +14,6 @@ use super::kind::Kind;
 use super::report::{Change, Item};
 use crate::source::manifest::config_warnings;
 
-/// Machine configs by name.
 #[derive(Debug, Default)]
 pub(super) struct Configs {
     wanted: BTreeMap<String, Config>,
@@ -25,15 +23,15 @@ pub(super) struct Configs {
 
 #[derive(Debug, Default)]
 struct Config {
-    /// The version that was fetched last.
+    /// Version of the last fetch.
     version: String,
-    /// The last good one; `None` where there is none of this name.
+    /// Last good object; `None` if it does not exist.
     object: Option<Arc<MachineConfig>>,
     problem: Option<String>,
-    /// What in it has no effect.
+    /// Parts of it without effect.
     warnings: Vec<String>,
     fetch: Fetch,
-    /// Whether it has been fetched, or found not to be there.
+    /// True if it was fetched, or does not exist.
     is_known: bool,
 }
 
@@ -42,7 +40,7 @@ enum Fetch {
     #[default]
     Needed,
     UnderWay,
-    /// Something changed since it was sent for.
+    /// The object has changed since the fetch was started.
     UnderWayAndNeeded,
     Done,
 }
@@ -57,7 +55,7 @@ impl Config {
 }
 
 impl Configs {
-    /// Sets which names pools refer to. What is no longer wanted is let go.
+    /// Sets the names that pools refer to, and drops all others.
     pub(super) fn want(&mut self, names: &BTreeSet<String>) {
         self.wanted.retain(|name, _| names.contains(name));
         for name in names {
@@ -65,7 +63,7 @@ impl Configs {
         }
     }
 
-    /// Takes in what the watch on the metadata saw.
+    /// Applies an event of the watch on metadata.
     pub(super) fn apply(&mut self, change: Change) {
         match change {
             Change::ListBegins => self.listing = Some(BTreeSet::new()),
@@ -77,7 +75,7 @@ impl Configs {
             }
             Change::ListEnds => {
                 let listed = self.listing.take().unwrap_or_default();
-                // Gone, or wanted since its turn in the list was over: fetching it tells.
+                // The object is gone, or was not wanted yet when it was listed: fetch it to find out.
                 let unlisted = self.wanted.iter_mut().filter(|(name, _)| !listed.contains(*name));
                 unlisted.for_each(|(_, config)| config.changed());
                 self.is_listed = true;
@@ -99,12 +97,12 @@ impl Configs {
         }
     }
 
-    /// Whether the metadata has been listed once.
+    /// Returns `true` if the metadata has been listed once.
     pub(super) fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// The names that have to be fetched now; they count as under way from here on.
+    /// Returns the names to fetch, and marks them as being fetched.
     pub(super) fn take_needed(&mut self) -> Vec<String> {
         let needed = self.wanted.iter_mut().filter(|(_, config)| config.fetch == Fetch::Needed);
         needed
@@ -115,7 +113,7 @@ impl Configs {
             .collect()
     }
 
-    /// Takes in what was fetched, `None` where there is none of this name.
+    /// Applies the result of a fetch, `None` if the object does not exist.
     pub(super) fn fetched(&mut self, name: &str, item: Option<Item>) {
         let Some(config) = self.wanted.get_mut(name) else { return };
         let again = config.fetch == Fetch::UnderWayAndNeeded;
@@ -141,7 +139,7 @@ impl Configs {
         }
     }
 
-    /// Whether it is known what a name stands for.
+    /// Returns `true` if a name was fetched, or does not exist.
     pub(super) fn is_known(&self, name: &str) -> bool {
         self.wanted.get(name).is_some_and(|config| config.is_known)
     }
@@ -154,7 +152,6 @@ impl Configs {
         self.wanted.values().all(|config| config.is_known)
     }
 
-    /// The machine configs that are there.
     pub(super) fn objects(&self) -> BTreeMap<String, Arc<MachineConfig>> {
         self.held().into_iter().map(|config| (config.name().to_owned(), config)).collect()
     }
@@ -163,7 +160,7 @@ impl Configs {
         self.wanted.values().filter_map(|config| config.object.clone()).collect()
     }
 
-    /// Takes in what an earlier server fetched. It is good until it can be fetched anew.
+    /// Restores MachineConfigs of an earlier server, which are used until they are fetched again.
     pub(super) fn restore(&mut self, configs: Vec<Arc<MachineConfig>>) {
         for object in configs {
             if let Some(config) = self.wanted.get_mut(object.name()) {

@@ -1,7 +1,6 @@
-//! Whether the API server answers, and since when it has not.
+//! Detects if and since when the API server does not answer.
 //!
-//! A watch that is silent looks the same as one that is cut off, so a small question of its own is
-//! asked every few seconds, on the path that everything else depends on.
+//! A silent watch looks like a broken one, so a small request is sent every few seconds.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,19 +13,19 @@ use super::kind::{Kind, Raw};
 use super::report::Report;
 use crate::kubernetes::client::reason;
 
-/// How often to ask.
+/// Interval between requests.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How long an answer may take.
+/// Maximum time for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reports each answer, or that there was none, until nobody receives reports any more.
+/// Reports each answer, or its absence, until the receiver is gone.
 pub(super) async fn ask(client: Client, reports: mpsc::Sender<Report>) {
     let pools = Kind::MachineConfigPool.api::<PartialObjectMeta<Raw>>(&client);
     let one = ListParams::default().limit(1);
     loop {
         let answer = match tokio::time::timeout(ANSWER_TIMEOUT, pools.list(&one)).await {
             Ok(Ok(_)) => Ok(()),
-            // It has been reached, whatever it says: what it says is for the watches to tell.
+            // The API server is reachable, even if it refuses; watches report refusals.
             Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 401 => Ok(()),
             Ok(Err(error)) => Err(reason(&error)),
             Err(_) => Err(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())),
@@ -38,27 +37,26 @@ pub(super) async fn ask(client: Client, reports: mpsc::Sender<Report>) {
     }
 }
 
-/// How many answers may fail to come before the API server counts as away.
+/// Number of missing answers after which the API server counts as unavailable.
 const FAILURES: u32 = 2;
 
-/// Whether the API server answers.
+/// State of the connection to the API server.
 #[derive(Debug)]
 pub(super) struct Connectivity {
     last: SystemTime,
     failures: u32,
 }
 
-/// What an answer, or its absence, changes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Transition {
-    /// The API server counts as away from now on; it answered last at this time.
+    /// The API server counts as unavailable; time of its last answer.
     Lost(SystemTime),
-    /// It is back.
+    /// The API server answers again.
     Restored,
 }
 
 impl Connectivity {
-    /// Connected at first; `now` is the start.
+    /// Creates a state that is connected at `now`.
     pub(super) fn new(now: SystemTime) -> Self {
         Self { last: now, failures: 0 }
     }

@@ -1,4 +1,4 @@
-//! What is watched, and the objects as the API server sends them.
+//! Kinds that are watched, and decoding of their objects.
 
 use std::borrow::Cow;
 
@@ -13,34 +13,34 @@ use serde_json::value::RawValue;
 
 use crate::kubernetes::client;
 
-/// A kind of object that is watched, all of its objects in one place or only one of them.
+/// A kind that is watched: all objects in one namespace, or a single object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     MachineConfigPool,
-    /// Only the metadata of these is watched; see [`super::configs`].
+    /// Only metadata is watched; see [`super::configs`].
     MachineConfig,
     ControllerConfig,
     MachineOsConfig,
     MachineOsBuild,
-    /// The config map with the API server's certificate authorities.
+    /// The ConfigMap with the API server's CAs.
     KubeconfigData,
     Service,
     Route,
-    /// The config map with the certificate authorities of image registries.
+    /// The ConfigMap with the CAs of image registries.
     RegistryCas,
-    /// The one with the TLS profile that the cluster's administrators chose.
+    /// The object with the TLS profile of the cluster.
     ApiServer,
 }
 
-/// Where the API server has the objects of a kind.
+/// Place of a kind in the API.
 struct Place {
     group: &'static str,
     kind: &'static str,
     plural: &'static str,
     namespace: Option<&'static str>,
-    /// The only one that is watched.
+    /// Name, if only one object is watched.
     name: Option<&'static str>,
-    /// Whether a cluster may do without the kind.
+    /// True if the cluster can lack the kind.
     may_be_absent: bool,
 }
 
@@ -102,8 +102,8 @@ impl Kind {
         }
     }
 
-    /// What it is called in the log, in metrics and in the cache, no two alike: the resource's
-    /// name, as `kubectl api-resources` prints it, with the object's where that tells it apart.
+    /// Unique name in the log, in metrics and in the cache: the resource's name as in `kubectl api-resources`, with the
+    /// object's name if that is needed.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::KubeconfigData => "configmaps/kubeconfig-data",
@@ -112,18 +112,18 @@ impl Kind {
         }
     }
 
-    /// Whether the last state of an object stays in force when the object is deleted. Those who
-    /// write the registries' authorities empty the map; that it is gone says nothing.
+    /// Returns `true` if the last state of a deleted object stays in force. The writers of registry CAs empty the
+    /// ConfigMap to remove all; its deletion means nothing.
     pub(super) fn outlives_deletion(self) -> bool {
         self == Self::RegistryCas
     }
 
-    /// Whether a cluster may do without the kind: its definition may be absent, and appear later.
+    /// Returns `true` if the cluster can lack the kind: its definition can be missing, and be created later.
     pub(super) fn may_be_absent(self) -> bool {
         self.place().may_be_absent
     }
 
-    /// The name of the only object that is watched, if it is only one.
+    /// Name, if only one object is watched.
     pub(super) fn only(self) -> Option<&'static str> {
         self.place().name
     }
@@ -137,7 +137,7 @@ impl Kind {
         client::api(client, namespace.unwrap_or_default(), &resource)
     }
 
-    /// How an administrator would name one of its objects.
+    /// Name of an object in messages.
     pub(super) fn describe(self, name: &str) -> String {
         let place = self.place();
         let slash = if place.namespace.is_some() { "/" } else { "" };
@@ -149,7 +149,7 @@ impl Kind {
         let place = self.place();
         let mut value: Value = serde_json::from_str(json.get()).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
-            // The items of a list do not say what they are where their kind is built in.
+            // Items in lists of core kinds have no `kind` and `apiVersion`.
             let version = if place.group.is_empty() {
                 "v1".to_owned()
             } else {
@@ -162,8 +162,7 @@ impl Kind {
     }
 }
 
-/// An object of any kind: its metadata read, the whole still text, so that one object that does
-/// not decode spoils no list.
+/// An object with only its metadata parsed, so that one malformed object does not affect the list.
 #[derive(Debug, Clone)]
 pub(super) struct Raw {
     metadata: ObjectMeta,

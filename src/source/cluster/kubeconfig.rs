@@ -1,14 +1,14 @@
-//! The kubeconfig that new machines join the cluster with.
+//! The bootstrap kubeconfig of new machines.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use serde_json::Value;
 
-/// A kubeconfig for kubelet's first contact with the API server at `server`: cluster `local`, user
-/// and context `kubelet`, as the reference server's. `authorities` is PEM.
+/// A kubeconfig for kubelet's first connection to the API server at `server`, with cluster `local`, user and context
+/// `kubelet` as in the reference server. `authorities` is PEM.
 pub(super) fn bootstrap_kubeconfig(server: &str, cas: &[u8], token: &str) -> Bytes {
-    // A JSON string is a YAML string too, whatever it holds.
+    // A JSON string is always a valid YAML string.
     let quoted = |text: &str| Value::from(text).to_string();
     let text = format!(
         "apiVersion: v1

@@ -7,8 +7,8 @@
 //!  token files ──┘
 //! ```
 //!
-//! Tasks do the I/O and report what they see; one loop takes the reports in, and publishes when
-//! they pause. While the API server is away, what was seen last goes on being served.
+//! Tasks do the I/O and send reports; one loop applies them, and publishes when they pause. While the API server is
+//! unavailable, the last inputs stay in use.
 
 mod access;
 mod cache;
@@ -46,28 +46,27 @@ use crate::telemetry::Reporting;
 pub use super::cluster::registry_cas::{MapSeen, RegistryCaMap};
 pub use super::cluster::secrets::NamedSecret;
 
-/// Reports come in bursts; publishing waits for this much quiet,
+/// Quiet time before a publication, because reports come in bursts.
 const QUIET: Duration = Duration::from_millis(10);
-/// but no longer than this.
+/// Maximum wait for quiet.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Where the cluster is, and what the server itself brings.
+/// Settings of a cluster source.
 #[derive(Debug)]
 pub struct Settings {
-    /// How to reach the API server; `None` for the pod's own service account.
+    /// Path of a kubeconfig; `None` for the pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// The API server as new machines reach it.
+    /// URL of the API server for new machines.
     pub apiserver_url: String,
-    /// Files `token` and `ca.crt`.
+    /// Directory with the bootstrap `token` and `ca.crt`.
     pub token_dir: PathBuf,
-    /// Where the inputs are kept on disk, if anywhere.
+    /// Directory of the cache, if there is one.
     pub cache_dir: Option<PathBuf>,
-    /// The secret with the registry logins for machines of all enforced pools; `None` where nobody
-    /// gets any, and no secret is read.
+    /// Secret with the registry credentials for machines of all enforced pools; `None` reads no Secret.
     pub registry_credentials: Option<SecretName>,
 }
 
-/// A way to a cluster.
+/// A connection to a cluster.
 pub struct Cluster {
     client: Client,
     apiserver_url: String,
@@ -77,8 +76,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Prepares a client, and reads the token; nothing is asked of the API server yet. Call it
-    /// within a runtime.
+    /// Creates a client, and reads the token. It sends no request. Must be called within a runtime.
     pub async fn connect(settings: Settings) -> Result<Self, ConnectError> {
         Ok(Self {
             client: client::connect(settings.kubeconfig).await?,
@@ -89,7 +87,7 @@ impl Cluster {
         })
     }
 
-    /// Keeps `roster` in step with the cluster's nodes, for ever.
+    /// Keeps `roster` up to date with the cluster's nodes, forever.
     pub fn follow_nodes(
         &self,
         nodes: NodeIndex,
@@ -98,14 +96,13 @@ impl Cluster {
         nodes::follow(self.client.clone(), nodes, reporting)
     }
 
-    /// Follows one secret.
+    /// Follows one Secret.
     #[must_use]
     pub fn secret(&self, name: SecretName) -> NamedSecret {
         NamedSecret::new(self.client.clone(), name)
     }
 
-    /// Sends what the controller tells servers of tokens, for ever. With `are_known` a secret that is not
-    /// there is one that was lost.
+    /// Sends the records of tokens, forever. With `are_known`, a missing Secret is a lost one.
     pub fn follow_tokens(
         &self,
         are_known: bool,
@@ -115,7 +112,7 @@ impl Cluster {
         access::follow(self.client.clone(), are_known, records, reporting)
     }
 
-    /// Sends the inputs, and each change of them, for ever.
+    /// Sends the inputs after each change, forever.
     pub async fn follow(self, inputs: watch::Sender<Option<Inputs>>, reporting: Reporting) {
         let Self { client, apiserver_url, mut token, cache, registry_credentials } = self;
         let (sender, mut reports) = mpsc::channel(256);

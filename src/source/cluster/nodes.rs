@@ -1,7 +1,7 @@
-//! The nodes of the cluster, for the boot ledger: whoever has fetched its config is to become one.
+//! Follows the nodes of the cluster, for the boot ledger.
 //!
-//! Apart from what is served: nothing of a node changes a config, and a server that may not list nodes
-//! serves all the same.
+//! They are watched separately from configs, which do not depend on them: a server without the permission serves all
+//! the same.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::kubernetes::watch::{Failure, Watch, WatchEvent};
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::{Condition, Status};
 
-/// Keeps `roster` in step with the cluster, for ever; what keeps it from that is told and counted.
+/// Keeps `roster` up to date with the cluster, forever; failures are reported and counted.
 pub(super) async fn follow(client: Client, index: NodeIndex, reporting: Reporting) {
     let Reporting { metrics, status: Status { degraded, .. } } = reporting;
     let mut watch = Watch::new(Api::<v1::Node>::all(client), None);

@@ -1,4 +1,4 @@
-//! Follows the merged config map of the registries' authorities, and nothing else.
+//! Follows the merged ConfigMap of registry CAs.
 
 use kube::Client;
 use model::objects::{ConfigMap, Object};
@@ -7,22 +7,22 @@ use model::registry_ca::MERGED_MAP;
 use super::kind::{Kind, Raw};
 use crate::kubernetes::watch::{Failure, ObjectSeen, ObjectWatch};
 
-/// The config map, followed.
+/// A watch of the ConfigMap.
 pub struct RegistryCaMap {
     watch: ObjectWatch<Raw>,
     is_failing: bool,
 }
 
 impl RegistryCaMap {
-    /// The config map of a cluster. It is followed while somebody waits for what changes.
+    /// Creates a watch, which runs while [`Self::changed`] is awaited.
     #[must_use]
     pub fn new(client: &Client) -> Self {
         let watch = ObjectWatch::new(Kind::RegistryCas.api(client), MERGED_MAP);
         Self { watch, is_failing: false }
     }
 
-    /// Waits for the config map as it is, for each change of it, and for what keeps it from being
-    /// seen. May be dropped and called again: no change is lost by that.
+    /// Waits for the ConfigMap's present state, for each change, and for failures. It is cancel safe: no change is
+    /// lost.
     pub async fn changed(&mut self) -> MapSeen {
         let seen = self.watch.next().await;
         let is_failing = matches!(seen, ObjectSeen::Failed(_));
@@ -43,16 +43,16 @@ impl RegistryCaMap {
     }
 }
 
-/// What is seen of the config map.
+/// State of the ConfigMap.
 #[derive(Debug)]
 pub enum MapSeen {
-    /// It is there.
+    /// The present contents.
     Present(ConfigMap),
-    /// The API server has none.
+    /// The ConfigMap does not exist.
     Absent,
-    /// It does not decode, for this reason.
+    /// The ConfigMap is malformed, for this reason.
     Unreadable(String),
-    /// It cannot be watched, for this reason; trying again goes on.
+    /// The ConfigMap cannot be watched, for this reason; retries continue.
     Unwatched(String),
 }
 

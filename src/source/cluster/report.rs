@@ -1,4 +1,4 @@
-//! What the tasks see of the cluster, as values.
+//! Reports of the tasks that observe a cluster.
 
 use kube::ResourceExt as _;
 use model::objects::SecretName;
@@ -8,13 +8,13 @@ use super::kind::{Kind, Raw};
 use crate::kubernetes::watch::Failure;
 use crate::source::secret_seen::SecretSeen;
 
-/// What the tasks see.
+/// A report of a task.
 #[derive(Debug)]
 pub(super) enum Report {
     Change(Kind, Change),
     Failed(Kind, Failure),
     Secret(SecretName, SecretSeen),
-    /// A machine config was fetched; `None` where there is none of this name.
+    /// The result of a fetch; `None` if the MachineConfig does not exist.
     Fetched(String, Option<Item>),
     FetchFailed(String, String),
     Connectivity(Result<(), String>),
@@ -24,9 +24,8 @@ pub(super) enum Report {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) name: String,
-    /// Changes with every change of the object.
     pub(super) version: String,
-    /// The whole object, where more than metadata is watched.
+    /// The whole object, unless only metadata is watched.
     pub(super) json: Option<Box<RawValue>>,
 }
 
@@ -41,20 +40,20 @@ impl From<Raw> for Item {
 }
 
 impl Item {
-    /// Reads an object's text, `None` if it has no metadata.
+    /// Parses an object's text, `None` if it has no metadata.
     pub(super) fn read(json: &RawValue) -> Option<Self> {
         serde_json::from_str::<Raw>(json.get()).ok().map(Self::from)
     }
 }
 
-/// What a watch sees.
+/// An event of a watch.
 #[derive(Debug)]
 pub(super) enum Change {
-    /// A list begins; it replaces all that was known.
+    /// A list begins, which replaces all known objects.
     ListBegins,
     Listed(Item),
     ListEnds,
-    /// An object is new or other than before.
+    /// An object is new or changed.
     Applied(Item),
     Deleted(String),
 }

@@ -1,6 +1,6 @@
-//! Secrets that are followed by their names, apart from the kinds that a server always watches.
+//! Follows single Secrets by name.
 //!
-//! What is in one is read here and handed on; it is never kept on disk with the rest.
+//! Their values are never cached on disk.
 
 use k8s_openapi::api::core::v1;
 use kube::{Api, Client, ResourceExt as _};
@@ -11,28 +11,27 @@ use super::report::Report;
 use crate::kubernetes::watch::{Cause, ObjectSeen, ObjectWatch};
 use crate::source::secret_seen::SecretSeen;
 
-/// A secret that is followed.
+/// A watch of a Secret.
 pub struct NamedSecret {
     name: SecretName,
     watch: ObjectWatch<v1::Secret>,
 }
 
 impl NamedSecret {
-    /// The secret of this name. It is followed while somebody waits for what changes.
+    /// Creates a watch, which runs while [`Self::changed`] is awaited.
     #[must_use]
     pub fn new(client: Client, name: SecretName) -> Self {
         let secrets = Api::namespaced(client, &name.namespace);
         Self { watch: ObjectWatch::new(secrets, &name.name), name }
     }
 
-    /// Which secret it is.
+    /// Name of the Secret.
     #[must_use]
     pub fn name(&self) -> &SecretName {
         &self.name
     }
 
-    /// Waits for the secret as it is, for each change of it, and for what keeps it from being seen.
-    /// May be dropped and called again: no change is lost by that.
+    /// Waits for the Secret's present state, for each change, and for failures. It is cancel safe: no change is lost.
     pub async fn changed(&mut self) -> SecretSeen {
         match self.watch.next().await {
             ObjectSeen::Present(secret) => SecretSeen::Present(read(secret)),
@@ -45,7 +44,7 @@ impl NamedSecret {
     }
 }
 
-/// Reports what `name` holds, and each change of it, until nobody receives reports any more.
+/// Reports the contents of `name` and each change, until the receiver is gone.
 pub(super) async fn watch(name: SecretName, client: Client, reports: mpsc::Sender<Report>) {
     let mut secret = NamedSecret::new(client, name.clone());
     loop {

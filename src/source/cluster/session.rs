@@ -1,5 +1,4 @@
-//! What is done with each report: watches and fetches are started, the view is kept, and inputs are
-//! published when they may have changed.
+//! Handles reports: starts watches and fetches, updates the view, and publishes inputs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,16 +30,16 @@ use crate::source::secret_seen::SecretSeen;
 use crate::telemetry::Reporting;
 use crate::telemetry::conditions::Condition;
 
-/// Machine configs that are fetched at a time.
+/// Maximum number of concurrent fetches of MachineConfigs.
 const FETCHES: usize = 8;
-/// The waits after a fetch that failed.
+/// Waits after failed fetches: they grow from the first to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// What the secrets are called where watches that failed are counted.
+/// Name of Secrets in metrics of failed watches.
 const SECRETS: &str = "secrets";
 
-/// A cluster that is followed.
+/// A session with a cluster.
 pub(super) struct Session {
     client: Client,
     apiserver_url: String,
@@ -51,20 +50,20 @@ pub(super) struct Session {
     fetches: HashMap<String, AbortOnDropHandle<()>>,
     fetching: Arc<Semaphore>,
     watches: JoinSet<()>,
-    /// The watches of the secrets with registry logins.
+    /// Watches of Secrets with registry credentials.
     secrets: HashMap<SecretName, AbortOnDropHandle<()>>,
     failing: BTreeSet<Kind>,
-    /// Kinds that the API server does not have, and need not have.
+    /// Kinds that the cluster lacks, as it can.
     absent: BTreeSet<Kind>,
     cache: Option<watch::Sender<Snapshot>>,
     reporting: Reporting,
     inputs: watch::Sender<Option<Inputs>>,
-    /// Whether something has been seen that may change the inputs.
+    /// True if the inputs may have changed.
     is_changed: bool,
 }
 
 impl Session {
-    /// A session that has seen nothing. What its tasks see they send to `sender`, for [`take`].
+    /// Creates a session. Its tasks send reports to `sender`, for [`take`].
     ///
     /// [`take`]: Self::take
     pub(super) fn new(
@@ -94,12 +93,12 @@ impl Session {
         }
     }
 
-    /// The same, with the secret that holds the registry logins for all enforced pools, if any.
+    /// Sets the Secret with registry credentials for all enforced pools.
     pub(super) fn with_registry_credentials(self, secret: Option<SecretName>) -> Self {
         Self { view: ClusterView::new(secret), ..self }
     }
 
-    /// Starts all watches anew: each begins with a list.
+    /// Restarts all watches, each with a list.
     pub(super) fn start_watches(&mut self) {
         self.secrets.clear();
         self.watches.abort_all();
@@ -109,7 +108,6 @@ impl Session {
         }
     }
 
-    /// Takes in what a task has seen.
     pub(super) fn take(&mut self, report: Report) {
         match report {
             Report::Change(kind, change) => {
@@ -134,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Takes in what a watch saw of a secret. What it reports when nobody needs it any more is late.
+    /// Applies a report about a Secret. Late reports about Secrets that are not needed are dropped.
     fn take_secret(&mut self, name: SecretName, seen: SecretSeen) {
         if !self.secrets.contains_key(&name) {
             return;
@@ -154,7 +152,7 @@ impl Session {
         self.is_changed = true;
     }
 
-    /// Watches the secrets that pools need, and no others.
+    /// Watches the Secrets that pools need, and no others.
     pub(super) fn watch_secrets(&mut self) {
         let wanted = self.view.wanted_secrets();
         let degraded = &self.reporting.status.degraded;
@@ -174,7 +172,7 @@ impl Session {
         }
     }
 
-    /// Takes in the bootstrap token, or what is wrong with it.
+    /// Applies the bootstrap token, or its problem.
     pub(super) fn take_token(&mut self, token: BootstrapTokenState) {
         self.is_changed = true;
         if let Some(problem) = &token.problem {
@@ -208,7 +206,7 @@ impl Session {
                 Condition::ok("API server").report(degraded, |_| {
                     tracing::info!("the API server is back");
                 });
-                // Some watches may be waiting for their next try, others may hang.
+                // Some watches may wait for a retry, others may hang.
                 self.start_watches();
             }
             _ => {}
@@ -224,7 +222,7 @@ impl Session {
             if self.absent.insert(kind) {
                 tracing::info!(kind = kind.name(), "the API server does not have this kind");
             }
-            // It is looked for again and again, and mostly there is nothing new.
+            // The kind is looked up periodically, mostly without a change.
             self.is_changed |= self.view.absent(kind);
             return;
         }
@@ -246,7 +244,7 @@ impl Session {
         }
     }
 
-    /// Sends for the machine configs that are needed, and calls back what is not any more.
+    /// Starts the needed fetches of MachineConfigs, and cancels others.
     pub(super) fn fetch(&mut self) {
         let configs = &mut self.view.configs;
         self.fetches.retain(|name, _| configs.is_wanted(name));
@@ -257,7 +255,7 @@ impl Session {
         }
     }
 
-    /// Sends the inputs if they may have changed, and keeps them in the cache.
+    /// Sends the inputs to the pipeline and to the cache, if they may have changed.
     pub(super) fn publish(&mut self) {
         if !std::mem::take(&mut self.is_changed) {
             return;
@@ -284,7 +282,7 @@ impl Session {
         Some(kubeconfig::bootstrap_kubeconfig(&self.apiserver_url, cas, &token.token))
     }
 
-    /// Takes in what an earlier server kept, and starts to keep what this one sees.
+    /// Restores an earlier server's inputs, and starts caching.
     pub(super) fn restore(&mut self, cache: Cache) {
         match cache.load() {
             Ok(Some(snapshot)) => {
@@ -306,7 +304,7 @@ impl Session {
     }
 }
 
-/// Fetches a machine config, however often it takes.
+/// Fetches a MachineConfig, with retries.
 async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mpsc::Sender<Report>) {
     let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
     let mut is_first = true;
@@ -319,7 +317,7 @@ async fn fetch(name: String, api: Api<Raw>, places: Arc<Semaphore>, reports: mps
         match result {
             Ok(found) => {
                 let item = found.map(Item::from);
-                // Nobody receives any more when the server ends.
+                // The receiver is gone when the server ends.
                 let _ = reports.send(Report::Fetched(name, item)).await;
                 return;
             }
@@ -341,7 +339,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn inputs_are_published_when_something_was_seen_and_not_because_the_api_server_answers() {
-        // Nothing is asked of it.
+        // No request is sent.
         let config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:9"));
         let client = Client::try_from(config).unwrap();
         let (sender, _reports) = mpsc::channel(1);

@@ -1,16 +1,16 @@
-//! The bootstrap token: files of a mounted secret, followed as they rotate.
+//! The bootstrap token: files of a mounted Secret, followed as they rotate.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::files::watch::{DirectoryWatch, Scanned};
 
-/// What the token's directory holds.
+/// Contents of the token's directory.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    /// `token`
+    /// Contents of the file `token`.
     pub(super) token: String,
-    /// `ca.crt`, PEM; `None` where it is not there.
+    /// Contents of the file `ca.crt` in PEM; `None` if it does not exist.
     pub(super) cas: Option<Vec<u8>>,
 }
 
@@ -20,7 +20,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The last token that could be read, and what is wrong now.
+/// The last readable token, and the present problem.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BootstrapTokenState {
     pub(super) last_good: Option<Token>,
@@ -28,7 +28,7 @@ pub(super) struct BootstrapTokenState {
 }
 
 impl BootstrapTokenState {
-    /// What follows from reading the files once more.
+    /// The state after another read.
     fn next(&self, read: Result<Token, String>) -> Self {
         match read {
             Ok(token) => Self { last_good: Some(token), problem: None },
@@ -37,7 +37,7 @@ impl BootstrapTokenState {
     }
 }
 
-/// The token's directory, followed.
+/// A watch of the token's directory.
 #[derive(Debug)]
 pub(super) struct TokenFiles {
     directory: PathBuf,
@@ -46,20 +46,18 @@ pub(super) struct TokenFiles {
 }
 
 impl TokenFiles {
-    /// Reads the token, and follows it from now on. Call it within a runtime.
+    /// Reads the token, and starts to follow it. Must be called within a runtime.
     pub(super) fn open(directory: PathBuf) -> Self {
         let watch = DirectoryWatch::new(vec![directory.clone()]);
         let state = BootstrapTokenState::default().next(read(&directory));
         Self { directory, watch, state }
     }
 
-    /// The token as it was read last.
     pub(super) fn state(&self) -> &BootstrapTokenState {
         &self.state
     }
 
-    /// Waits until the token, or what is wrong with it, is another one. May be dropped and called
-    /// again: no change is lost by that.
+    /// Waits for a change of the token or its problem. It is cancel safe: no change is lost.
     pub(super) async fn changed(&mut self) {
         loop {
             self.watch.changed().await;
@@ -69,7 +67,7 @@ impl TokenFiles {
         }
     }
 
-    /// Tells whether the token is another one than before.
+    /// Returns true if the state has changed.
     fn scan(&mut self) -> bool {
         let Self { directory, watch, state } = self;
         let mut is_changed = false;

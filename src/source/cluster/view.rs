@@ -1,4 +1,4 @@
-//! All that was seen of the cluster, and the inputs that it comes to. Nothing here does I/O.
+//! Collects the observed objects of a cluster, and derives the inputs from them, without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +17,10 @@ use super::report::{Change, Item};
 use crate::source::credentials::SeenCredentials;
 use crate::source::secret_seen::SecretSeen;
 
-/// The objects of the cluster as they were last seen.
+/// Last observed objects of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterView {
     kinds: BTreeMap<Kind, Objects>,
-    /// The machine configs that pools refer to.
     pub(super) configs: Configs,
     registries: Registries,
     credentials: SeenCredentials,
@@ -29,38 +28,37 @@ pub(super) struct ClusterView {
     published: Option<Inputs>,
 }
 
-/// The authorities of image registries as they were last read.
+/// Last readable CAs of image registries.
 #[derive(Debug, Default)]
 struct Registries {
     cas: Cas,
     refused: Vec<Refused>,
 }
 
-/// The objects of one kind.
 #[derive(Debug, Default)]
 struct Objects {
     by_name: BTreeMap<String, Entry>,
     /// Names in the list that is being read.
     listing: Option<BTreeSet<String>>,
-    /// Whether a list was read to its end, or there is none to read.
+    /// True if a list is complete, or there is none to read.
     is_read: bool,
 }
 
 #[derive(Debug)]
 struct Entry {
     json: Box<RawValue>,
-    /// The last good one.
+    /// Last good object.
     object: Option<Object>,
     problem: Option<Defect>,
 }
 
 impl ClusterView {
-    /// One that has seen nothing, of a server that is to read the secret `registry_credentials`, if any.
+    /// Creates an empty view for a server that reads the Secret `registry_credentials`.
     pub(super) fn new(registry_credentials: Option<SecretName>) -> Self {
         Self { credentials: SeenCredentials::new(registry_credentials), ..Self::default() }
     }
 
-    /// Takes in what a watch saw.
+    /// Applies an event of a watch.
     pub(super) fn apply(&mut self, kind: Kind, change: Change) {
         if kind == Kind::MachineConfig {
             self.configs.apply(change);
@@ -90,31 +88,31 @@ impl ClusterView {
         }
     }
 
-    /// Takes in that the API server does not know the kind; tells whether that is other than before.
+    /// Marks a kind as missing in the cluster; returns true if that is new.
     pub(super) fn absent(&mut self, kind: Kind) -> bool {
         let absent = Objects { is_read: true, ..Objects::default() };
         let before = self.kinds.insert(kind, absent);
         !before.is_some_and(|before| before.is_read && before.by_name.is_empty())
     }
 
-    /// Takes in what a watch saw of a secret with registry logins; tells why machines do without it,
-    /// if they do.
+    /// Applies the state of a Secret with registry credentials. Returns the reason why machines do without it, if they
+    /// do.
     pub(super) fn secret_seen(&mut self, name: SecretName, seen: SecretSeen) -> Option<String> {
         self.credentials.seen(name, seen)
     }
 
-    /// The secrets with registry logins that pools need now.
+    /// Secrets with registry credentials that pools need.
     pub(super) fn wanted_secrets(&mut self) -> BTreeSet<SecretName> {
         let pools: Vec<_> = self.pools().cloned().collect();
         self.credentials.wanted(pools.iter().map(|pool| &**pool))
     }
 
-    /// Whether all objects of the kind have been seen once.
+    /// Returns `true` if all objects of the kind were read once.
     pub(super) fn is_read(&self, kind: Kind) -> bool {
         self.kinds.get(&kind).is_some_and(|objects| objects.is_read)
     }
 
-    /// What was not read yet, without which there are no first inputs.
+    /// Names of unread kinds, without which there are no first inputs.
     pub(super) fn missing(&self) -> Vec<&'static str> {
         let unread = Kind::ALL.into_iter().filter(|kind| !self.is_read(*kind)).map(Kind::name);
         let mut missing: Vec<_> = unread.collect();
@@ -124,16 +122,16 @@ impl ClusterView {
         missing
     }
 
-    /// The PEM of the API server's certificate authorities, from the operator's config map.
+    /// CAs of the API server in PEM, from the operator's ConfigMap.
     pub(super) fn cas(&self) -> Option<&[u8]> {
         let entry = self.kinds.get(&Kind::KubeconfigData)?.by_name.values().next()?;
         let Some(Object::ConfigMap(map)) = &entry.object else { return None };
         map.binary("ca-bundle.crt")
     }
 
-    /// The inputs that the objects come to, `None` while there is not enough of them.
+    /// The inputs from the objects, `None` while some are missing.
     ///
-    /// A pool whose new machine config is still under way stays as it was before.
+    /// A pool whose new MachineConfig is still being fetched keeps its previous one.
     pub(super) fn inputs(&mut self, kubeconfig: Option<&Bytes>) -> Option<Inputs> {
         if self.published.is_none() && !self.missing().is_empty() {
             return None;
@@ -191,7 +189,6 @@ impl ClusterView {
         Some(inputs)
     }
 
-    /// What a server that is started without the API server needs.
     pub(super) fn snapshot(&self) -> Snapshot {
         let objects = self.kinds.iter().map(|(kind, objects)| {
             let items = objects.by_name.values().map(|entry| entry.json.clone()).collect();
@@ -200,7 +197,7 @@ impl ClusterView {
         Snapshot { objects: objects.collect(), machine_configs: self.configs.held() }
     }
 
-    /// Takes in what an earlier server saw.
+    /// Restores the objects of an earlier server.
     pub(super) fn restore(&mut self, snapshot: Snapshot) {
         for (kind, items) in snapshot.objects {
             let objects = self.kinds.entry(kind).or_default();
@@ -266,7 +263,7 @@ impl ClusterView {
 }
 
 impl Objects {
-    /// Lets go of the objects that are there no more.
+    /// Removes objects that do not exist any longer.
     fn retain(&mut self, kind: Kind, is_there: impl Fn(&str) -> bool) {
         if kind.outlives_deletion() {
             for (_, entry) in self.by_name.iter_mut().filter(|(name, _)| !is_there(name)) {

@@ -9,7 +9,7 @@ use super::kind::{Kind, Raw};
 use super::report::{Change, Item, Report};
 use crate::kubernetes::watch::{Watch, WatchEvent};
 
-/// Reports what happens to the objects of `kind`, until nobody receives reports any more.
+/// Reports events of the objects of `kind`, until the receiver is gone.
 pub(super) async fn watch(kind: Kind, client: Client, reports: mpsc::Sender<Report>) {
     if kind == Kind::MachineConfig {
         let item = |object: PartialObjectMeta<Raw>| Item {

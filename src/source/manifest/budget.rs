@@ -1,41 +1,38 @@
-//! How much of a file is taken in, the same for JSON and for YAML.
+//! Limits the size of parsed files, the same for JSON and YAML.
 //!
-//! A value in memory is many times as large as its text: `{"a":0}` has 7 bytes and takes some 500.
-//! JSON is measured before any of it is read into memory, by looking at its characters only; YAML
-//! by its parser on the way.
+//! A value in memory is many times as large as its text: `{"a":0}` has 7 bytes and takes some 500. JSON is measured by
+//! its characters before it is parsed, YAML by its parser.
 
-/// How much is taken in of one file.
+/// Limits for one file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
-    /// Values and keys together.
+    /// Maximum number of values and keys.
     pub(super) nodes: usize,
-    /// Lists and mappings within each other.
+    /// Maximum nesting of lists and mappings.
     pub(super) depth: usize,
-    /// Documents one after the other.
     pub(super) documents: usize,
 }
 
 impl Budget {
-    /// A machine config has a node in 20 to 200 bytes: in a file of the largest size there is room
-    /// for as many as fit into it.
+    /// A MachineConfig has a node in 20 to 200 bytes: the limits fit a file of the maximum size full of them.
     pub(super) const FILE: Self = Self { nodes: 2_000_000, depth: 100, documents: 100_000 };
 }
 
-/// What there is too much of.
+/// Exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooLarge {
-    /// More values and keys than this: they would take too much memory.
+    /// The values and keys would take too much memory.
     #[error("holds more than {0} values and keys")]
     Nodes(usize),
-    /// Deeper than this: what reads it would take too much stack.
+    /// The nesting would take too much stack.
     #[error("has lists or mappings more than {0} deep within each other")]
     Depth(usize),
 }
 
-/// Whether a text is within the budget, as far as it is JSON: `Ok(false)` comes with the first
-/// character that no JSON has there. It may be YAML, and within the budget of that.
+/// Checks that a JSON text is within the budget. `Ok(false)` means that it is no JSON; it can be YAML, which is limited
+/// elsewhere.
 ///
-/// Looks at tokens only: what has those of JSON may break its grammar.
+/// Only tokens are checked, not the grammar.
 pub(super) fn measure_json(text: &str, budget: Budget) -> Result<bool, TooLarge> {
     let bytes = text.as_bytes();
     let (mut nodes, mut depth, mut at) = (0, 0_usize, 0);

@@ -1,4 +1,4 @@
-//! One manifest file's text, read into objects.
+//! Parses a manifest file into objects.
 
 mod budget;
 mod unique;
@@ -15,30 +15,30 @@ use self::unique::{Unique, is_twice};
 pub use self::budget::TooLarge;
 pub(crate) use self::warnings::of_config as config_warnings;
 
-/// Why a file's text is no manifest.
+/// Reasons why a file is no manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The bytes are no UTF-8 text.
+    /// The bytes are not UTF-8.
     #[error("not UTF-8 text")]
     NotText,
     /// The text is neither YAML nor JSON.
     #[error("{0}")]
     Syntax(String),
-    /// It would take too much memory or stack.
+    /// The contents would take too much memory or stack.
     #[error(transparent)]
     Large(#[from] TooLarge),
     /// A document is malformed.
     #[error("document {number}: {error}")]
     Object {
-        /// The document's place in the file, from 1.
+        /// Position of the document, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// Fault of the document.
         error: ObjectError,
     },
 }
 
 impl ManifestError {
-    /// What is wrong, also for those who may not know what is in the file.
+    /// The fault, with an outline for unauthenticated clients.
     #[must_use]
     pub fn defect(&self) -> Defect {
         let outline = match self {
@@ -53,24 +53,24 @@ impl ManifestError {
     }
 }
 
-/// What a file comes to.
+/// Contents of a file.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    /// Its objects, of the kinds that are read.
+    /// Objects of the kinds that are read.
     pub objects: Vec<Object>,
-    /// What in them has no effect, one line each, to be escaped.
+    /// Parts of the objects without effect, one line each, not escaped.
     pub warnings: Vec<String>,
 }
 
-/// Reads all objects of a file.
+/// Parses all objects of a file.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Object>, ManifestError> {
     read(bytes).map(|manifest| manifest.objects)
 }
 
-/// Reads all documents of a file: YAML, or JSON one after the other. Lists (`kind: List`, as
-/// `kubectl get -o yaml` prints them) are taken apart.
+/// Parses all documents of a file: YAML, or a sequence of JSON. Lists (`kind: List`, as printed by `kubectl get -o
+/// yaml`) are split.
 ///
-/// What is no manifest at all, such as a Kustomization or a chart's values, is passed over.
+/// Documents that are no manifest, such as a Kustomization or a chart's values, are ignored.
 pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     let text = std::str::from_utf8(bytes).map_err(|_| ManifestError::NotText)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -82,7 +82,7 @@ pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
     Ok(manifest)
 }
 
-/// Whether text may hold a manifest; a cheap test for files whose name does not say so.
+/// Returns `true` if text can be a manifest; a cheap test for files whose name does not show it.
 #[must_use]
 pub fn may_be_manifest(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes)
@@ -96,7 +96,7 @@ fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
             serde_json::Deserializer::from_str(text).into_iter().collect();
         match json {
             Ok(documents) => return Ok(values(documents)),
-            // It is JSON, with a key that is there twice.
+            // Valid JSON with a duplicate key.
             Err(error) if error.classify() == Category::Data => {
                 return Err(ManifestError::Syntax(error.to_string()));
             }
@@ -104,14 +104,14 @@ fn documents(text: &str, budget: Budget) -> Result<Vec<Value>, ManifestError> {
         }
     }
     let options = serde_saphyr::options! {
-        // The API's own readers take YAML 1.1: `mode: 0644` is 420 there.
+        // The API's own readers parse YAML 1.1: `mode: 0644` is 420 there.
         legacy_octal_numbers: true,
         with_snippet: false,
         budget: serde_saphyr::budget! {
             max_documents: budget.documents,
             max_depth: budget.depth,
             max_nodes: budget.nodes,
-            // Lists, mappings and documents end, too.
+            // Ends of lists, mappings and documents are events, too.
             max_events: 2 * (budget.nodes + budget.documents) + 2,
         },
     };
@@ -143,7 +143,7 @@ fn refused(error: &serde_saphyr::Error, budget: Budget) -> ManifestError {
     }
 }
 
-/// Checks JSON that a server has written, this one or another, by what a file may hold.
+/// Checks JSON of another server against the limits of a file.
 pub(crate) fn check_json(text: &str) -> Result<(), TooLarge> {
     measure_json(text, Budget::FILE).map(|_| ())
 }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn json_that_is_too_large_is_not_read_as_yaml() {
-        // As YAML it would be told that the bracket is not closed.
+        // As YAML, the error would be the missing bracket.
         let error = documents("[0, 0, 0, 0, 0, 0, 0", SMALL).unwrap_err();
         assert!(matches!(error, ManifestError::Large(TooLarge::Nodes(6))), "{error}");
     }
@@ -292,10 +292,10 @@ mod tests {
             let expected = "the key \"b\" is there twice in one mapping at line ";
             assert!(error.starts_with(expected), "{text}: {error}");
         }
-        // They differ in YAML, and are the same text where they are read.
+        // The keys differ in YAML, and are the same text in JSON.
         let error = parse(b"kind: X\na: {1: x, '1': y}\n").unwrap_err().to_string();
         assert!(error.starts_with("the key \"1\" is there twice"), "{error}");
-        // What is said by a merge gives way.
+        // Merged keys are overridden.
         assert!(parse(b"x: &x {a: 1, b: 2}\ny: {<<: *x, a: 2}\n").is_ok());
     }
 

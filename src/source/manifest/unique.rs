@@ -1,8 +1,7 @@
-//! A value with no key twice in any of its mappings.
+//! A value without duplicate keys in its mappings.
 //!
-//! Which of two was meant cannot be known, and readers differ: some take the first, some the last,
-//! some put the two together. The check is made where the value is, because keys that differ in YAML
-//! (`1` and `"1"`) come down to one here.
+//! Readers of duplicate keys differ: some take the first, some the last, some merge both. The check is made on the
+//! values, because keys that differ in YAML (`1` and `"1"`) are the same here.
 
 use std::fmt;
 
@@ -10,10 +9,10 @@ use model::escape::quoted;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value as JSON has them, from JSON or YAML.
+/// A JSON value, from JSON or YAML.
 pub(super) struct Unique(pub(super) Value);
 
-/// How it is told that `key` is there twice.
+/// Message about a duplicate key.
 pub(super) fn is_twice(key: &str) -> String {
     format!("the key {} is there twice in one mapping", quoted(key))
 }
@@ -98,7 +97,7 @@ impl<'de> Visitor<'de> for UniqueVisitor {
     }
 }
 
-/// A number as JSON has them; one that is none there would be lost.
+/// Converts a number to JSON; others would be lost.
 fn number<E: Error>(number: Option<Number>) -> Result<Value, E> {
     number.map(Value::Number).ok_or_else(|| E::custom("a number that JSON cannot say"))
 }

@@ -1,4 +1,4 @@
-//! Fields of a manifest that have no effect. The manifest is used; the fields are reported.
+//! Fields of a manifest that have no effect, and are reported.
 
 use ignition::ignored;
 use model::escape::{REASON, cut};
@@ -6,7 +6,7 @@ use model::objects::{MachineConfigSpec, unread_fields, unread_kind, unread_versi
 use model::registry_ca;
 use serde_json::{Map, Value};
 
-/// Fields of one object that are named; more are counted.
+/// Maximum number of fields that are named for one object; others are counted.
 const MAX_NAMED: usize = 20;
 
 /// Fields of a document that have no effect, one line each, with the object's kind and name.
@@ -37,7 +37,7 @@ pub(super) fn warnings(document: &Map<String, Value>) -> Vec<String> {
     reasons.into_iter().map(line).collect()
 }
 
-/// The same for the Ignition config alone, where the API server has checked the object around it.
+/// Fields without effect in an Ignition config, for an object that the API server has checked.
 pub(crate) fn of_config(config: &str) -> Vec<String> {
     let config = serde_json::from_str(config).unwrap_or_default();
     let mut lines = of_ignition(&config);
@@ -48,7 +48,7 @@ pub(crate) fn of_config(config: &str) -> Vec<String> {
 }
 
 fn of_machine_config(spec: &Map<String, Value>) -> Vec<String> {
-    // The names are those that it is written with.
+    // Names of the fields when serialized.
     let known = serde_json::to_value(MachineConfigSpec::default()).unwrap_or_default();
     let unknown = spec.iter().filter(|(name, value)| known.get(name).is_none() && !value.is_null());
     let mut lines: Vec<_> =

@@ -1,4 +1,4 @@
-//! The book in `docs/src`, read as an administrator reads it who follows it.
+//! Parses the book in `docs/src`, for tests that follow it as an administrator would.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) fn page(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The paths of all pages below [`PAGES`], sorted, without the summary.
+/// Paths of all pages below [`PAGES`], sorted, without the summary.
 pub(crate) fn pages() -> BTreeSet<String> {
     let is_page = |name: &String| {
         Path::new(name).extension().is_some_and(|it| it == "md") && name != "SUMMARY.md"
@@ -68,7 +68,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
-/// The first example of a page that has this part in it.
+/// The first example of a page that contains this part.
 pub(crate) fn example(name: &str, part: &str) -> String {
     let mut examples = blocks(&page(name)).into_iter().map(|block| block.text);
     let found = examples.find(|text| text.contains(part));
@@ -97,7 +97,7 @@ pub(crate) fn commands(text: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// The lines of a text with `§` in place of what is in code marks, and empty where they are in a block.
+/// The lines of a text with `§` instead of inline code, and empty lines instead of code blocks.
 pub(crate) fn without_code(text: &str) -> Vec<String> {
     let (mut is_block, mut is_code) = (false, false);
     let mut lines = Vec::new();
@@ -132,7 +132,7 @@ pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     anchors.collect()
 }
 
-/// Replaces what must be there.
+/// Replaces a text that must be present.
 pub(crate) fn with(text: &str, old: &str, new: &str) -> String {
     assert!(text.contains(old), "no {old:?} in:\n{text}");
     text.replace(old, new)

@@ -1,4 +1,4 @@
-//! Debian's Chromium without a window, driven through a pair of pipes as its developer tools are.
+//! Debian's headless Chromium, controlled through a pair of pipes by its developer tools protocol.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const CHROMIUM: &str = "/usr/lib/chromium/chromium";
-/// It asks for nothing beyond the page, and needs no user of its own.
+/// Flags that disable background requests and the sandbox.
 const FLAGS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -24,14 +24,14 @@ const FLAGS: [&str; 9] = [
     "--remote-debugging-pipe",
 ];
 
-/// A browser with one page. It ends with this value.
+/// A browser with one page, which ends when the value is dropped.
 pub(crate) struct Browser {
     child: Child,
     commands: File,
     answers: BufReader<File>,
     session: String,
     number: u64,
-    /// What the page has written to the console, and what was not loaded.
+    /// Messages in the console, and failed loads.
     complaints: Vec<String>,
     _profile: TempDir,
 }
@@ -41,7 +41,7 @@ impl Browser {
         Self::start_with(&[])
     }
 
-    /// With further flags.
+    /// Starts a browser with further flags.
     pub(crate) fn start_with(flags: &[&str]) -> Self {
         let profile = tempfile::tempdir().expect("a temporary folder");
         // The browser reads commands from its third descriptor and answers on its fourth.
@@ -57,14 +57,14 @@ impl Browser {
             .args(flags)
             .arg(format!("--user-data-dir={}", profile.path().join("profile").display()))
             .arg("about:blank")
-            // It keeps a socket there, and leaves it when it is killed.
+            // It creates a socket there, and leaves it when it is killed.
             .env("TMPDIR", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
-        // Each waits for its other end, in the shell's order.
+        // Each call waits for the other end, in the shell's order.
         let commands = File::options().write(true).open(&input).expect("a reader");
         let answers = File::open(&output).expect("a writer");
         let mut browser = Self {
@@ -86,25 +86,25 @@ impl Browser {
         browser
     }
 
-    /// Loads a page, and waits until all of it is there.
+    /// Loads a page completely.
     pub(crate) fn open(&mut self, url: &str) {
         let loaded = self.ask("Page.navigate", &json!({"url": url}));
         assert!(loaded.get("errorText").is_none(), "{url}: {loaded}");
         while self.message()["method"] != "Page.loadEventFired" {}
     }
 
-    /// Passes over what pages say that may be loaded by them.
+    /// Disables content security policies.
     pub(crate) fn pass_over_policies(&mut self) {
         self.ask("Page.setBypassCSP", &json!({"enabled": true}));
     }
 
-    /// What a JavaScript expression comes to on the page.
+    /// Evaluates a JavaScript expression on the page.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let question = json!({"expression": expression, "returnByValue": true});
         self.ask("Runtime.evaluate", &question)["result"]["value"].clone()
     }
 
-    /// What a screen reader is told: role and name of each thing.
+    /// Role and name of each element for screen readers.
     pub(crate) fn read_aloud(&mut self) -> Vec<(String, String)> {
         let tree = self.ask("Accessibility.getFullAXTree", &json!({}));
         let nodes = tree["nodes"].as_array().expect("a tree").iter();
@@ -115,7 +115,7 @@ impl Browser {
             .collect()
     }
 
-    /// Presses a key.
+    /// Presses and releases a key.
     pub(crate) fn press(&mut self, key: &str, code: u32) {
         for kind in ["rawKeyDown", "keyUp"] {
             let event =
@@ -132,7 +132,7 @@ impl Browser {
         self.ask("Emulation.setEmulatedMedia", &feature);
     }
 
-    /// Takes a picture of the page, and keeps it at `path`.
+    /// Takes a screenshot of the page into `path`.
     pub(crate) fn picture(&mut self, path: &Path) {
         let picture = self.ask("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
         let data = picture["data"].as_str().expect("a picture");
@@ -141,9 +141,9 @@ impl Browser {
         std::fs::write(path, png).expect("a writable folder");
     }
 
-    /// What the page has complained of.
+    /// Complaints of the page since the last call.
     pub(crate) fn complaints(&mut self) -> Vec<String> {
-        // Whatever came before this answer has been read with it.
+        // Every message before this answer has been read.
         self.evaluate("0");
         std::mem::take(&mut self.complaints)
     }

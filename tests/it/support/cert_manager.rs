@@ -1,7 +1,7 @@
 //! The controllers of cert-manager in a test's cluster, as the program that `tests/cert-manager/install` builds.
 //!
-//! They do all that certificates of issuers take. There is no webhook: what it refuses an API server takes here, and
-//! anybody may approve a request.
+//! They handle all that certificates of issuers need. There is no webhook: objects that it would refuse are accepted,
+//! and anyone can approve a request.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,23 +16,23 @@ use super::cluster::Cluster;
 use super::logged::Logged;
 use super::wait_for;
 
-/// Where cluster issuers have their secrets.
+/// Namespace of the Secrets of cluster issuers.
 pub(crate) const CLUSTER_RESOURCES: &str = "cert-manager";
 /// The path of cert-manager's API.
 const API: &str = "/apis/cert-manager.io/v1";
 
-/// Whether cert-manager's controllers approve every request, as they do unless they are told otherwise.
+/// Automatic approval of all requests by cert-manager, which is its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Approver {
     On,
     Off,
 }
 
-/// Running controllers. They end with this value.
+/// Running controllers, which end when the value is dropped.
 pub(crate) struct CertManager(Logged);
 
 impl CertManager {
-    /// Makes cert-manager's kinds known to a cluster.
+    /// Defines cert-manager's kinds in a cluster.
     pub(crate) fn define(cluster: &Cluster) {
         let definitions = directory().join("crds");
         cluster.apply(&["-f", definitions.to_str().expect("text")]);
@@ -58,13 +58,13 @@ impl CertManager {
         Self::start(cluster, approver)
     }
 
-    /// Ends the test if they have ended.
+    /// Fails the test if they have ended.
     pub(crate) fn expect_running(&mut self) {
         self.0.expect_running();
     }
 }
 
-/// Where cert-manager has its objects of one plural, of a namespace or (empty) of the whole cluster.
+/// Path of cert-manager's objects of one plural, in a namespace or (empty) in the whole cluster.
 pub(crate) fn collection(namespace: &str, plural: &str) -> String {
     match namespace {
         "" => format!("{API}/{plural}"),
@@ -72,7 +72,7 @@ pub(crate) fn collection(namespace: &str, plural: &str) -> String {
     }
 }
 
-/// Makes an object of cert-manager.
+/// Creates an object of cert-manager.
 pub(crate) fn make(cluster: &Cluster, namespace: &str, kind: &str, name: &str, spec: &Value) {
     let object = json!({
         "apiVersion": "cert-manager.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec,
@@ -103,28 +103,27 @@ pub(crate) fn until(
     })
 }
 
-/// One value of a secret, as text.
+/// A value of a Secret, as text.
 pub(crate) fn value(secret: &Value, key: &str) -> String {
     String::from_utf8(bytes(secret, key)).expect("text")
 }
 
-/// One value of a secret.
+/// A value of a Secret.
 pub(crate) fn bytes(secret: &Value, key: &str) -> Vec<u8> {
     BASE64.decode(secret["data"][key].as_str().unwrap_or_default()).expect("base64")
 }
 
-/// What is in a keystore or a truststore.
+/// Contents of a keystore or a truststore.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// The certificate of the key, and what is kept with it. It has been looked at that the key is its own.
+    /// Certificate of the key with its chain. The key is verified to match.
     pub(crate) chain: Vec<Certificate>,
-    /// What is trusted for itself.
     pub(crate) trusted: Vec<Certificate>,
 }
 
-/// Opens a store by the name that it has in a secret.
+/// Opens a store by its name in a Secret.
 ///
-/// The packages with which cert-manager writes stores read it: JKS takes nothing else on the machine then.
+/// It is read with cert-manager's packages, so that JKS needs no other program.
 pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
     let mut child = Command::new(directory().join("stores"))
         .args([name, password])
@@ -133,7 +132,7 @@ pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program that tests/cert-manager/install builds");
-    // A program that reads nothing has said why.
+    // A program that ends without reading reports why.
     let _ = child.stdin.take().expect("a pipe").write_all(store);
     let output = child.wait_with_output().expect("a child of this process");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -147,7 +146,7 @@ pub(crate) fn open_store(name: &str, password: &str, store: &[u8]) -> Contents {
     Contents { chain: certificates("chain"), trusted: certificates("trusted") }
 }
 
-/// Where the program and the definitions are.
+/// Directory of the program and the definitions.
 fn directory() -> PathBuf {
     let directory = std::env::var_os("CERT_MANAGER")
         .expect("CERT_MANAGER: run tests/run, or set it to what tests/cert-manager/install prints");

@@ -1,12 +1,12 @@
-//! A process whose clock is elsewhere, by libfaketime. Not by the command `faketime`: a process that is
-//! killed leaves what the library shared, and the command refuses to run under the same process number
-//! later; and a signal would end the command alone.
+//! Processes with another clock, by libfaketime. The command `faketime` is not used: a killed process leaves the
+//! library's shared state, and the command refuses to run with the same process ID later; also, a signal would end only
+//! the command.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Sets a command's clock: `@2020-01-01 00:00:00` for one that starts there, `-10d` for one that is
-/// so far behind. It waits by a clock of its own, which goes on as it is.
+/// Sets a command's clock: `@2020-01-01 00:00:00` to start there, `-10d` to be behind. Its waits use an unchanged
+/// clock.
 pub(crate) fn set_clock(command: &mut Command, clock: &str) {
     let library = library();
     assert!(library.exists(), "no {}: tests/run installs it", library.display());
@@ -14,14 +14,14 @@ pub(crate) fn set_clock(command: &mut Command, clock: &str) {
     command.env("FAKETIME", clock).env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("TZ", "UTC");
 }
 
-/// Lets a command's clock follow what a file says, in the same words.
+/// Makes a command's clock follow a file, which has the same syntax.
 pub(crate) fn follow_clock(command: &mut Command, file: &Path) {
     set_clock(command, "");
     command.env_remove("FAKETIME").env("FAKETIME_NO_CACHE", "1");
     command.env("FAKETIME_TIMESTAMP_FILE", file);
 }
 
-/// It lies in a folder that is named for the machine's architecture.
+/// Path of the library, which depends on the machine's architecture.
 fn library() -> PathBuf {
     let architecture = std::env::consts::ARCH;
     format!("/usr/lib/{architecture}-linux-gnu/faketime/libfaketimeMT.so.1").into()

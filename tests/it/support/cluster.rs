@@ -1,6 +1,6 @@
-//! A cluster's API: a real kube-apiserver on a real etcd, each test's own.
+//! The API of a cluster: a real kube-apiserver on a real etcd, separate for each test.
 //!
-//! No controller runs in it, so that an object stays as a test has made it.
+//! No controller runs in it, so objects stay as a test creates them.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -19,13 +19,13 @@ use super::server::free_ports;
 use super::{in_repository, wait_for};
 
 const ADMIN: &str = "admin-token";
-/// The namespace and the service account that the server runs as.
+/// Namespace and service account of the server.
 pub(crate) const NAMESPACE: &str = "openshift-machine-config-operator";
 pub(crate) const ACCOUNT: &str = "machine-config-server";
-/// The namespace of the registries' certificate authorities.
+/// Namespace of the registry CAs.
 pub(crate) const MANAGED: &str = "openshift-config-managed";
 
-/// A running API server with its store. They end with this value.
+/// A running API server with etcd, which end when the value is dropped.
 pub(crate) struct Cluster {
     etcd: Child,
     api_server: Option<Child>,
@@ -36,13 +36,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// One without any objects but those of Kubernetes itself.
+    /// Starts a cluster with only Kubernetes' own objects.
     pub(crate) fn empty() -> Self {
         Self::started(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// One with what `prepare` makes in one that is empty. By this name it is the same wherever it is asked
-    /// for, and it is made once.
+    /// Starts a cluster from a template that `prepare` creates in an empty one. The template is created once for each
+    /// name.
     pub(crate) fn prepared(name: &str, prepare: impl FnOnce(&Self)) -> Self {
         let store = cluster_template::store(name, |store| {
             let mut cluster = Self::empty();
@@ -60,7 +60,7 @@ impl Cluster {
         cluster
     }
 
-    /// One of what is in a folder.
+    /// Starts a cluster on an etcd directory.
     fn started(directory: TempDir) -> Self {
         let [client, peer, address] = free_ports();
         let peer = format!("http://{peer}");
@@ -94,7 +94,7 @@ impl Cluster {
         cluster
     }
 
-    /// One with the objects of `deploy/kubernetes`, and no other kinds.
+    /// Starts a cluster with the objects of `deploy/kubernetes`, and no other kinds.
     pub(crate) fn kubernetes() -> Self {
         Self::prepared("kubernetes", |cluster| {
             cluster.apply(&["-k", in_repository("deploy/kubernetes").to_str().expect("text")]);
@@ -104,13 +104,13 @@ impl Cluster {
         })
     }
 
-    /// One with the kinds that the server reads, OpenShift's own definitions of them where those
-    /// are at hand, and the objects of `deploy/openshift`.
+    /// Starts a cluster with the kinds that the server reads, by OpenShift's definitions if they are available, and the
+    /// objects of `deploy/openshift`.
     pub(crate) fn openshift() -> Self {
         Self::prepared("openshift", Self::become_openshift)
     }
 
-    /// The same, with the objects of `deploy/controller`.
+    /// Starts the same cluster with the objects of `deploy/controller`.
     pub(crate) fn openshift_with_controller() -> Self {
         Self::prepared("openshift-with-controller", |cluster| {
             cluster.become_openshift();
@@ -118,7 +118,7 @@ impl Cluster {
         })
     }
 
-    /// Makes what [`Self::openshift`] has.
+    /// Creates the contents of [`Self::openshift`].
     pub(crate) fn become_openshift(&self) {
         let theirs = in_repository("../shared/conformance/crds");
         let definitions =
@@ -136,7 +136,7 @@ impl Cluster {
         );
     }
 
-    /// `kubectl apply`, by the server's rules.
+    /// Runs `kubectl apply --server-side`.
     pub(crate) fn apply(&self, arguments: &[&str]) {
         self.kubectl(&[&["apply", "--server-side"], arguments].concat());
     }
@@ -164,17 +164,17 @@ impl Cluster {
         }
     }
 
-    /// What kubectl prints. It has to succeed.
+    /// Runs kubectl, and returns its output. It must succeed.
     pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
         self.try_kubectl(arguments).unwrap_or_else(|said| panic!("kubectl {arguments:?}: {said}"))
     }
 
-    /// What kubectl prints, or what it says if it fails.
+    /// Runs kubectl, and returns its output or its error.
     fn try_kubectl(&self, arguments: &[&str]) -> Result<String, String> {
         self.kubectl_with(&self.kubeconfig("admin"), arguments, Stdio::null())
     }
 
-    /// The same by whoever `kubeconfig` stands for, with an object to read; what it says if it fails.
+    /// Runs kubectl with a kubeconfig and an object on standard input; returns its output or its error.
     pub(crate) fn kubectl_by(
         &self,
         kubeconfig: &Path,
@@ -201,23 +201,23 @@ impl Cluster {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Where kubectl keeps what it learns of this API server. Another one may get the same address later.
+    /// kubectl's cache of this API server. Another one can get the same address later.
     pub(crate) fn kubectl_cache(&self) -> PathBuf {
         self.directory.path().join("kubectl-cache")
     }
 
-    /// Makes an object in the collection at `path`.
+    /// Creates an object in the collection at `path`.
     pub(crate) fn create(&self, path: &str, object: &Value) {
         self.expect("POST", path, "application/json", object);
     }
 
-    /// Changes the fields that `change` names.
+    /// Changes the fields in `change`.
     pub(crate) fn patch(&self, path: &str, change: &Value) {
         self.expect("PATCH", path, "application/merge-patch+json", change);
     }
 
-    /// Whether a service account of the operator's namespace may do something: to `GROUP/RESOURCE`, or
-    /// `GROUP/RESOURCE/NAME`.
+    /// Returns `true` if a service account in the operator's namespace has the permission `verb` for `GROUP/RESOURCE`,
+    /// or `GROUP/RESOURCE/NAME`.
     pub(crate) fn may(&self, account: &str, verb: &str, object: &str, namespace: &str) -> bool {
         let parts: Vec<&str> = object.split('/').collect();
         let review = json!({
@@ -241,7 +241,7 @@ impl Cluster {
     }
 
     fn expect(&self, method: &str, path: &str, kind: &str, body: &Value) -> Response {
-        // A kind that has just been defined may have no storage for a moment.
+        // A newly defined kind can lack its storage for a moment.
         let response = wait_for("the API server's storage", || {
             let response = self.request(method, path, kind, body);
             (response.status != 429).then_some(response)
@@ -282,7 +282,7 @@ impl Cluster {
         self.kubeconfig(account)
     }
 
-    /// An object, `None` if it is not there.
+    /// An object, `None` if it does not exist.
     pub(crate) fn get(&self, path: &str) -> Option<Value> {
         let response = self.request("GET", path, "application/json", &json!({}));
         match response.status {
@@ -292,12 +292,11 @@ impl Cluster {
         }
     }
 
-    /// All events, as JSON.
     pub(crate) fn events(&self) -> String {
         self.get("/api/v1/events").expect("a list").to_string()
     }
 
-    /// A kubeconfig that may do everything.
+    /// A kubeconfig with all permissions.
     pub(crate) fn admin(&self) -> PathBuf {
         self.kubeconfig("admin")
     }
@@ -321,7 +320,7 @@ impl Cluster {
         fs::write(self.kubeconfig(user), kubeconfig.to_string()).expect("a writable folder");
     }
 
-    /// Where the API server listens.
+    /// Address of the API server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -360,7 +359,7 @@ impl Cluster {
             }
             answer.ok().filter(|response| response.status == 200)
         });
-        // What everything else is made in comes a little later.
+        // The default namespace is created a little later.
         wait_for("the default namespace", || {
             let path = "/api/v1/namespaces/default";
             let answer = self.request("GET", path, "application/json", &json!({}));
@@ -368,7 +367,7 @@ impl Cluster {
         });
     }
 
-    /// The last lines that a program has written.
+    /// The last lines of a program's log.
     fn log(&self, program: &str) -> String {
         let path = self.directory.path().join(format!("{program}.log"));
         let log = fs::read(path).expect("the log file");
@@ -377,7 +376,7 @@ impl Cluster {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    /// Ends the API server at once, as a crash does.
+    /// Kills the API server, as a crash would.
     pub(crate) fn kill_api_server(&mut self) {
         let mut child = self.api_server.take().expect("a running API server");
         child.kill().expect("a process of this test");
@@ -391,24 +390,24 @@ impl Drop for Cluster {
             eprintln!("the API server's log:\n{}", self.log("kube-apiserver"));
         }
         for child in self.api_server.iter_mut().chain([&mut self.etcd]) {
-            // It may have ended already; then there is nothing left to do.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Where kube-apiserver, kubectl and etcd are.
+/// Path of kube-apiserver, kubectl or etcd.
 fn binary(name: &str) -> PathBuf {
     let directory = std::env::var_os("KUBEBUILDER_ASSETS")
         .expect("KUBEBUILDER_ASSETS names no folder with kube-apiserver: run tests/run");
     Path::new(&directory).join(name)
 }
 
-/// A folder of an administrator's own, with a folder of `deploy/` and components of it.
+/// An administrator's directory with a base and components of `deploy/`.
 pub(crate) fn overlay(base: &str, components: &[&str]) -> TempDir {
     let mine = tempfile::tempdir().expect("a temporary folder");
-    // Kustomize takes folders by relative paths only.
+    // Kustomize requires relative paths of directories.
     let up = "../".repeat(mine.path().components().count() - 1);
     let path =
         |directory: &str| format!("{up}{}", &in_repository(directory).to_str().expect("text")[1..]);
@@ -423,8 +422,7 @@ pub(crate) fn overlay(base: &str, components: &[&str]) -> TempDir {
     mine
 }
 
-/// Waits until an API server that `kubectl` asks serves every kind that has been defined, which it does a
-/// moment later.
+/// Waits until the API server of `kubectl` serves every defined kind.
 pub(crate) fn serves_all_kinds(kubectl: impl Fn(&[&str]) -> Result<String, String>) {
     let names = "jsonpath={.items[*].metadata.name}";
     wait_for("all kinds", || {
@@ -433,12 +431,12 @@ pub(crate) fn serves_all_kinds(kubectl: impl Fn(&[&str]) -> Result<String, Strin
     });
 }
 
-/// What `kubectl apply -k` would send for it.
+/// Objects that `kubectl apply -k` would send.
 pub(crate) fn kustomized(base: &str, components: &[&str]) -> Vec<Value> {
     yaml_documents(&kustomize(overlay(base, components).path()))
 }
 
-/// What `kubectl kustomize` prints for a folder.
+/// Output of `kubectl kustomize` for a directory.
 pub(crate) fn kustomize(directory: &Path) -> String {
     let output = Command::new(binary("kubectl")).arg("kustomize").arg(directory).output();
     let output = output.expect("kubectl");
@@ -458,7 +456,7 @@ fn start(name: &str, directory: &Path, flags: &[&str]) -> Child {
         .unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A ControllerConfig with a certificate authority for kubelet, and what its definition requires.
+/// A ControllerConfig with a CA of kubelet, and its required fields.
 pub(crate) fn controller_config(kubelet_ca: &str) -> Value {
     use base64::Engine as _;
     let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);

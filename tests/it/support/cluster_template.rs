@@ -1,6 +1,6 @@
-//! What etcd holds of a cluster that many tests begin with, made once and copied for each.
+//! Copies of etcd stores for clusters that many tests begin with.
 //!
-//! Definitions and manifests that kubectl applies take longer than all that most of the tests do.
+//! Applying definitions and manifests takes longer than most of the tests.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use super::in_repository;
 use super::manifests::files;
 
-/// The folder with a template's store. The first test that asks for it after the program or a manifest has changed makes
-/// it, by `make`, which writes a store into the folder that it is given; others wait.
+/// Directory of a template's store. The first test after a change of the program or a manifest creates it by `make`,
+/// which writes a store into the given directory; others wait.
 pub(super) fn store(name: &str, make: impl FnOnce(&Path)) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clusters");
     fs::create_dir_all(&directory).expect("a folder");
@@ -40,7 +40,7 @@ pub(super) fn copy(from: &Path, to: &Path) {
     assert!(status.success(), "cp {} {}", from.display(), to.display());
 }
 
-/// When the newest of what a template is made of was changed.
+/// Time of the last change of a template's sources.
 fn newest_source() -> SystemTime {
     let program = std::env::current_exe().expect("the program of the tests");
     let directories = ["deploy", "../shared/conformance/crds"].map(in_repository);

@@ -1,12 +1,12 @@
-//! The HTTP contract's rules, said once more for the tests.
+//! The rules of the HTTP contract, written again for the tests.
 
 use super::http::{Client, Response};
 
-/// The specs that a config can be asked for in.
+/// Specs in which a config can be requested.
 pub(crate) const VERSIONS: [&str; 8] =
     ["2.2.0", "3.0.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0", "3.6.0"];
 
-/// The header by which a machine asks for one spec alone.
+/// Value of `Accept` for a machine that reads only one spec.
 pub(crate) fn accept(version: &str) -> String {
     format!("application/vnd.coreos.ignition+json;version={version}")
 }
@@ -16,13 +16,13 @@ pub(crate) fn config(client: &Client, pool: &str, version: &str) -> Response {
     client.request("GET", &format!("/config/{pool}"), &[("Accept", &accept(version))])
 }
 
-/// The same as Ignition itself asks for it.
+/// A pool's config in one spec, requested as Ignition does.
 pub(crate) fn config_for_ignition(client: &Client, pool: &str, version: &str) -> Response {
     let headers = [("User-Agent", "Ignition/2.14.0"), ("Accept", &accept(version))];
     client.request("GET", &format!("/config/{pool}"), &headers)
 }
 
-/// The status that a method gets at a target from a server of these pools.
+/// Expected status of a method at a target, from a server of these pools.
 pub(crate) fn status(method: &str, target: &str, pools: &[&str]) -> u16 {
     match known_path(target, pools) {
         None => 404,
@@ -31,7 +31,7 @@ pub(crate) fn status(method: &str, target: &str, pools: &[&str]) -> u16 {
     }
 }
 
-/// What GET gets at a path that there is.
+/// Expected status of GET at a known path.
 fn known_path(target: &str, pools: &[&str]) -> Option<u16> {
     let path = target.split('?').next().unwrap_or_default();
     if matches!(path, "/healthz" | "/livez" | "/readyz") {
@@ -39,7 +39,7 @@ fn known_path(target: &str, pools: &[&str]) -> Option<u16> {
     }
     let segment = path.strip_prefix("/config/")?;
     let segment = segment.strip_suffix('/').unwrap_or(segment);
-    // A name is text: what is no UTF-8 names nothing.
+    // A name that is not UTF-8 matches nothing.
     let pool = percent_encoding::percent_decode_str(segment).decode_utf8().ok()?;
     if pool.is_empty() || pool.contains('/') {
         return None;
@@ -47,7 +47,7 @@ fn known_path(target: &str, pools: &[&str]) -> Option<u16> {
     Some(if pools.contains(&&*pool) { 200 } else { 503 })
 }
 
-/// Sends one request and says what about its answer breaks the contract.
+/// Sends a request, and returns the rules that its answer breaks.
 pub(crate) fn broken_rules(
     client: &Client,
     method: &str,

@@ -1,9 +1,9 @@
-//! Disks of one's own, which get full or read-only when a test wants it.
+//! Small file systems that get full or read-only on request.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A small file system of its own, unmounted with this value.
+/// A small file system, unmounted when the value is dropped.
 pub(crate) struct Disk(PathBuf);
 
 impl Disk {
@@ -13,7 +13,7 @@ impl Disk {
         Self(at.to_owned())
     }
 
-    /// A file that can be written, and not be replaced.
+    /// Mounts a file onto itself, so that it can be written and not replaced.
     pub(crate) fn pin(file: &Path) -> Self {
         run(Command::new("mount").arg("--bind").arg(file).arg(file));
         Self(file.to_owned())
@@ -26,7 +26,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A server that is about to end may still have it open.
+        // A server that is about to end can still have it open.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel tells of a folder and those in it.
+//! The kernel's notifications about a directory and those in it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,29 +12,28 @@ use rustix::io::Errno;
 
 use super::wait_for;
 
-/// One thing that happened.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) directory: PathBuf,
-    /// The name in the folder, empty for the folder itself.
+    /// Name in the directory, empty for the directory itself.
     pub(crate) name: String,
     flags: ReadFlags,
 }
 
 impl Event {
-    /// Whether it is more than a look.
+    /// Returns `true` if it is a change, and not a read.
     pub(crate) fn changes(&self) -> bool {
         let looks = ReadFlags::ACCESS | ReadFlags::OPEN | ReadFlags::CLOSE_NOWRITE;
         !(self.flags & !(looks | ReadFlags::ISDIR)).is_empty()
     }
 
-    /// Whether a name is gone, at least for a moment.
+    /// Returns `true` if a name disappears, at least for a moment.
     pub(crate) fn removes(&self) -> bool {
         self.flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM)
     }
 }
 
-/// All that happens in a folder and in those that were in it at the start.
+/// Notifications about a directory and those in it at the start.
 pub(crate) struct Events {
     kernel: OwnedFd,
     mask: WatchFlags,
@@ -46,7 +45,7 @@ impl Events {
         Self::with(directory, WatchFlags::ALL_EVENTS)
     }
 
-    /// Without those that a look makes.
+    /// Notifications without those of reads.
     pub(crate) fn changes_of(directory: &Path) -> Self {
         let looks = WatchFlags::ACCESS | WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
         Self::with(directory, WatchFlags::ALL_EVENTS - looks)
@@ -62,7 +61,7 @@ impl Events {
                 events.watch(&path);
             }
         }
-        // To list the folder is an event, too.
+        // Listing the directory is an event, too.
         events.drain();
         events
     }
@@ -72,7 +71,7 @@ impl Events {
         self.directories.borrow_mut().insert(watch, directory.to_owned());
     }
 
-    /// What has happened since it was asked last.
+    /// Notifications since the last call.
     pub(crate) fn drain(&self) -> Vec<Event> {
         let mut buffer = [MaybeUninit::uninit(); 1 << 13];
         let mut reader = Reader::new(&self.kernel, &mut buffer);

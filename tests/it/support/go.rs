@@ -1,5 +1,4 @@
-//! What Go's `crypto/x509` says of a certificate chain, asked of the program that
-//! `tests/verifier/install` builds.
+//! Verdicts of Go's `crypto/x509` on certificate chains, by the program that `tests/verifier/install` builds.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,10 +11,10 @@ use pki::{Certificate, Holder, Host};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-/// The program, one for all tests of this process. It ends with its standard input.
+/// The program, shared by all tests of this process. It ends with its standard input.
 static VERIFIER: LazyLock<Mutex<Verifier>> = LazyLock::new(|| Mutex::new(Verifier::start(&path())));
 
-/// The same program, built with the release of Go that Debian's Ignition is built with, where this machine has it.
+/// The program built with the Go release of Debian's Ignition, if this machine has it.
 static OF_IGNITION: LazyLock<Option<Mutex<Verifier>>> = LazyLock::new(|| {
     let path = path().with_file_name("verifier-1.19");
     path.exists().then(|| Mutex::new(Verifier::start(&path)))
@@ -27,8 +26,8 @@ struct Verifier {
     _child: Child,
 }
 
-/// Why a Go client that trusts and asks what `holder` does would refuse the chain at `now`: an error
-/// for each host, or one for its trust; none if it accepts.
+/// Errors of a Go client with the trust and hosts of `holder` for a chain at `now`: one for each host, or one for its
+/// trust; empty if it accepts.
 pub(crate) fn judge(chain: &[Certificate], holder: &Holder, now: OffsetDateTime) -> Vec<String> {
     let der = |certificates: &[Certificate]| -> Vec<String> {
         certificates.iter().map(|certificate| BASE64.encode(certificate.der())).collect()
@@ -45,7 +44,7 @@ pub(crate) fn judge(chain: &[Certificate], holder: &Holder, now: OffsetDateTime)
     errors.map(|error| error.as_str().expect("text").to_owned()).collect()
 }
 
-/// Why one of the releases of Go that are here refuses each of these, parsed as certificates; empty where none does.
+/// Errors of the available Go releases when they parse each certificate; empty texts without an error.
 pub(crate) fn parse(ders: &[Vec<u8>]) -> Vec<String> {
     let parse: Vec<_> = ders.iter().map(|der| BASE64.encode(der)).collect();
     let request = json!({ "parse": parse });
@@ -73,7 +72,7 @@ fn path() -> PathBuf {
 impl Verifier {
     fn start(path: &Path) -> Self {
         let mut child = Command::new(path)
-            // What a module of an old release gets by itself is what was taken then.
+            // Use the defaults of the old release, as a module of that time would.
             .env("GODEBUG", "x509negativeserial=0,urlstrictcolons=1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

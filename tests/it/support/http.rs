@@ -1,4 +1,4 @@
-//! A blocking HTTP/1.1 client: a request a connection, plain or over TLS.
+//! A blocking HTTP/1.1 client with one request for each connection, plain or over TLS.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -13,19 +13,18 @@ use rustls::{ClientConfig, ClientConnection, NamedGroup, RootCertStore, StreamOw
 
 use super::DEADLINE;
 
-/// Where requests go, and how.
+/// A client of one server.
 #[derive(Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
-    /// What the server's certificate has to be for.
+    /// Name that the server's certificate must have.
     name: ServerName<'static>,
-    /// The address of this machine that it comes from, the usual one without.
+    /// Source address of this machine, `None` for the default one.
     from: Option<IpAddr>,
     timeouts: Timeouts,
 }
 
-/// How long a client waits.
 #[derive(Clone, Copy)]
 struct Timeouts {
     connect: Duration,
@@ -33,7 +32,7 @@ struct Timeouts {
 }
 
 const OF_TESTS: Timeouts = Timeouts { connect: DEADLINE, read: DEADLINE };
-/// It waits so long for a connection, and then for the handshake and for an answer's head.
+/// Ignition's timeouts: for a connection, and then for the handshake and for an answer's head.
 const OF_IGNITION: Timeouts =
     Timeouts { connect: Duration::from_secs(30), read: Duration::from_secs(10) };
 
@@ -41,12 +40,12 @@ const OF_IGNITION: Timeouts =
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// Names in lower case, in the order in which they came.
+    /// Headers in the received order, with names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-/// One connection's two directions.
+/// Both directions of a connection.
 pub(crate) trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
@@ -64,12 +63,12 @@ impl Client {
         Self { address, tls: None, name: localhost(), from: None, timeouts: OF_TESTS }
     }
 
-    /// Trusts the certificates of `ca_pem` and none else. Every connection is a full handshake.
+    /// Trusts only the certificates of `ca_pem`. Every connection is a full handshake.
     pub(crate) fn tls(address: SocketAddr, ca_pem: &[u8]) -> Self {
         Self::tls_by(address, ca_pem, rustls::crypto::aws_lc_rs::default_provider())
     }
 
-    /// The same, with what this provider has of TLS.
+    /// Uses the TLS features of this provider.
     pub(crate) fn tls_by(address: SocketAddr, ca_pem: &[u8], provider: CryptoProvider) -> Self {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca_pem) {
@@ -90,27 +89,25 @@ impl Client {
         }
     }
 
-    /// Where requests go.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same, of a server with this name.
+    /// Expects this name in the server's certificate.
     pub(crate) fn named(self, name: &str) -> Self {
         Self { name: ServerName::try_from(name.to_owned()).expect("a host name"), ..self }
     }
 
-    /// The same, from another address of this machine.
+    /// Uses another address of this machine.
     pub(crate) fn from(self, address: IpAddr) -> Self {
         Self { from: Some(address), ..self }
     }
 
-    /// The same, waiting as long as Ignition does.
     pub(crate) fn patient_as_ignition(self) -> Self {
         Self { timeouts: OF_IGNITION, ..self }
     }
 
-    /// A connection, with the handshake done when it is one over TLS.
+    /// Opens a connection, including the TLS handshake.
     pub(crate) fn connect(&self) -> io::Result<Box<dyn Stream>> {
         let mut socket = match self.from {
             Some(address) => connect_from(address, self.address)?,
@@ -126,13 +123,13 @@ impl Client {
         Ok(Box::new(StreamOwned::new(connection, socket)))
     }
 
-    /// The certificate that the server shows, in DER. Over TLS alone.
+    /// The server's certificate in DER. TLS only.
     pub(crate) fn shown_certificate(&self) -> io::Result<Vec<u8>> {
         let connection = self.shake_hands()?;
         Ok(connection.peer_certificates().expect("a certificate")[0].to_vec())
     }
 
-    /// How the keys of a connection are exchanged. Over TLS alone.
+    /// The key exchange group of a connection. TLS only.
     pub(crate) fn key_exchange(&self) -> io::Result<NamedGroup> {
         let connection = self.shake_hands()?;
         Ok(connection.negotiated_key_exchange_group().expect("a group").name())
@@ -149,7 +146,7 @@ impl Client {
         self.request("GET", target, &[])
     }
 
-    /// Fails the test when there is no answer.
+    /// Sends a request. Fails the test without an answer.
     pub(crate) fn request(&self, method: &str, target: &str, headers: &[(&str, &str)]) -> Response {
         self.try_request(method, target, headers)
             .unwrap_or_else(|error| panic!("{method} {target} at {}: {error}", self.address))
@@ -169,8 +166,8 @@ impl Client {
         self.exchange(head.as_bytes())
     }
 
-    /// Sends these bytes and reads the one answer that they get. For HEAD too: an answer ends
-    /// where its connection does, and a body that falls short of its length is an error.
+    /// Sends these bytes, and reads one answer. It works for HEAD too: an answer ends with its connection, and a body
+    /// shorter than its length is an error.
     pub(crate) fn exchange(&self, request: &[u8]) -> io::Result<Response> {
         let mut stream = self.connect()?;
         stream.write_all(request)?;
@@ -207,7 +204,7 @@ fn handshake(
 }
 
 impl Response {
-    /// Reads a whole answer: everything after the head is body.
+    /// Parses a whole answer: everything after the head is the body.
     pub(crate) fn parse(answer: &[u8]) -> io::Result<Self> {
         let malformed = || io::Error::other(format!("no HTTP answer: {}", answer.escape_ascii()));
         let end = answer.windows(4).position(|w| w == b"\r\n\r\n").ok_or_else(malformed)?;
@@ -226,7 +223,7 @@ impl Response {
         Ok(Self { status, headers, body: answer[end + 4..].to_vec() })
     }
 
-    /// The value of the one header of this name, in lower case.
+    /// Value of the only header with this name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(n, _)| n == name);
         let (_, value) = found.next()?;
@@ -234,8 +231,7 @@ impl Response {
         Some(value)
     }
 
-    /// The headers in an order of their own, without the date, which differs from one answer to
-    /// the next.
+    /// The headers, sorted, without the date, which differs between answers.
     pub(crate) fn comparable_headers(&self) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         headers.retain(|(name, _)| name != "date");
@@ -243,7 +239,7 @@ impl Response {
         headers
     }
 
-    /// The body as JSON, also where it came in chunks.
+    /// The body as JSON, also if it is chunked.
     pub(crate) fn whole_json(&self) -> serde_json::Value {
         if self.header("transfer-encoding") != Some("chunked") {
             return self.json();

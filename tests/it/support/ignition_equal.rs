@@ -1,22 +1,21 @@
-//! Whether two configs leave the same machine.
+//! Compares the machines that two configs make.
 //!
-//! Empty objects, arrays and nulls say nothing and are dropped. A file's contents are compared
-//! decoded and decompressed, those of a `*.json` file as a JSON value, so neither the encoding
-//! nor the order of keys counts.
+//! Empty objects, arrays and nulls are dropped. Contents of files are compared decoded and decompressed, those of
+//! `*.json` files as JSON values, so that neither encoding nor the order of keys matters.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::resource;
 
-/// The differences, one a line; none when Ignition would leave the same machine.
+/// Differences between the resulting machines, one for each line.
 pub(crate) fn differences(first: &Value, second: &Value) -> Vec<String> {
     let mut found = Vec::new();
     compare(&canonical(first), &canonical(second), "", &mut found);
     found
 }
 
-/// Drops what is null or empty, from the leaves up. An array keeps its places.
+/// Drops null and empty values, from the leaves up. Items of arrays stay.
 pub(crate) fn pruned(value: Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(
@@ -57,13 +56,13 @@ fn canonical(config: &Value) -> Value {
     pruned(config)
 }
 
-/// By its name, as the definition has it.
+/// Returns true for a name that ends in `.json`.
 #[allow(clippy::case_sensitive_file_extension_comparisons, reason = "paths are case-sensitive")]
 fn is_json(path: &str) -> bool {
     path.ends_with(".json")
 }
 
-/// Puts what the resource holds in the place of how it says so.
+/// Replaces the source of a resource with its contents.
 fn decode(resource: &mut Value, path: &str) {
     if !resource["source"].as_str().is_some_and(|source| source.starts_with("data:")) {
         return;

@@ -7,8 +7,7 @@ use std::sync::LazyLock;
 
 use super::in_repository;
 
-/// `deploy/image` into a folder, without what it would build: the program is the one under test, and
-/// the documents are short.
+/// The command that builds the image into a directory from prepared parts: the program under test, and short documents.
 pub(crate) fn command(out: &Path) -> Command {
     let mut command = Command::new(in_repository("deploy/image"));
     command.arg("--binary").arg(PARTS.join("machine-config-server"));
@@ -17,12 +16,12 @@ pub(crate) fn command(out: &Path) -> Command {
     command
 }
 
-/// The archive of one. The tests that use it run one after the other: .config/nextest.toml.
+/// Archive of an image. The tests that use it run one after the other: .config/nextest.toml.
 pub(crate) fn archive() -> &'static Path {
     &ARCHIVE
 }
 
-/// Without its debug information, which is several times the rest.
+/// The program without debug information, which is several times the rest.
 static PARTS: LazyLock<PathBuf> = LazyLock::new(|| {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("image-parts");
     let documents = directory.join("documents");
@@ -42,7 +41,7 @@ static ARCHIVE: LazyLock<PathBuf> = LazyLock::new(|| {
     let scripts = ["image", "image-root", "oci-layout"];
     let made_of = scripts.map(|name| in_repository("deploy").join(name)).into_iter();
     let made_of = made_of.chain([env!("CARGO_BIN_EXE_machine-config-server").into()]);
-    // Each test is a process, and most use what the first has made.
+    // Each test is a process, and most use the image of the first.
     if modified(archive.clone()) < made_of.map(modified).max().flatten() {
         let made = directory.join("image-in-the-making");
         run(&mut command(&made));

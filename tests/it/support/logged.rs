@@ -1,11 +1,11 @@
-//! A program that runs beside a test, with a log.
+//! A background program of a test, with a log.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::NamedTempFile;
 
-/// A running program. It ends with this value, and its log is shown when the test has failed.
+/// A running program, which ends when the value is dropped. Its log is shown if the test has failed.
 pub(crate) struct Logged {
     name: &'static str,
     child: Child,
@@ -13,7 +13,7 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Starts what a test calls by this name.
+    /// Starts a program, named for messages.
     pub(crate) fn start(name: &'static str, command: &mut Command) -> Self {
         let log = NamedTempFile::new().expect("a log file");
         let file = log.reopen().expect("a second handle");
@@ -26,12 +26,11 @@ impl Logged {
         Self { name, child, log }
     }
 
-    /// What it has said.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log.path()).unwrap_or_default()
     }
 
-    /// Ends the test if the program has ended.
+    /// Fails the test if the program has ended.
     pub(crate) fn expect_running(&mut self) {
         if let Some(status) = self.child.try_wait().expect("a child of this process") {
             panic!("{} ended with {status}", self.name);
@@ -41,7 +40,7 @@ impl Logged {
 
 impl Drop for Logged {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {

@@ -1,8 +1,8 @@
-//! A machine that boots for the first time, as far as a folder can be one: the real Ignition
-//! runs its `fetch` and `files` stages into it.
+//! A machine that boots for the first time, simulated by a directory: the real Ignition runs its `fetch` and `files`
+//! stages in it.
 //!
-//! Ignition is the one of Debian's `ignition` package, 2.14, which lies in dracut's modules. It
-//! reads spec 3 alone, so no pointer config of spec 2 can be given to it.
+//! Ignition is from Debian's package `ignition`, 2.14, in dracut's modules. It reads only spec 3, so that pointer
+//! configs of spec 2 cannot be used.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -15,7 +15,7 @@ use super::wait_for;
 
 pub(crate) const IGNITION: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 
-/// What an operating system's image brings, so far as Ignition and the sample cluster build on it.
+/// Accounts of an operating system's image, as Ignition and the sample cluster require them.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
                       core:x:1000:1000:Administrator:/var/home/core:/bin/bash\n";
 const SHADOW: &str = "root:*:19000:0:99999:7:::\ncore:*:19000:0:99999:7:::\n";
@@ -23,13 +23,13 @@ const GROUP: &str = "root:x:0:\ncore:x:1000:\n";
 const GSHADOW: &str = "root:*::\ncore:!::\n";
 const HOSTS: &str = "127.0.0.1 localhost\n";
 
-/// A machine's disk, and beside it what Ignition keeps between its stages.
+/// A machine's disk, with Ignition's state between its stages.
 pub(crate) struct Machine {
     directory: TempDir,
 }
 
 impl Machine {
-    /// One with an operating system on it that has never booted.
+    /// Creates a machine with an operating system that has never booted.
     pub(crate) fn new() -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
@@ -37,7 +37,7 @@ impl Machine {
         );
         assert!(Path::new(IGNITION).exists(), "no {IGNITION}: tests/run installs it");
         let machine = Self { directory: tempfile::tempdir().expect("a temporary folder") };
-        // Ignition writes a user's keys as that user, who has to get there.
+        // Ignition writes a user's keys as that user, who needs access.
         fs::set_permissions(machine.directory.path(), Permissions::from_mode(0o755))
             .expect("chmod");
         for (path, text) in [
@@ -54,8 +54,7 @@ impl Machine {
         let home = machine.root().join("var/home/core");
         fs::create_dir_all(&home).expect("a folder");
         chown(&home, Some(1000), Some(1000)).expect("a new owner");
-        // Labels are between SELinux and the machine's own policy: this one takes the list of
-        // paths and leaves them as they are.
+        // SELinux labels need the machine's policy: this replacement reads the list of paths and does nothing.
         let stand_in = machine.directory.path().join("bin/setfiles");
         write(&stand_in, "#!/bin/sh\nexec cat >/dev/null\n", 0o755);
         machine
@@ -65,12 +64,12 @@ impl Machine {
         self.directory.path().join("root")
     }
 
-    /// Where a config lies once it is fetched.
+    /// Path of the fetched config.
     pub(crate) fn fetched_config(&self) -> PathBuf {
         self.directory.path().join("config.json")
     }
 
-    /// Boots from a pointer config: both stages, each of which has to succeed.
+    /// Boots from a pointer config: both stages must succeed.
     pub(crate) fn boot(&self, pointer: &str) {
         for stage in ["fetch", "files"] {
             let mut run = self.start(stage, pointer);
@@ -108,7 +107,7 @@ impl Machine {
     }
 }
 
-/// A stage under way. It ends with this value.
+/// A running stage, which ends when the value is dropped.
 pub(crate) struct Stage {
     child: Child,
     log: PathBuf,
@@ -131,7 +130,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

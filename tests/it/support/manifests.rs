@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::in_repository;
 
-/// One document of a manifest file.
+/// A document of a manifest file.
 pub(crate) struct Manifest {
-    /// Relative to the folder that was read.
+    /// Path relative to the directory.
     pub(crate) file: PathBuf,
     pub(crate) document: Value,
 }
@@ -19,13 +19,13 @@ impl Manifest {
         self.document["kind"].as_str().unwrap_or_default()
     }
 
-    /// Empty where the document has none.
+    /// Name of the object, empty if it has none.
     pub(crate) fn name(&self) -> &str {
         self.document["metadata"]["name"].as_str().unwrap_or_default()
     }
 }
 
-/// The manifests of a folder and those below it, by file name and then by place in the file.
+/// The manifests of a directory tree, sorted by file name and position in the file.
 pub(crate) fn read(directory: &Path) -> Vec<Manifest> {
     let mut manifests = Vec::new();
     for file in files(directory) {
@@ -41,12 +41,12 @@ pub(crate) fn read(directory: &Path) -> Vec<Manifest> {
     manifests
 }
 
-/// The sample cluster's.
+/// Manifests of the sample cluster.
 pub(crate) fn fixtures() -> Vec<Manifest> {
     read(&in_repository("ignition-fixtures"))
 }
 
-/// The one object of this kind and name.
+/// The only object of this kind and name.
 pub(crate) fn one<'a>(manifests: &'a [Manifest], kind: &str, name: &str) -> &'a Value {
     let mut found = manifests.iter().filter(|m| m.kind() == kind && m.name() == name);
     let Some(manifest) = found.next() else { panic!("no {kind} {name:?}") };
@@ -58,7 +58,7 @@ pub(crate) fn yaml_documents(text: &str) -> Vec<Value> {
     serde_saphyr::from_multiple(text).expect("a YAML manifest")
 }
 
-/// Every file below a folder, sorted, relative to it.
+/// Every file of a directory tree, sorted, with relative paths.
 pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![PathBuf::new()];

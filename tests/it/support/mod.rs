@@ -1,6 +1,5 @@
-//! What the black-box tests share: the built binary as a process, a small HTTP client, the
-//! manifests as values, the comparison of two configs, and machines that boot with the real
-//! Ignition.
+//! Shared parts of the black-box tests: the built binary as a process, a small HTTP client, the manifests as values,
+//! the comparison of two configs, and machines that boot with the real Ignition.
 
 pub(crate) mod book;
 pub(crate) mod browser;
@@ -37,7 +36,7 @@ pub(crate) mod trust_manager;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Long enough for two cores that are busy with something else, short enough to end a hopeless run.
+/// Maximum wait: long enough for two busy cores, short enough to end a hopeless run.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
 /// A path below the crate's top folder.
@@ -45,14 +44,14 @@ pub(crate) fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Asks until there is an answer, less often the longer it takes: what is waited for needs the processors too. Panics with
-/// what was waited for once the deadline is past.
+/// Calls `ask` until it returns a value, less often the longer it takes, because the awaited work needs the processors
+/// too. Panics with `what` after the deadline.
 pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     let pause = |waited: Duration| (waited / 10).clamp(OFTEN, 10 * OFTEN);
     wait_with(what, pause, ask)
 }
 
-/// The same, asking as often all the time: for what has to hold whenever it is asked.
+/// Calls `ask` at a constant rate, for conditions that must hold at every call.
 pub(crate) fn wait_asking<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     wait_with(what, |_| OFTEN, ask)
 }

@@ -1,6 +1,5 @@
-//! A node of Kubernetes with a control plane of its own: `tests/node/start` runs it in namespaces
-//! of its own, with the image of the binary under test as `deploy/image` makes it. There is one at a
-//! time on a machine; others wait in the script.
+//! A Kubernetes node with a control plane: `tests/node/start` runs it in namespaces, with the image of the binary under
+//! test from `deploy/image`. A machine runs one at a time; others wait in the script.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -15,16 +14,16 @@ use tempfile::TempDir;
 
 use super::{cluster, image, in_repository, wait_for};
 
-/// A running node. It ends with this value, and with this process.
+/// A running node, which ends when the value is dropped, and with this process.
 pub(crate) struct Node {
     process: Child,
-    /// The node ends when this is closed.
+    /// Standard input of the script; the node ends when it is closed.
     input: Option<ChildStdin>,
     directory: TempDir,
     namespaces: Namespaces,
 }
 
-/// The node's network and mounts, for threads of a test.
+/// Network and mounts of the node, for threads of a test.
 #[derive(Clone)]
 pub(crate) struct Namespaces {
     network: Arc<File>,
@@ -38,10 +37,9 @@ impl Namespaces {
         Self { network: Arc::new(namespace("net")), mounts: Arc::new(namespace("mnt")) }
     }
 
-    /// Has this thread in the node's network and among its files for the rest of its life, and the
-    /// processes that it starts.
+    /// Moves this thread and its child processes into the node's network and mounts, permanently.
     pub(crate) fn enter(&self) {
-        // A thread can leave the mounts alone only once it shares its current folder with no other.
+        // A thread can change its mounts only after it has stopped sharing its current directory.
         unshare(CloneFlags::CLONE_FS).expect("a current folder of its own");
         setns(&self.network, CloneFlags::CLONE_NEWNET).expect("the node's network");
         setns(&self.mounts, CloneFlags::CLONE_NEWNS).expect("the node's mounts");
@@ -49,7 +47,7 @@ impl Namespaces {
 }
 
 impl Node {
-    /// One that is ready, with nothing in its cluster.
+    /// Starts a node that is ready, with an empty cluster.
     pub(crate) fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let log = File::create(directory.path().join("start")).expect("a log file");
@@ -63,7 +61,7 @@ impl Node {
             .spawn()
             .expect("tests/node/start");
         let input = process.stdin.take();
-        // The script waits for each part of the node for five minutes at most, and ends.
+        // The script waits at most five minutes for each part of the node.
         let mut line = String::new();
         let output = process.stdout.take().expect("a pipe");
         BufReader::new(output).read_line(&mut line).expect("a line");
@@ -72,7 +70,7 @@ impl Node {
         Self { process, input, namespaces: Namespaces::of(id), directory }
     }
 
-    /// Does something in the node's network and with its files, such as to ask a Service.
+    /// Runs a closure in the node's network and mounts, to use a Service, say.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -87,19 +85,19 @@ impl Node {
         self.namespaces.clone()
     }
 
-    /// What a command prints that runs in the node. It has to succeed.
+    /// Runs a command in the node, and returns its output. It must succeed.
     pub(crate) fn run(&self, command: &[&str]) -> String {
         self.try_run(command).unwrap_or_else(|said| panic!("{command:?}: {said}"))
     }
 
-    /// The same, or what it said when it failed.
+    /// Runs a command in the node, and returns its output or its error.
     pub(crate) fn try_run(&self, command: &[&str]) -> Result<String, String> {
         let output = self.command(command).output().expect("tests/node/in");
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// A command that goes on until what is returned is dropped.
+    /// Starts a command in the node, which ends when the result is dropped.
     pub(crate) fn start_in(&self, command: &[&str]) -> Running {
         let mut command = self.command(command);
         Running(command.stdout(Stdio::null()).spawn().expect("tests/node/in"))
@@ -116,31 +114,31 @@ impl Node {
         self.run(&[&["kubectl"], arguments].concat())
     }
 
-    /// `kubectl apply`, by the server's rules.
+    /// Runs `kubectl apply --server-side`.
     pub(crate) fn apply(&self, object: &Value) {
         let file = tempfile::NamedTempFile::new_in(&self.directory).expect("a file");
         fs::write(file.path(), object.to_string()).expect("a writable folder");
         self.kubectl(&["apply", "--server-side", "-f", file.path().to_str().expect("text")]);
     }
 
-    /// Waits until the API server serves every kind that has been defined.
+    /// Waits until the API server serves every defined kind.
     pub(crate) fn serves_all_kinds(&self) {
         cluster::serves_all_kinds(|arguments| self.try_run(&[&["kubectl"], arguments].concat()));
     }
 
-    /// What `kubectl get` says of an object or of several.
+    /// Output of `kubectl get` as JSON.
     pub(crate) fn get(&self, arguments: &[&str]) -> Value {
         let text = self.kubectl(&[&["get", "-o", "json"], arguments].concat());
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Ends one of the node's programs at once. It is started again.
+    /// Kills a program of the node, which is restarted.
     pub(crate) fn kill(&self, program: &str) {
         let id = self.run(&["cat", &format!("{}/pids/{program}", self.state().display())]);
         self.run(&["kill", "-KILL", id.trim()]);
     }
 
-    /// Ends one of the node's programs at once, and keeps it away until it is released.
+    /// Kills a program of the node, and prevents its restart until it is released.
     pub(crate) fn hold(&self, program: &str) {
         File::create(self.held(program)).expect("a writable folder");
         self.kill(program);
@@ -158,7 +156,7 @@ impl Node {
         self.directory.path().join("state")
     }
 
-    /// For whoever looks why a test has failed.
+    /// Prints the node's state after a failed test.
     fn report(&self) {
         eprintln!("{}", logs(self.directory.path()));
         for command in [
@@ -172,12 +170,12 @@ impl Node {
     }
 }
 
-/// A command in a node. It ends with this value.
+/// A command in a node, which ends when the value is dropped.
 pub(crate) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -192,12 +190,12 @@ impl Drop for Node {
         drop(self.input.take());
         let process = &mut self.process;
         let status = wait_for("the node to end", || process.try_wait().expect("a child"));
-        // It fails when something of the node is left.
+        // It fails if a part of the node is left.
         assert!(status.success() || has_failed, "{status}:\n{}", logs(self.directory.path()));
     }
 }
 
-/// Where kubelet and what goes with it are.
+/// Directory of kubelet and its tools.
 pub(crate) fn assets() -> PathBuf {
     std::env::var_os("NODE_ASSETS")
         .expect("NODE_ASSETS names no folder with kubelet: run tests/run")

@@ -1,4 +1,4 @@
-//! The certificates of somebody else, made by OpenSSL.
+//! Certificates of an external CA, made by OpenSSL.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Serving pairs for the commands that do not make their own.
+//! Serving pairs for commands that make none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,12 @@ use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 pub(crate) struct Pair {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
-    /// What a client trusts.
+    /// Certificate for the clients' trust.
     pub(crate) pem: String,
 }
 
 impl Pair {
-    /// Makes `tls.crt` and `tls.key` in `folder`, where each takes the place of an older one in
-    /// one step.
+    /// Makes `tls.crt` and `tls.key` in `folder`, and replaces older ones atomically.
     pub(crate) fn make(directory: &Path, common_name: &str) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params =

@@ -1,5 +1,4 @@
-//! A way to a server that can be cut or is slow: faults of a network that a real one does not have on
-//! request.
+//! A proxy that can be cut or slow, for network faults on request.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,20 +6,19 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What becomes of bytes on their way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Way {
     Open,
-    /// Connections are taken and stay, and nothing arrives.
+    /// Connections are accepted and stay open, and no bytes arrive.
     Silent,
-    /// Connections are ended at once.
+    /// Connections are closed at once.
     Cut,
     /// The proxy ends.
     Gone,
 }
 
-/// Hands on connections to a server.
+/// A proxy of one server.
 pub(crate) struct Proxy {
     address: SocketAddr,
     way: Arc<AtomicU8>,
@@ -32,7 +30,7 @@ impl Proxy {
         Self::start(server, None)
     }
 
-    /// One that hands on so many bytes a second, each way of each connection.
+    /// Starts a proxy that forwards so many bytes a second in each direction of each connection.
     pub(crate) fn slow(server: SocketAddr, bytes_a_second: u32) -> Self {
         Self::start(server, Some(bytes_a_second))
     }
@@ -59,7 +57,7 @@ impl Proxy {
                     let to = to.try_clone().expect("a second handle");
                     let way = Arc::clone(&way);
                     std::thread::spawn(move || {
-                        // An end is what both sides see.
+                        // Both sides see the end.
                         let _ = hand_on(&from, &to, &way, bytes_a_second);
                         let _ = from.shutdown(Shutdown::Both);
                         let _ = to.shutdown(Shutdown::Both);
@@ -79,7 +77,7 @@ impl Proxy {
         if matches!(way, Way::Cut | Way::Gone) {
             let mut held = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
             for connection in held.drain(..) {
-                // It may have ended by itself.
+                // It may have ended already.
                 let _ = connection.shutdown(Shutdown::Both);
             }
         }
@@ -89,7 +87,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.set(Way::Gone);
-        // Wakes the thread that takes connections, which then ends.
+        // Wakes the accepting thread, which then ends.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -100,7 +98,7 @@ fn hand_on(
     way: &AtomicU8,
     bytes_a_second: Option<u32>,
 ) -> io::Result<()> {
-    // A slow way is one of small steps.
+    // A slow connection forwards small pieces.
     let mut buffer = vec![0; if bytes_a_second.is_some() { 1 << 11 } else { 1 << 16 }];
     from.set_read_timeout(Some(Duration::from_millis(20)))?;
     let mut free_at = Instant::now();

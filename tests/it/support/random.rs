@@ -1,8 +1,8 @@
-//! Numbers that look random, for models.
+//! Pseudorandom numbers for models.
 
 use time::Duration;
 
-/// Random numbers that are the same in every run.
+/// A generator with the same numbers in every run.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

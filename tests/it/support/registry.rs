@@ -1,4 +1,4 @@
-//! A registry of images of somebody's own: TLS by an authority that nobody knows, and a login.
+//! A private image registry: TLS by an unknown CA, and credentials.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use super::wait_for;
 pub(crate) const USER: &str = "machine";
 pub(crate) const PASSWORD: &str = "a password: with $, \"quotes\" and a colon";
 
-/// Debian's `docker-registry`. It ends with this value.
+/// Debian's `docker-registry`, which ends when the value is dropped.
 pub(crate) struct Registry {
     child: Child,
     name: String,
@@ -24,12 +24,12 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Starts it at an address, by a command that runs the program. Clients call it by `host`.
+    /// Starts the registry at an address, by a command that runs the program. Clients use the name `host`.
     pub(crate) fn start(mut program: Command, at: SocketAddr, host: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         make_pair(directory.path(), host);
         let path = |name: &str| directory.path().join(name);
-        // As cheap as it may be: nobody is to be kept out for long.
+        // The cheapest hash suffices.
         let hashed = bcrypt::hash(PASSWORD, 4).expect("a hash");
         fs::write(path("htpasswd"), format!("{USER}:{hashed}\n")).expect("a writable folder");
         let config = json!({
@@ -55,27 +55,27 @@ impl Registry {
         Self { child, name: format!("{host}:{}", at.port()), directory }
     }
 
-    /// Its name, with the port.
+    /// Name of the registry with its port.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The authority that it is trusted by, as PEM.
+    /// CA of the registry in PEM.
     pub(crate) fn ca(&self) -> String {
         fs::read_to_string(self.cas().join("ca.crt")).expect("the authority")
     }
 
-    /// The folder with that, and nothing else.
+    /// Directory that contains only the CA.
     pub(crate) fn cas(&self) -> PathBuf {
         self.directory.path().join("authorities")
     }
 
-    /// User and password, as most programs take them.
+    /// User and password for most programs.
     pub(crate) fn credentials() -> String {
         format!("{USER}:{PASSWORD}")
     }
 
-    /// User and password, as a Docker config has them.
+    /// User and password in the form of a Docker config.
     pub(crate) fn credential() -> String {
         BASE64.encode(Self::credentials())
     }
@@ -89,13 +89,13 @@ impl Drop for Registry {
             let last = lines[lines.len().saturating_sub(10)..].join("\n");
             eprintln!("the registry's log:\n{last}");
         }
-        // It may have ended already; then there is nothing left to do.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Makes the registry's pair and its authority.
+/// Makes the registry's certificate and its CA.
 fn make_pair(directory: &Path, host: &str) {
     let key = KeyPair::generate().expect("a key");
     let mut ca = CertificateParams::new([]).expect("no names");

@@ -1,4 +1,4 @@
-//! Pools of a cluster and the configs that are rendered for them.
+//! Pools of a cluster, and their rendered configs.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::cluster::Cluster;
 pub(crate) const POOLS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
 pub(crate) const CONFIGS: &str = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
 
-/// Makes a config of this name with nothing in it.
+/// Creates an empty config of this name.
 pub(crate) fn create_empty(cluster: &Cluster, name: &str) {
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
@@ -16,7 +16,7 @@ pub(crate) fn create_empty(cluster: &Cluster, name: &str) {
     cluster.create(CONFIGS, &config);
 }
 
-/// Makes a pool of which no machine has the rendered config yet.
+/// Creates a pool with a rendered config that no machine has yet.
 pub(crate) fn create_pool(cluster: &Cluster, name: &str, spec: &Value, rendered: &str) {
     let pool = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",

@@ -1,12 +1,12 @@
-//! What a file's `contents` holds, read by the rules of the specs and by no code of the server.
+//! Decodes the contents of files by the rules of the specs, without the server's code.
 
 use std::io::Read as _;
 
 use base64::Engine as _;
 use serde_json::Value;
 
-/// The bytes that a resource (`source`, `compression`) puts on disk; nothing where it names a
-/// place to fetch from. A resource without a source is empty.
+/// Bytes that a resource (`source`, `compression`) puts on disk; `None` if they are fetched. A resource without a
+/// source is empty.
 pub(crate) fn bytes(resource: &Value) -> Option<Vec<u8>> {
     let Some(source) = resource["source"].as_str() else {
         return Some(Vec::new());

@@ -1,4 +1,4 @@
-//! What a process does while nothing is asked of it.
+//! Measures the processor time of an idle process.
 
 use std::time::{Duration, Instant};
 
@@ -7,18 +7,17 @@ use nix::unistd::Pid;
 
 use super::DEADLINE;
 
-/// The share of a processor that a process at rest may use.
+/// Maximum share of a processor for an idle process.
 const SHARE: f64 = 0.002;
-/// Long enough for whatever comes every few seconds to come several times.
+/// Duration of a measurement, in which periodic work of every few seconds occurs several times.
 const WINDOW: Duration = Duration::from_secs(12);
 
-/// Waits until the process has come to rest: for a while it uses next to nothing. Panics if it does
-/// not.
+/// Waits until the process is idle. Panics if it stays busy.
 pub(crate) fn comes_to_rest(pid: u32) {
     let started = Instant::now();
     loop {
         let (before, begun) = (processor_time(pid), Instant::now());
-        // This is what is measured: a while in which nothing happens.
+        // The measurement is a period without any event.
         std::thread::sleep(WINDOW);
         let used = processor_time(pid).saturating_sub(before).as_secs_f64();
         let used = used / begun.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! The built binary as a process of its own.
+//! The built binary as a process.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,7 +15,7 @@ use super::pair::Pair;
 use super::stopwatch::processor_ticks;
 use super::{in_repository, wait_for};
 
-/// A running server. It ends with this value, and its log is shown when the test has failed.
+/// A running server, which ends when the value is dropped. Its log is shown if the test has failed.
 pub(crate) struct Server {
     child: Child,
     secure: SocketAddr,
@@ -25,12 +25,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `serve` on a folder of manifests, with certificates of its own. Returns once it is ready.
+    /// Runs `serve` on a directory of manifests, with generated certificates. Returns when it is ready.
     pub(crate) fn serve(manifests: &Path, flags: &[&str]) -> Self {
         Self::serve_when_up(manifests, flags).until_ready()
     }
 
-    /// The same, for manifests that are not all in order. Returns once it answers.
+    /// Runs `serve` on manifests with problems. Returns when it answers.
     pub(crate) fn serve_when_up(manifests: &Path, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let mut command = binary();
@@ -40,7 +40,7 @@ impl Server {
         Self::start(command, directory)
     }
 
-    /// `serve` with certificates that are kept elsewhere. Returns once it is ready.
+    /// Runs `serve` with a separate state directory. Returns when it is ready.
     pub(crate) fn serve_with_state(manifests: &Path, state: &Path) -> Self {
         let mut command = binary();
         command.arg("serve").arg(manifests).arg("--state-dir").arg(state);
@@ -48,12 +48,12 @@ impl Server {
         Self::start(command, tempfile::tempdir().expect("a temporary folder")).until_ready()
     }
 
-    /// A command that serves, but for where it listens. Returns once it answers.
+    /// Runs a serving command with added listen addresses. Returns when it answers.
     pub(crate) fn prepared(command: Command) -> Self {
         Self::start(command, tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// `bootstrap` on a folder in the layout that the command wants. Returns once it answers.
+    /// Runs `bootstrap` on a directory in its layout. Returns when it answers.
     pub(crate) fn bootstrap(base: &Path, certificate: &Path, key: &Path, flags: &[&str]) -> Self {
         let mut command = binary();
         command.arg("bootstrap").arg("--server-basedir").arg(base);
@@ -61,7 +61,7 @@ impl Server {
         Self::start(command, tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// `start` in a cluster. Returns once it answers, which may be before it is ready.
+    /// Runs `start` in a cluster. Returns when it answers, which can be before it is ready.
     pub(crate) fn in_cluster(kubeconfig: &Path, token: &Path, pair: &Pair, flags: &[&str]) -> Self {
         let mut command = binary();
         command.args(["start", "--apiserver-url", "https://api-int.example.com:6443"]);
@@ -71,14 +71,13 @@ impl Server {
         Self::start(command, tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// Returns once it answers.
+    /// Starts the command. Returns when it answers.
     fn start(mut command: Command, directory: TempDir) -> Self {
         command.args(["--listen-address", "127.0.0.1"]);
         Self::start_as_told(command, directory)
     }
 
-    /// `serve` on the sample cluster and another address than usual, which takes connections to
-    /// 127.0.0.1 too.
+    /// Runs `serve` on the sample cluster at another address, which accepts connections to 127.0.0.1 too.
     pub(crate) fn serve_on(address: &str, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let mut command = binary();
@@ -88,7 +87,7 @@ impl Server {
         Self::start_as_told(command, directory).until_ready()
     }
 
-    /// The same, with its port for TLS at one that clients know already.
+    /// Runs a serving command with this TLS port, which clients know already.
     pub(crate) fn prepared_at(mut command: Command, secure: SocketAddr) -> Self {
         let [insecure, metrics] = free_ports();
         command.args(["--listen-address", "127.0.0.1"]);
@@ -132,22 +131,19 @@ impl Server {
         self
     }
 
-    /// The port for TLS.
     pub(crate) fn secure(&self) -> SocketAddr {
         self.secure
     }
 
-    /// The port without TLS.
     pub(crate) fn insecure(&self) -> SocketAddr {
         self.insecure
     }
 
-    /// What `serve` made: certificates and pointer configs.
+    /// State directory of `serve`: certificates and pointer configs.
     pub(crate) fn state(&self) -> PathBuf {
         self.directory.path().join("state")
     }
 
-    /// The CA that `serve` made.
     pub(crate) fn ca(&self) -> Vec<u8> {
         fs::read(self.state().join("ca.crt")).expect("the server's CA")
     }
@@ -156,7 +152,7 @@ impl Server {
         Client::plain(self.insecure)
     }
 
-    /// Over TLS, trusting the CA that `serve` made.
+    /// A TLS client that trusts the CA of `serve`.
     pub(crate) fn tls(&self) -> Client {
         Client::tls(self.secure, &self.ca())
     }
@@ -165,7 +161,7 @@ impl Server {
         Client::plain(self.metrics)
     }
 
-    /// The value of a metric that has no labels.
+    /// Value of a metric without labels.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let page = self.metrics().get("/metrics");
         let text = String::from_utf8(page.body).expect("metrics in UTF-8");
@@ -174,7 +170,7 @@ impl Server {
         value.parse().expect("a number")
     }
 
-    /// What a counter says of one of its reasons: nothing before the first time.
+    /// Value of a counter for a reason, 0 without one.
     pub(crate) fn counted(&self, name: &str, reason: &str) -> u64 {
         let page = self.metrics().get("/metrics");
         let text = String::from_utf8(page.body).expect("metrics in UTF-8");
@@ -183,7 +179,7 @@ impl Server {
         value.map_or(0, |value| value.parse().expect("a number"))
     }
 
-    /// All that it has written to standard output and standard error.
+    /// Standard output and standard error.
     pub(crate) fn log(&self) -> String {
         let log = fs::read(self.directory.path().join("log")).expect("the log file");
         String::from_utf8_lossy(&log).into_owned()
@@ -193,13 +189,12 @@ impl Server {
         self.child.id()
     }
 
-    /// The processor time that it has used, in the kernel's ticks of 10 ms.
+    /// Used processor time, in the kernel's ticks of 10 ms.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).expect("procfs");
         processor_ticks(&stat)
     }
 
-    /// The memory that it has now, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("procfs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
@@ -207,8 +202,7 @@ impl Server {
         1024 * kibibytes.parse::<u64>().expect("a number")
     }
 
-    /// Copies what it keeps to a folder that is not there. What it is putting in place meanwhile, by a name
-    /// with a dot until then, is left out.
+    /// Copies the state directory to a new directory, without temporary files, whose names begin with a dot.
     pub(crate) fn copy_state(&self, to: &Path) {
         fs::create_dir(to).expect("a writable folder");
         let entries = fs::read_dir(self.state()).expect("a state directory");
@@ -220,7 +214,6 @@ impl Server {
         assert!(copied.expect("cp").success());
     }
 
-    /// How many threads it has.
     pub(crate) fn threads(&self) -> usize {
         fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs").count()
     }
@@ -229,13 +222,12 @@ impl Server {
         self.child.try_wait().expect("a child of this process").is_none()
     }
 
-    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).expect("a process that is still there");
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let child = &mut self.child;
         wait_for("the server to end", || child.try_wait().expect("a child of this process"))
@@ -244,7 +236,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing left to do.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
@@ -253,15 +245,15 @@ impl Drop for Server {
     }
 }
 
-/// The binary under test, with no command yet.
+/// The binary under test, without a command.
 pub(crate) fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_machine-config-server"));
     command.env_remove("RUST_LOG");
     command
 }
 
-/// Loopback addresses that nobody listens on. They lie below the range that outgoing connections
-/// take theirs from, so a test's many clients do not get in the way.
+/// Free loopback addresses. They are below the range of outgoing connections, so that a test's clients do not take
+/// them.
 pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     std::array::from_fn(|_| {
@@ -275,11 +267,11 @@ pub(crate) fn free_ports<const N: usize>() -> [SocketAddr; N] {
     })
 }
 
-/// As many ports as one process takes.
+/// Number of ports for each process.
 const PORTS: u16 = 500;
 
-/// Ports that no other process takes that runs these tests: between the moment that one is found free
-/// and the moment that a server listens on it, another process would find it free too.
+/// Ports for this process among all that run tests: otherwise another process could find a port free before a server
+/// listens on it.
 static OWN_PORTS: LazyLock<OwnPorts> = LazyLock::new(|| {
     let blocks = (0..40).map(|block| {
         let first = 10_000 + block * PORTS;
@@ -296,11 +288,11 @@ static OWN_PORTS: LazyLock<OwnPorts> = LazyLock::new(|| {
 
 struct OwnPorts {
     first: u16,
-    /// Held for as long as the process lives.
+    /// Held while the process lives.
     _lock: File,
 }
 
-/// Makes the folder of the token that machines join a cluster with.
+/// Creates the directory of the bootstrap token.
 pub(crate) fn make_token_directory(directory: &Path) {
     fs::create_dir(directory).expect("a new folder");
     fs::write(directory.join("token"), "abcdef.0123456789abcdef").expect("a writable folder");

@@ -1,8 +1,8 @@
-//! The end of what goes on beside a test.
+//! Stops background work of a test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tells it to end when this value does, also where the test fails.
+/// Sets a flag when the value is dropped, also if the test fails.
 pub(crate) struct Stop<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Stop<'_> {

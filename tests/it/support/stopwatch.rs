@@ -1,4 +1,4 @@
-//! Time as a claim about this program: without what the rest of the machine took for itself.
+//! Measures time that depends on this program only, without that of other processes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,17 +7,15 @@ use std::time::{Duration, Instant};
 
 use rustix::param::clock_ticks_per_second;
 
-/// How much longer than the binary that ships the one under test may work, which is built in a
-/// hurry: rendering takes it three to four times as much of a processor. Limits that are mostly
-/// waiting need no such allowance.
+/// Allowance for the build under test, whose rendering needs three to four times as much processor time as the shipped
+/// one. Limits that are mostly waits need no such allowance.
 pub(crate) const HURRY: u32 = if cfg!(debug_assertions) { 3 } else { 1 };
 
-/// How often something may take too long before it counts.
+/// Maximum number of attempts before slowness counts.
 const ATTEMPTS: usize = 5;
 
-/// Fails if no attempt, which is told its number, is done within `limit`. For work that fills every
-/// processor: a machine that is busy otherwise makes it slower in ways that cannot be subtracted, by
-/// caches that are shared and by other guests of its host, but never quicker.
+/// Fails if no attempt, which gets its number, takes at most `limit`. It is for work on all processors: a busy machine
+/// slows it down in ways that cannot be subtracted, by shared caches and other guests of its host.
 #[track_caller]
 pub(crate) fn once_within(limit: Duration, what: &str, mut attempt: impl FnMut(usize) -> Duration) {
     let mut times = Vec::new();
@@ -32,18 +30,17 @@ pub(crate) fn once_within(limit: Duration, what: &str, mut attempt: impl FnMut(u
     panic!("{what} took {times:?}, and may take {limit:?}");
 }
 
-/// Measures how long a test and the processes that it has started take for something.
+/// Measures the time that a test and its child processes take.
 ///
-/// The machine may be busy otherwise, with other tests first of all. The processor time that others
-/// take is subtracted, as far as it was not there for all; on a machine that has nothing else to do
-/// it is wall-clock time.
+/// The machine may be busy with other tests. The processor time of others is subtracted as far as it delayed all; on an
+/// idle machine the result is wall-clock time.
 pub(crate) struct Stopwatch {
     started: Instant,
     machine: Machine,
     own: BTreeMap<u32, u64>,
 }
 
-/// What all processors have done since the machine was started, in ticks.
+/// Work of all processors since the start of the machine, in ticks.
 struct Machine {
     busy: u64,
     idle: u64,
@@ -54,13 +51,12 @@ impl Stopwatch {
         Self { machine: Machine::now(), own: own_ticks(), started: Instant::now() }
     }
 
-    /// How long it was.
     pub(crate) fn took(&self) -> Duration {
         let elapsed = self.started.elapsed();
         elapsed.saturating_sub(self.waited())
     }
 
-    /// Fails if it was longer than `limit`.
+    /// Fails if the time exceeds `limit`.
     #[track_caller]
     pub(crate) fn within(&self, limit: Duration, what: impl Display) {
         let took = self.took();
@@ -68,7 +64,7 @@ impl Stopwatch {
         assert!(took < limit, "{what} took {took:?}, and may take {limit:?}");
     }
 
-    /// How long others kept every processor from this test.
+    /// Time for which others kept every processor from this test.
     fn waited(&self) -> Duration {
         let now = Machine::now();
         let own: u64 = own_ticks()
@@ -94,20 +90,20 @@ impl Machine {
     }
 }
 
-/// What this thread and the processes that it has started have taken of the processors.
+/// Processor time of this thread and its child processes.
 fn own_ticks() -> BTreeMap<u32, u64> {
     let children = fs::read_to_string("/proc/thread-self/children").expect("procfs");
     let children = children.split_whitespace().map(|id| id.parse().expect("a process id"));
-    // One that has ended meanwhile has nothing to read any more.
+    // An ended process has no file.
     let ticks = |path: &str| fs::read_to_string(path).ok().map(|stat| processor_ticks(&stat));
     let of_child = |id: u32| Some((id, ticks(&format!("/proc/{id}/stat"))?));
     let own = ticks("/proc/thread-self/stat").expect("procfs");
     children.filter_map(of_child).chain([(0, own)]).collect()
 }
 
-/// The processor time of a process or a thread by its line in procfs.
+/// Processor time of a process or a thread, from its line in procfs.
 pub(crate) fn processor_ticks(stat: &str) -> u64 {
-    // The fields after the name, which may hold spaces itself.
+    // The name before these fields can contain spaces.
     let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
     let times = fields.split(' ').skip(11).take(2);
     times.map(|ticks| ticks.parse::<u64>().expect("a number")).sum()

@@ -1,18 +1,18 @@
-//! A machine's disk as a value: what lies where, with its mode and its owner.
+//! A directory tree as a value, with modes and owners.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// By path, without the leading slash.
+/// Nodes by path, without the leading slash.
 pub(crate) type Tree = BTreeMap<String, Node>;
 
-/// One entry of a folder.
+/// An entry of a directory.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) what: What,
-    /// The permission bits; 0 for a symbolic link, which has none of its own.
+    /// Permission bits; 0 for a symbolic link, which has none.
     pub(crate) mode: u32,
     pub(crate) user: u32,
     pub(crate) group: u32,
@@ -23,7 +23,7 @@ pub(crate) enum What {
     File(Vec<u8>),
     Directory,
     SymbolicLink(PathBuf),
-    /// Another name of the file at this path, the first in the order of the tree.
+    /// Another name of the file at this path, which is the first in the tree.
     HardLink(String),
 }
 
@@ -68,7 +68,7 @@ fn collect(root: &Path, below: &str, tree: &mut Tree) {
     }
 }
 
-/// How two trees differ, one entry a line.
+/// Differences between two trees, one for each line.
 pub(crate) fn differences(found: &Tree, expected: &Tree) -> Vec<String> {
     let mut paths: Vec<&String> = found.keys().chain(expected.keys()).collect();
     paths.sort();

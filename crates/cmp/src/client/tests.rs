@@ -10,12 +10,12 @@ use super::*;
 use crate::message::{CertRep, CertResponse, ErrorContent, Kind, PollRep, StatusInfo};
 use crate::test_ca::{Ca, NOW, password, settings};
 
-/// What a server does with a message.
+/// Reactions of a server to a message.
 #[derive(Clone, Copy)]
 enum Turn {
-    /// It has the request, and no certificate yet.
+    /// Answers that the request waits.
     Waiting,
-    /// It asks to wait so many seconds.
+    /// Asks to wait so many seconds.
     Later(i64),
     Certificate,
     Confirmed,
@@ -26,7 +26,7 @@ enum Turn {
 
 use Turn::{Absent, Certificate, Confirmed, Later, NoMessage, Refused, Waiting};
 
-/// A server that does one thing after the other.
+/// A server with a sequence of reactions.
 struct Server {
     ca: Ca,
     key: KeyPair,
@@ -79,7 +79,7 @@ impl Transport for Server {
     }
 }
 
-/// What comes of a request, and the waits with their reasons.
+/// Runs an enrolment, and returns its result and the waits with their reasons.
 fn enrol(
     turns: &[Turn],
     random: fn() -> Option<[u8; 16]>,

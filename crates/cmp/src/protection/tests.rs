@@ -1,4 +1,4 @@
-//! Which protection holds.
+//! Tests of protections that are accepted and refused.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn mac_of(owf: ObjectIdentifier, mac: ObjectIdentifier, rounds: u64) -> Algorith
     AlgorithmIdentifierOwned { oid: PASSWORD_MAC, parameters }
 }
 
-/// The first is by Python's `hashlib` and `hmac`, from the standard's words.
+/// The expected MAC was made with Python's `hashlib` and `hmac`, by the standard's text.
 #[test]
 fn a_password_makes_the_mac_of_the_standard() {
     let password = Password::new(b"password".to_vec());

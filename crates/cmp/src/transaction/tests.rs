@@ -30,7 +30,7 @@ fn a_transaction_ends_with_what_was_asked_for_and_nothing_is_said_after_it() {
     let certificate = ca.issue(&key);
     let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&certificate), &password());
     let confirmation = sent(transaction.take(&answer, fresh(2)).unwrap());
-    // The same answer once more is none to the confirmation.
+    // The same answer does not acknowledge the confirmation.
     let error = transaction.take(&answer, fresh(3)).unwrap_err();
     assert!(matches!(error, CmpError::WrongNonce), "{error}");
     let end = ca.answer(&confirmation, Kind::PkiConf, &[5, 0], &password());
@@ -88,7 +88,7 @@ fn every_kind_of_key_signs_requests_and_answers() {
         };
         let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
         let _ = sent(transaction.take(&answer, fresh(2)).unwrap());
-        // Years later the one who signs it is not valid any more.
+        // Years later the signer's certificate has expired.
         let (mut transaction, first) = begin(transaction.settings, &key);
         let answer = ca.answer(&first, Kind::Ip, &ca.certificates(&ca.issue(&key)), &by);
         let error =

@@ -1,9 +1,9 @@
-//! Which fields the specs have, and since when.
+//! Tables of the specs' fields, with the spec that introduced each.
 //!
-//! One table for spec 3 and one for spec 2, read in both directions: on the way in, what the declared spec does not
-//! know is dropped, as Ignition ignores unknown keys ([`super::normalise`]); on the way out, what the spec asked for
-//! does not know is refused by name, or dropped where it says nothing ([`super::downgrade`]). The table of spec 3 also
-//! has how lists are merged ([`super::merge()`]).
+//! One table for spec 3 and one for spec 2, used in both directions. Parsing drops fields that the declared spec lacks,
+//! as Ignition ignores unknown keys ([`super::normalise`]). Writing refuses fields that the requested spec lacks, or
+//! drops them if they have no effect ([`super::downgrade`]). The table of spec 3 also defines how lists are merged
+//! ([`super::merge()`]).
 //!
 //! Sources: the pages "Configuration Specification v2.0.0" to "v3.6.0", "Upgrading Configs", and for merging the types
 //! of Ignition's config package.
@@ -11,10 +11,10 @@
 pub(super) mod spec2;
 pub(super) mod spec3;
 
-/// A spec as (major, minor), with the two that are read but never served: 2.0 and 2.1.
+/// A spec as (major, minor). It includes 2.0 and 2.1, which are read but never served.
 pub(super) type Spec = (u8, u8);
 
-/// What may stand at a place.
+/// Type of a value.
 pub(super) enum Shape {
     Text,
     Integer,
@@ -23,76 +23,76 @@ pub(super) enum Shape {
     List(&'static Shape),
 }
 
-/// One field of an object.
+/// A field of an object.
 pub(super) struct Field {
     pub(super) name: &'static str,
-    /// The first spec that has it.
+    /// First spec with the field.
     pub(super) since: Spec,
     pub(super) shape: Shape,
     pub(super) idle: Idle,
-    /// How a list is merged; of no meaning elsewhere.
+    /// Rule for merging a list; ignored for other shapes.
     pub(super) merge: Merge,
-    /// Whether the list has its keys in common with the others of its object that say so: what has a key in one of
-    /// them takes the place of what an earlier config has by it in another.
+    /// True if the list shares its keys with the other lists of its object that have this flag: an item replaces one
+    /// with the same key in another list of an earlier config.
     pub(super) shares_keys: bool,
-    /// The member without which an item of a later config removes the earlier one of its key.
+    /// Member without which an item of a later config removes the earlier item with its key.
     pub(super) removes_without: Option<&'static str>,
 }
 
-/// How the list of a later config is merged into that of an earlier one.
+/// Rule for merging the list of a later config into that of an earlier one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Merge {
-    /// Items with the same key are merged into one, at the earlier one's place; the others are appended. The key is the
-    /// first of these members that says something, for lists of texts the text itself.
+    /// Merges items with the same key into one, at the earlier one's position, and appends the others. The key is the
+    /// first of these members that is set; for lists of texts, the text.
     ByKey(&'static [&'static str]),
-    /// Every item is appended.
+    /// Appends every item.
     Append,
 }
 
-/// The value at which a field says no more than its absence, so that an older spec can do without it.
+/// Value of a field that means the same as its absence, so that older specs can omit it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Idle {
-    /// None: its presence says something.
+    /// No value is idle: presence has a meaning.
     Never,
     True,
     False,
-    /// Whatever its value, the reference server leaves it out.
+    /// All values are idle: the reference server omits the field.
     Always,
 }
 
 impl Field {
-    /// This field, which only came with `since`.
+    /// Sets the spec that introduced the field.
     const fn since(self, since: Spec) -> Self {
         Self { since, ..self }
     }
 
-    /// This field, which an older spec can do without when it is `idle`.
+    /// Sets the value that older specs can omit.
     const fn idle(self, idle: Idle) -> Self {
         Self { idle, ..self }
     }
 
-    /// This list, whose items are known by the first of these members that says something.
+    /// Merges the list's items by the first of these members that is set.
     const fn by(self, members: &'static [&'static str]) -> Self {
         Self { merge: Merge::ByKey(members), ..self }
     }
 
-    /// This list, whose items have no keys.
+    /// Merges the list by appending its items.
     const fn appended(self) -> Self {
         Self { merge: Merge::Append, ..self }
     }
 
-    /// This list, which shares its keys with others of its object.
+    /// Shares the list's keys with other lists of its object.
     const fn sharing_keys(self) -> Self {
         Self { shares_keys: true, ..self }
     }
 
-    /// This list, in which an item without `member` removes an earlier one.
+    /// Makes an item without `member` remove an earlier one.
     const fn removing_without(self, member: &'static str) -> Self {
         Self { removes_without: Some(member), ..self }
     }
 }
 
-/// The field that a member of an object is: by its name, or by that in another case, as Ignition reads it.
+/// The field with this name, in any case as Ignition reads it; the exact one is preferred.
 pub(super) fn known<'a>(fields: &'a [Field], name: &str) -> Option<&'a Field> {
     let exact = fields.iter().find(|field| field.name == name);
     exact.or_else(|| fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)))

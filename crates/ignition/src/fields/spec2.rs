@@ -1,4 +1,4 @@
-//! Spec 2, with every field that 2.2 has.
+//! The fields of spec 2.
 
 use super::{Field, Shape, Spec, flag, integer, object, objects, text, texts};
 

@@ -1,4 +1,4 @@
-//! Spec 3, with every field that 3.6 has.
+//! The fields of spec 3.
 
 use super::{Field, Idle, Shape, Spec, flag, integer, object, objects, text, texts};
 
@@ -55,7 +55,7 @@ pub(in super::super) static CONFIG: Shape = Shape::Object(&[
 const VERIFICATION: &[Field] = &[text("hash")];
 static HEADER: Shape = Shape::Object(&[text("name"), text("value")]);
 
-/// A config or a certificate authority; before 3.1 neither could be compressed.
+/// A config or a CA; before 3.1 neither could be compressed.
 const REFERENCE_FIELDS: &[Field] = &[
     text("compression").since(V3_1),
     objects("httpHeaders", &HEADER).by(&["name"]).removing_without("value").since(V3_1),

@@ -1,20 +1,20 @@
-//! What OpenShift's render controller does about files, before and after Ignition's merge.
+//! Adjustments of files by OpenShift's render controller, before and after Ignition's merge.
 
 use super::super::config::Config;
 
 impl Config {
-    /// Has each file say whether its contents are compressed, so that a later config which gives a file other contents
-    /// does not inherit `gzip` for them. It is undone by [`Self::finish_files`].
+    /// Sets `compression` in each file, so that a later config with other contents for it does not inherit `gzip`.
+    /// [`Self::finish_files`] removes it again.
     ///
-    /// As with the render controller, a file that only changes its mode says so as well.
+    /// As with the render controller, this includes files that only change a mode.
     pub fn prepare_files(&mut self) {
         for file in &mut self.body.storage.files {
             file.contents.compression.get_or_insert_default();
         }
     }
 
-    /// Leaves out what [`Self::prepare_files`] has files say, and has those overwrite what is on the machine that do
-    /// not say whether they do: machine-config-daemon always does.
+    /// Removes the empty `compression` of [`Self::prepare_files`], and sets `overwrite` where it is missing:
+    /// machine-config-daemon always overwrites.
     pub fn finish_files(&mut self) {
         for file in &mut self.body.storage.files {
             file.contents.compression.take_if(|compression| compression.is_empty());

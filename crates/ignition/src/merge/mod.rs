@@ -1,12 +1,10 @@
-//! Merges configs as Ignition does: those that a config names in `ignition.config.merge`, those that a pool's
-//! MachineConfigs have.
+//! Merges configs as Ignition does: those in `ignition.config.merge`, and those of a pool's MachineConfigs.
 //!
-//! A later config is merged into the earlier ones member by member: what it says replaces what they say, what it leaves
-//! out stays. Lists are merged as [`super::fields`] tells. The result points into the configs, so that nothing large is
-//! copied before it is known to stay, and each value knows its config: [`Merged::origins`] tells where everything is
-//! from.
+//! A later config is merged into the earlier ones member by member: members that it sets replace theirs, others stay.
+//! [`super::fields`] defines how lists are merged. The result borrows from the configs, so that only values of the
+//! result are copied. Each value knows its config, for [`Merged::origins`].
 //!
-//! Two valid configs may make an invalid one (partitions that overlap, say), so what is merged is checked.
+//! Two valid configs can make an invalid one (partitions that overlap, say), so the result is checked.
 //!
 //! Source: Ignition's package `config/merge`.
 
@@ -34,12 +32,12 @@ pub use self::origins::{Member, Origin};
 pub struct Part {
     declared: SpecVersion,
     value: Value,
-    /// The same as spec 3.6 has it, where that differs from `value`.
+    /// The value in spec 3.6, if it differs from `value`.
     newest: Option<Value>,
 }
 
 impl Part {
-    /// A config with its edits.
+    /// Takes a config with its edits.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let works = config.declared >= SpecVersion::V3_6;
         let newest = if works || !lower::has_special_modes(&config.body) {
@@ -65,7 +63,7 @@ fn without_version(body: &Body) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// Configs merged into one, which is made by [`Self::config`].
+/// Merged configs; [`Self::config`] copies the result.
 #[derive(Debug)]
 pub struct Merged<'a> {
     spec: SpecVersion,
@@ -75,7 +73,7 @@ pub struct Merged<'a> {
 
 /// Merges configs, each one into those before it.
 ///
-/// The result is in the newest spec that one of them was written in, and in `at_least` if all are older.
+/// The result is in the newest spec of the configs, or in `at_least` if all are older.
 #[must_use]
 pub fn merge<'a>(parts: &[&'a Part], at_least: SpecVersion) -> Merged<'a> {
     let spec = parts.iter().map(|part| part.declared).fold(at_least, SpecVersion::max);
@@ -93,22 +91,22 @@ impl Merged<'_> {
         Ok(Config { declared: self.spec, body: serde_json::from_value(self.root.to_value())? })
     }
 
-    /// What each value comes from, by the places of the configs in what was merged.
+    /// Origins of all values; configs are numbered in the order of merging.
     #[must_use]
     pub fn origins(&self) -> Vec<Origin> {
         origins::origins(&self.root, &self.parts)
     }
 
-    /// The configs that what is at a place comes from.
+    /// Numbers of the configs from which the value at a place comes.
     ///
-    /// A place is written as errors have it, `storage.files[3].path`.
+    /// A place is written as in errors, `storage.files[3].path`.
     #[must_use]
     pub fn said_by(&self, place: &str) -> BTreeSet<usize> {
         place::said_by(&self.root, place)
     }
 
-    /// The configs that an error at a place has to do with. One config alone is valid, so these are those that what is
-    /// at the place comes from, or else what is around it, until they are several.
+    /// Numbers of the configs involved in an error at a place. One config alone is valid, so if the value comes from
+    /// one, the surrounding values are included until there are several.
     #[must_use]
     pub fn concerned(&self, place: &str) -> BTreeSet<usize> {
         place::concerned(&self.root, place)

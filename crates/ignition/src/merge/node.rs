@@ -1,4 +1,4 @@
-//! The tree that configs are merged in: it points into them, and knows which config each value is of.
+//! Tree of merged values, which borrows from the configs and records the config of each value.
 
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -10,30 +10,29 @@ use super::super::fields::{Field, Merge, Shape};
 /// A value of the merged config.
 #[derive(Clone, Debug)]
 pub(super) enum Node<'a> {
-    /// All that is there is of one config, known by its number.
+    /// A value from one config, with the config's number.
     Whole(&'a Value, usize),
-    /// An object of several.
+    /// An object from several configs.
     Object(Members<'a>),
-    /// A list of several.
+    /// A list from several configs.
     List(Vec<Node<'a>>),
 }
 
 type Members<'a> = Vec<(&'a str, Node<'a>)>;
 
-/// What an item of a list is known by.
+/// Identity of a list's item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key<'a> {
-    /// It says nothing of what it is.
+    /// The item has no key.
     None,
     Number(i64),
     Text(&'a str),
 }
 
 impl<'a> Node<'a> {
-    /// Nothing at all.
     pub(super) const EMPTY: Self = Node::Object(Vec::new());
 
-    /// Merges what a later config has here: a config, an item of a list.
+    /// Merges the value of a later config at this place.
     pub(super) fn merge(&mut self, later: &'a Value, config: usize, shape: &Shape) {
         *self = match (shape, later) {
             (Shape::Object(fields), Value::Object(later)) => {
@@ -75,7 +74,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Shows each member of an object.
+    /// Calls `show` for each member of an object.
     pub(super) fn each_member(&self, mut show: impl FnMut(&'a str, &Self)) {
         match self {
             Node::Object(members) => members.iter().for_each(|(name, node)| show(name, node)),
@@ -88,7 +87,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Shows each item of a list.
+    /// Calls `show` for each item of a list.
     pub(super) fn each_item(&self, mut show: impl FnMut(&Self)) {
         match self {
             Node::List(items) => items.iter().for_each(show),
@@ -101,7 +100,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What an item is known by, and which of the `names` that is.
+    /// The key of an item, and its name among `names`.
     pub(super) fn key(&self, names: &[&'static str]) -> (Key<'a>, Option<&'static str>) {
         if let Node::Whole(Value::String(text), _) = self {
             return (Key::Text(text), None);
@@ -117,7 +116,7 @@ impl<'a> Node<'a> {
         names.iter().find_map(says).unwrap_or((Key::None, None))
     }
 
-    /// A member that is neither an object nor a list of several configs.
+    /// A member from one config.
     fn value(&self, name: &str) -> Option<&'a Value> {
         match self {
             Node::Whole(value, _) => value.get(name),
@@ -129,7 +128,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A copy of all that is there.
     pub(super) fn to_value(&self) -> Value {
         match self {
             Node::Whole(value, _) => (*value).clone(),
@@ -160,7 +158,7 @@ fn merge_members<'a>(
     members
 }
 
-/// Removes what has its key in another list of the later config, where lists share their keys: a file that becomes a
+/// Removes items whose key is in another list of the later config, among lists that share keys: a file that becomes a
 /// link.
 fn remove_replaced(members: &mut Members<'_>, later: &Map<String, Value>, fields: &[Field]) {
     for (name, node) in members {
@@ -183,7 +181,7 @@ fn keys<'a>(list: &'a Value, field: &Field) -> impl Iterator<Item = Key<'a>> {
     items.map(|item| Node::Whole(item, 0).key(names(field)).0)
 }
 
-/// The members that the items of a list are known by.
+/// Members that identify the items of a list.
 pub(super) fn names(field: &Field) -> &'static [&'static str] {
     match field.merge {
         Merge::ByKey(names) => names,
@@ -191,7 +189,7 @@ pub(super) fn names(field: &Field) -> &'static [&'static str] {
     }
 }
 
-/// Merges the items of a list whose items are of the shape beside its field.
+/// Merges the items of a list; `shape` is that of an item.
 fn merge_items<'a>(
     mut items: Vec<Node<'a>>,
     later: &'a [Value],

@@ -1,4 +1,4 @@
-//! Which config everything in a merged one comes from, and what of the others it covers.
+//! Origins of merged values: the config that each comes from, and the configs that it overrides.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,38 +7,38 @@ use serde_json::Value;
 use super::super::fields::{self, Field, Merge, Shape};
 use super::node::{Key, Node, names};
 
-/// Where an item of a list comes from (a file, a unit, a drop-in, a key of a user), or a value that is in no list.
+/// Origin of a list's item (a file, a unit, a drop-in, a key of a user), or of a value outside of lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The list, such as `storage.files` or `systemd.units.dropins`, or the value, such as `ignition.timeouts.httpTotal`.
     pub place: String,
-    /// What the item is known by in the list, after what the items around it are known by: of a drop-in the names of
-    /// its unit and its own. Empty for a value that is in no list.
+    /// Key of the item in the list, after the keys of the items around it: for a drop-in the names of its unit and its
+    /// own. Empty for a value outside of lists.
     pub keys: Vec<String>,
-    /// What is said of it, and by which config.
+    /// Members of the item, each with its config.
     pub members: Vec<Member>,
-    /// The configs that say something else of it, which others say after them.
+    /// Numbers of the configs whose values are overridden.
     pub covered: BTreeSet<usize>,
 }
 
-/// A part of what is said of an item.
+/// A member of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Such as `contents.source`; empty for an item that is a text, and for a value that is in no list.
+    /// Name such as `contents.source`; empty for an item that is a text, and for a value outside of lists.
     pub name: String,
-    /// The config's place in what was merged.
+    /// Number of the config, in the order of merging.
     pub config: usize,
 }
 
 impl Origin {
-    /// The configs that something of it comes from.
+    /// Numbers of all configs that contribute to the item.
     #[must_use]
     pub fn configs(&self) -> BTreeSet<usize> {
         self.members.iter().map(|member| member.config).collect()
     }
 }
 
-/// An item, and by what it is found in another config: in lists that share their keys, it may be of another kind there.
+/// An item with its identity in other configs. In lists that share keys, it can be in another list there.
 struct Found {
     id: (String, Vec<String>),
     /// Member that identifies the item. Every config that sets a member of the item sets this one too.
@@ -78,17 +78,17 @@ struct Walk {
     found: Vec<Found>,
 }
 
-/// Where the walk is.
+/// Position of the walk.
 #[derive(Clone, Copy)]
 struct Spot<'a> {
-    /// The list that the innermost item is in, empty outside of any.
+    /// List of the innermost item, empty outside of lists.
     list: &'a str,
-    /// The same, with one name for all lists that share their keys.
+    /// The list, with one name for all lists that share keys.
     id: &'a str,
     keys: &'a [String],
-    /// The innermost item, by its place among what was found.
+    /// Index of the innermost item among the found ones.
     item: Option<usize>,
-    /// The members from there on.
+    /// Members from the item to the position.
     path: &'a str,
 }
 
@@ -154,7 +154,7 @@ impl Walk {
         });
     }
 
-    /// A value of a config: part of the innermost item, or in no list.
+    /// Records a value of a config, for the innermost item or outside of lists.
     fn add(&mut self, config: usize, spot: &Spot<'_>) {
         let Some(item) = spot.item else {
             let place = spot.path.to_owned();

@@ -1,4 +1,4 @@
-//! Which configs what is at a place comes from, for errors.
+//! Finds the configs from which the value at a place comes, for errors.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ pub(super) fn said_by(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
 }
 
 pub(super) fn concerned(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
-    // From within, until several are found; where everything is of one, that one.
+    // From the innermost value outwards, until there are several configs; otherwise the only one.
     let mut found = BTreeSet::new();
     for node in way(root, place).iter().rev() {
         found = configs(node);
@@ -20,7 +20,7 @@ pub(super) fn concerned(root: &Node<'_>, place: &str) -> BTreeSet<usize> {
     found
 }
 
-/// What is around a place, from the root to what is there, as far as anything is.
+/// The nodes on the path to a place, from the root, as far as they exist.
 fn way<'a>(root: &Node<'a>, place: &str) -> Vec<Node<'a>> {
     let mut nodes = vec![root.clone()];
     for step in place.split(['.', '[']).filter(|step| !step.is_empty()) {
@@ -30,7 +30,7 @@ fn way<'a>(root: &Node<'a>, place: &str) -> Vec<Node<'a>> {
     nodes
 }
 
-/// The member of that name, or the item at `N]`.
+/// The member with this name, or the item at `N]`.
 fn child<'a>(node: &Node<'a>, step: &str) -> Option<Node<'a>> {
     let mut found = None;
     if let Some(number) = step.strip_suffix(']') {
@@ -51,7 +51,7 @@ fn child<'a>(node: &Node<'a>, step: &str) -> Option<Node<'a>> {
     found
 }
 
-/// The configs that anything in it is of.
+/// Numbers of all configs that contribute to a node.
 fn configs(node: &Node<'_>) -> BTreeSet<usize> {
     match node {
         Node::Whole(_, config) => [*config].into(),

@@ -20,14 +20,14 @@ fn lowered(merged: &Merged<'_>) -> Result<Value, Error> {
     Ok(written)
 }
 
-/// The section of configs that have only that section, merged.
+/// The section of merged configs that have only this section.
 fn merged(section: &str, values: &[Value]) -> Value {
     let parts: Vec<_> = values.iter().map(|value| part(&json!({section: value}))).collect();
     let parts: Vec<_> = parts.iter().collect();
     lowered(&merge(&parts, SpecVersion::V3_5)).unwrap()[section].clone()
 }
 
-/// Every list below a field, with its place.
+/// Finds every list below a field, with its place.
 fn lists(place: &str, fields: &'static [Field], found: &mut Vec<(String, &'static Field)>) {
     for field in fields {
         let place = format!("{place}.{}", field.name);
@@ -312,7 +312,7 @@ fn everything_knows_where_it_comes_from_and_what_it_covers() {
     );
 }
 
-/// A config out of parts that have names in common with those of others; nodes of one kind keep theirs.
+/// Configs with names in common; nodes of one name always have the same kind.
 fn config() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec!["a", "b", "c"]);
     let names = prop::collection::btree_set(name, 0..3);
@@ -356,7 +356,8 @@ proptest! {
         }
     }
 
-    /// Where no node changes its kind and no header is removed: those leave no trace for what comes before.
+    /// Configs in which no node changes its kind and no header is removed: these leave no trace for configs before
+    /// them.
     #[test]
     fn it_does_not_matter_which_are_merged_first(configs in prop::collection::vec(config(), 3)) {
         let parts: Vec<_> = configs.iter().map(part).collect();

@@ -1,14 +1,13 @@
-//! What several rules are made of.
+//! Building blocks of several rules.
 
 use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::super::error::{At, Error};
 
-/// Whether a rule is kept, with the reason if not.
 pub(super) type Checked = Result<(), Error>;
 
-/// A list in which no two items have the same key.
+/// Checks that no two items of a list have the same key.
 pub(super) fn all_unique<'a, T, K: Hash + Eq>(
     items: &'a [T],
     at: &At<'_>,
@@ -17,7 +16,7 @@ pub(super) fn all_unique<'a, T, K: Hash + Eq>(
     unique(&mut HashSet::with_capacity(items.len()), items, at, key)
 }
 
-/// The same across lists that share `seen`.
+/// Checks uniqueness across lists that share `seen`.
 pub(super) fn unique<'a, T, K: Hash + Eq>(
     seen: &mut HashSet<K>,
     items: &'a [T],
@@ -30,7 +29,7 @@ pub(super) fn unique<'a, T, K: Hash + Eq>(
     }
 }
 
-/// A path from the root, without `.`, `..`, doubled or trailing slashes.
+/// Checks for an absolute path without `.`, `..`, doubled or trailing slashes.
 pub(super) fn check_path(path: &str, at: &At<'_>) -> Checked {
     let Some(relative) = path.strip_prefix('/') else {
         let reason = if path.is_empty() { "is empty" } else { "is not absolute" };
@@ -41,7 +40,7 @@ pub(super) fn check_path(path: &str, at: &At<'_>) -> Checked {
     if clean { Ok(()) } else { Err(at.invalid(format!("{path} has an empty, '.' or '..' part"))) }
 }
 
-/// The path that [`check_path`] takes for what an absolute `path` means.
+/// Cleans an absolute path, so that [`check_path`] accepts it.
 pub(crate) fn clean_path(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
@@ -54,7 +53,7 @@ pub(crate) fn clean_path(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Permission bits with setuid, setgid and sticky.
+/// Checks for permission bits, with setuid, setgid and sticky.
 pub(super) fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
     match mode {
         Some(mode) if !(0..=0o7777).contains(&mode) => {
@@ -64,7 +63,7 @@ pub(super) fn check_mode(mode: Option<i64>, at: &At<'_>) -> Checked {
     }
 }
 
-/// Whether a text is there and says something.
+/// Returns `true` if a text is set and not empty.
 pub(super) fn says(text: Option<&String>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }

@@ -10,7 +10,7 @@ use super::super::spec3::{Disk, Filesystem, Partition, Raid, Storage};
 use super::common::{Checked, all_unique, check_path, says};
 use super::resource;
 
-/// The formats of file systems, and the first spec that has each.
+/// Formats of file systems, with the first spec of each.
 const FORMATS: &[(&str, Spec)] = &[
     ("ext4", (2, 0)),
     ("btrfs", (2, 0)),
@@ -20,11 +20,11 @@ const FORMATS: &[(&str, Spec)] = &[
     ("none", (3, 3)),
 ];
 
-/// The longest label of each format in bytes, from the manuals of mkfs.
+/// Maximum label of each format in bytes, from the manuals of mkfs.
 const LABELS: &[(&str, usize)] =
     &[("ext4", 16), ("btrfs", 256), ("xfs", 12), ("swap", 15), ("vfat", 11)];
 
-/// The longest label of a partition, GPT's 36 UTF-16 code units.
+/// Maximum label of a partition: GPT's 36 UTF-16 code units.
 const PARTITION_LABEL_MAX: usize = 36;
 
 pub(super) fn check(storage: &Storage, spec: Spec, at: &At<'_>) -> Checked {
@@ -61,7 +61,7 @@ fn check_disk(disk: &Disk, spec: Spec, at: &At<'_>) -> Checked {
             return Err(at.item(i).field("label").invalid("is there twice on its disk"));
         }
     }
-    // Ignition dropped this rule in a release that reads 3.6; one that only reads 3.5 still has it.
+    // Ignition removed this rule in a release that reads 3.6; releases that only read up to 3.5 have it.
     let deletes = partitions.iter().any(|partition| partition.should_exist == Some(false));
     if spec <= (3, 5) && deletes && partitions.iter().any(|partition| partition.number == 0) {
         return Err(
@@ -71,7 +71,7 @@ fn check_disk(disk: &Disk, spec: Spec, at: &At<'_>) -> Checked {
     check_overlap(partitions, &at)
 }
 
-/// Partition numbers but for 0, the next free one, are unique.
+/// Checks that partition numbers are unique, except 0, which means the next free one.
 pub(super) fn check_numbers(numbers: impl Iterator<Item = i64>, at: &At<'_>) -> Checked {
     let mut seen = HashSet::new();
     for (i, number) in numbers.enumerate() {
@@ -113,7 +113,7 @@ pub(super) fn check_partition_label(label: &str, at: &At<'_>) -> Checked {
     Ok(())
 }
 
-/// Empty, or hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+/// Checks for an empty text, or hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 pub(super) fn check_guid(guid: &str, at: &At<'_>) -> Checked {
     let groups = guid
         .split('-')
@@ -125,11 +125,11 @@ pub(super) fn check_guid(guid: &str, at: &At<'_>) -> Checked {
     }
 }
 
-/// No two partitions share a MiB. Those that start at 0 go wherever there is room.
+/// Checks that no two partitions share a MiB. Those that start at 0 are placed in free space.
 fn check_overlap(partitions: &[Partition], at: &At<'_>) -> Checked {
     let extent = |partition: &Partition| {
         let (start, size) = (partition.start_mib?, partition.size_mib?);
-        // A size of 0 fills the space there is: only its start is known.
+        // A size of 0 fills the free space: only its start is known.
         let end = if size == 0 { start } else { start.wrapping_add(size).wrapping_sub(1) };
         (start != 0).then_some((start, end))
     };
@@ -159,7 +159,7 @@ fn check_raid(raid: &Raid, at: &At<'_>) -> Checked {
     all_unique(&raid.devices, &at, String::as_str)
 }
 
-/// A level of md(4); without redundancy there is nothing to spare.
+/// Checks for a level of md(4); levels without redundancy have no spares.
 pub(super) fn check_raid_level(level: &str, spares: i64, at: &At<'_>) -> Checked {
     match level {
         "linear" | "raid0" | "0" | "stripe" if spares == 0 => Ok(()),

@@ -9,10 +9,10 @@ use super::super::url::Url;
 use super::common::{Checked, all_unique, check_path, says};
 use super::resource;
 
-/// The longest label in bytes, the field of the LUKS 2 header without its terminator.
+/// Maximum label in bytes: the field of the LUKS 2 header without its terminator.
 const LABEL_MAX: usize = 47;
 
-/// The pins that Ignition knew by name, before 3.6 took any that Clevis has.
+/// Pins that Ignition accepts before 3.6, which accepts any.
 const PINS: &[&str] = &["tpm2", "tang", "sss"];
 
 pub(super) fn check(volumes: &[Luks], spec: Spec, at: &At<'_>) -> Checked {
@@ -43,7 +43,7 @@ fn check_volume(luks: &Luks, spec: Spec, at: &At<'_>) -> Checked {
     all_unique(&luks.open_options, &at.field("openOptions"), String::as_str)
 }
 
-/// Whether Clevis holds a key at all.
+/// Returns `true` if Clevis unlocks the volume.
 fn binds(clevis: &Clevis) -> bool {
     says(clevis.custom.pin.as_ref()) || binds_without_custom(clevis)
 }
@@ -54,7 +54,7 @@ fn binds_without_custom(clevis: &Clevis) -> bool {
 
 fn check_clevis(clevis: &Clevis, spec: Spec, at: &At<'_>) -> Checked {
     let custom = &clevis.custom;
-    // In 3.2 the object alone counted, since then its pin does.
+    // In 3.2 a non-empty object counts, later specs look at its pin.
     let is_custom =
         says(custom.pin.as_ref()) || (spec <= (3, 2) && *custom != ClevisCustom::default());
     if is_custom && binds_without_custom(clevis) {

@@ -1,12 +1,12 @@
-//! The rules of the Ignition specs: what a config must keep to be valid.
+//! The rules of the Ignition specs, which make a config valid.
 //!
-//! [`check`] states the rules of the newest spec and, with them, the narrower ones of each older spec; every rule is
-//! written once, with the specs that it holds in. A config that was declared in an older spec must keep the newest
-//! rules too, as it is held in the newest spec: the rules that specs 3.0 to 3.2 did not have (a link needs a target,
-//! a merged config a source) only ever caught configs that could not have worked.
+//! [`check`] has the rules of the newest spec and the narrower ones of each older spec; every rule is written once,
+//! with the specs that it holds in. A config of an older spec must satisfy the newest rules too, because it is held in
+//! the newest spec: the rules that specs 3.0 to 3.2 lack (a link needs a target, a merged config a source) only refuse
+//! configs that cannot work.
 //!
-//! Ignition's warnings (unused keys, units without an `[Install]` section, partitions that will be overwritten) are
-//! not stated: they do not keep a machine from booting.
+//! Ignition's warnings (unused keys, units without an `[Install]` section, partitions that will be overwritten) are not
+//! checked: they do not keep a machine from booting.
 //!
 //! Sources: the pages "Configuration Specification v3.0.0" to "v3.6.0", and the reports of Ignition's validator.
 
@@ -27,7 +27,7 @@ use super::spec3::{Body, Passwd};
 
 pub(super) use self::common::clean_path;
 
-/// Whether a config is valid in `spec`.
+/// Checks that a config is valid in `spec`.
 pub(super) fn check(body: &Body, spec: Spec) -> Checked {
     let at = At::ROOT;
     resource::check_ignition(&body.ignition, spec, &at.field("ignition"))?;
@@ -65,7 +65,7 @@ mod testing {
 
     use super::super::Config;
 
-    /// What is said to a config of spec 3.`minor` with one section: `valid`, or the reason against it.
+    /// Checks a config of spec 3.`minor` with one section: `valid`, or the reason for a refusal.
     pub(super) fn verdict(minor: u8, section: &str, value: &Value) -> String {
         let mut config = json!({"ignition": {"version": format!("3.{minor}.0")}});
         if section == "ignition" {
@@ -78,7 +78,7 @@ mod testing {
             .map_or_else(|error| error.to_string(), |_| "valid".into())
     }
 
-    /// The same of spec 2.2.
+    /// Checks a config of spec 2.2 likewise.
     pub(super) fn verdict_2(section: &str, value: &Value) -> String {
         let config = json!({"ignition": {"version": "2.2.0"}, section: value});
         Config::parse(&config.to_string())

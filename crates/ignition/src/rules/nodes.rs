@@ -10,7 +10,7 @@ use super::super::spec3::{Link, Owner, Storage, Systemd};
 use super::common::{Checked, check_mode, check_path, clean_path, says, unique};
 use super::resource;
 
-/// Every node for itself, and all of them together.
+/// Checks every node, and conflicts between them.
 pub(super) fn check(storage: &Storage, systemd: &Systemd, spec: Spec, at: &At<'_>) -> Checked {
     let (files_at, directories_at, links_at) =
         (at.field("files"), at.field("directories"), at.field("links"));
@@ -66,7 +66,7 @@ fn check_link(link: &Link, storage: &Storage, at: &At<'_>) -> Checked {
     Ok(())
 }
 
-/// The paths that other parts of a config have taken.
+/// Paths that other parts of a config use.
 struct Places<'a> {
     links: HashSet<&'a str>,
     units: HashSet<String>,
@@ -87,7 +87,7 @@ impl<'a> Places<'a> {
         Self { links: storage.links.iter().map(|link| link.path.as_str()).collect(), units }
     }
 
-    /// Paths and owners of nodes of one kind.
+    /// Checks paths and owners of nodes of one kind.
     fn check<'n>(
         &self,
         nodes: impl Iterator<Item = (&'n String, &'n Owner, &'n Owner)>,

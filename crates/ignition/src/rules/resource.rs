@@ -1,4 +1,4 @@
-//! What is fetched: sources, their headers, compression and hashes, and the proxies in between.
+//! Resources: sources, their headers, compression and hashes, and proxies.
 //!
 //! Sources: the specs' sections `ignition`, `storage.files.contents` and "Supported Platforms".
 
@@ -9,7 +9,7 @@ use super::super::spec3::{Ignition, Resource};
 use super::super::url::Url;
 use super::common::{Checked, all_unique, says};
 
-/// The schemes of sources, and the specs that have them, first and last.
+/// Schemes of sources, with the first and last spec of each.
 const SCHEMES: &[(&str, Spec, Spec)] = &[
     ("http", (2, 0), NEWEST),
     ("https", (2, 0), NEWEST),
@@ -22,10 +22,10 @@ const SCHEMES: &[(&str, Spec, Spec)] = &[
 ];
 const NEWEST: Spec = (3, 6);
 
-/// The hash functions: name, first spec, length of a sum in hexadecimal digits.
+/// Hash functions: name, first spec, length of a sum in hexadecimal digits.
 const HASHES: &[(&str, Spec, usize)] = &[("sha512", (2, 0), 128), ("sha256", (3, 1), 64)];
 
-/// The section `ignition`.
+/// Checks the section `ignition`.
 pub(super) fn check_ignition(ignition: &Ignition, spec: Spec, at: &At<'_>) -> Checked {
     let config = at.field("config");
     check_required(&ignition.config.merge, spec, &config.field("merge"))?;
@@ -51,7 +51,7 @@ fn check_proxy(proxy: Option<&str>, at: &At<'_>) -> Checked {
     }
 }
 
-/// Resources that each need a source, no two of them the same.
+/// Checks resources that each need a source, all of them different.
 fn check_required(resources: &[Resource], spec: Spec, at: &At<'_>) -> Checked {
     for (i, resource) in resources.iter().enumerate() {
         let at = at.item(i);
@@ -63,7 +63,7 @@ fn check_required(resources: &[Resource], spec: Spec, at: &At<'_>) -> Checked {
     all_unique(resources, at, |resource| &resource.source)
 }
 
-/// One resource; without a source it is an empty one.
+/// Checks one resource; without a source it is empty.
 pub(super) fn check(resource: &Resource, spec: Spec, at: &At<'_>) -> Checked {
     check_compression(resource.compression.as_deref(), at)?;
     let source = resource.source.as_deref().filter(|source| !source.is_empty());
@@ -108,7 +108,7 @@ pub(super) fn check_compression(compression: Option<&str>, at: &At<'_>) -> Check
     }
 }
 
-/// `sha512-` or `sha256-` and as many characters as the sum has hexadecimal digits.
+/// Checks for `sha512-` or `sha256-`, followed by as many hexadecimal digits as the sum has.
 pub(super) fn check_hash(hash: &str, spec: Spec, at: &At<'_>) -> Checked {
     let Some((function, sum)) = hash.split_once('-') else {
         return Err(at.invalid("is not of the form FUNCTION-SUM"));
@@ -126,10 +126,10 @@ pub(super) fn check_hash(hash: &str, spec: Spec, at: &At<'_>) -> Checked {
     }
 }
 
-/// A source of a scheme that `spec` has.
+/// Checks a source, whose scheme `spec` must have.
 pub(super) fn check_url(source: &str, spec: Spec, at: &At<'_>) -> Checked {
     if source.starts_with("data:") {
-        // The most frequent and the longest, and its own grammar.
+        // Data URLs have a separate grammar. They come first because they are frequent and long.
         return data_url::check(source).map_err(|reason| at.invalid(reason.to_string()));
     }
     let url = Url::parse(source).ok_or_else(|| at.invalid("is not a URL"))?;
@@ -152,7 +152,8 @@ pub(super) fn check_url(source: &str, spec: Spec, at: &At<'_>) -> Checked {
     }
 }
 
-/// `arn:PARTITION:s3:REGION:ACCOUNT:RESOURCE`, where the resource is `BUCKET/KEY` or `accesspoint/NAME/object/KEY`.
+/// Checks for `arn:PARTITION:s3:REGION:ACCOUNT:RESOURCE`, where the resource is `BUCKET/KEY` or
+/// `accesspoint/NAME/object/KEY`.
 fn check_arn(url: Url<'_>, at: &At<'_>) -> Checked {
     let mut parts = url.body.splitn(5, ':');
     let is_s3 = parts.nth(1) == Some("s3");
@@ -177,12 +178,12 @@ fn check_object_version(url: Url<'_>, at: &At<'_>) -> Checked {
     }
 }
 
-/// The reason for refusing what came with a later spec.
+/// Reason for refusing a feature of a later spec.
 pub(super) fn unknown_before(what: &str, since: Spec) -> String {
     format!("{what} needs spec {}.{}", since.0, since.1)
 }
 
-/// The same as an error.
+/// Error that refuses a feature of a later spec.
 pub(super) fn needs(at: &At<'_>, what: &str, since: Spec) -> Error {
     at.invalid(unknown_before(what, since))
 }

@@ -1,7 +1,7 @@
-//! The rules of specs 2.0 to 2.2, as far as spec 3 does not have them.
+//! The rules of specs 2.0 to 2.2 that spec 3 lacks.
 //!
-//! They are checked on configs that come in spec 2, before they are lifted, and on those that go out in it: what is
-//! said of a file system's name, of empty sources and of mounts only exists here.
+//! They are checked on spec 2 configs before these are lifted, and on configs that are lowered to spec 2: names of file
+//! systems, empty sources and mounts exist only there.
 //!
 //! Source: the pages "Configuration Specification v2.0.0" to "v2.2.0".
 
@@ -11,7 +11,7 @@ use super::super::spec2::{Body, Disk, File, Filesystem, Owner, Reference, User};
 use super::common::{Checked, check_mode};
 use super::{disks, resource, units};
 
-/// Whether a config is valid in `spec`, one of 2.0, 2.1 and 2.2.
+/// Checks that a config is valid in `spec`, one of 2.0, 2.1 and 2.2.
 pub(in super::super) fn check(body: &Body, spec: Spec) -> Checked {
     let root = At::ROOT;
     let ignition = root.field("ignition");
@@ -90,7 +90,7 @@ fn check_reference(reference: &Reference, spec: Spec, at: &At<'_>) -> Checked {
     check_hash(reference.verification.hash.as_deref(), spec, at)
 }
 
-/// A source may be empty, which stands for empty contents.
+/// Checks a source. An empty one means empty contents.
 fn check_source(source: &str, spec: Spec, at: &At<'_>) -> Checked {
     if source.is_empty() { Ok(()) } else { resource::check_url(source, spec, &at.field("source")) }
 }
@@ -100,7 +100,7 @@ fn check_hash(hash: Option<&str>, spec: Spec, at: &At<'_>) -> Checked {
     hash.map_or(Ok(()), |hash| resource::check_hash(hash, spec, &at.field("hash")))
 }
 
-/// The object `create` is older than the fields beside it and excludes them.
+/// Checks that the object `create` is used without the newer fields next to it.
 fn check_user(user: &User, at: &At<'_>) -> Checked {
     let alone = User {
         create: user.create.clone(),

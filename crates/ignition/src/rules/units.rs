@@ -7,7 +7,7 @@ use super::super::spec3::Unit;
 use super::super::unit_file;
 use super::common::{Checked, all_unique};
 
-/// The suffixes of unit names, systemd.unit(5).
+/// Suffixes of unit names (systemd.unit(5)).
 const KINDS: &[&str] = &[
     "service",
     "socket",
@@ -55,7 +55,7 @@ fn check_contents(contents: Option<&str>, at: &At<'_>) -> Checked {
         .map_err(|reason| at.field("contents").invalid(reason.to_string()))
 }
 
-/// What follows the last dot of the last path segment.
+/// The part after the last dot of the last path segment.
 fn suffix(name: &str) -> &str {
     let segment = name.rsplit('/').next().unwrap_or(name);
     segment.rsplit_once('.').map_or("", |(_, suffix)| suffix)

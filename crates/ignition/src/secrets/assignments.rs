@@ -1,22 +1,22 @@
-//! Where a text gives a name a value: environment files, units, YAML, INI, XML, command lines.
+//! Finds assignments of values to names: environment files, units, YAML, INI, XML, command lines.
 
 use super::found::start;
 use super::marks::is_masked;
 use super::names::{LONGEST_NAME, Sign, is_key_material};
 
-/// A name and what it is given.
+/// A name with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Assignment<'a> {
     pub(super) name: &'a str,
-    /// All that follows in the line.
+    /// The rest of the line.
     pub(super) rest: &'a str,
     pub(super) sign: Sign,
 }
 
-/// So many bytes of a value are looked at.
+/// Maximum number of bytes of a value that are examined.
 const LONGEST_VALUE: usize = 1_024;
 
-/// The assignments of a line.
+/// Finds the assignments of a line.
 pub(super) fn in_line(line: &str) -> impl Iterator<Item = Assignment<'_>> {
     let mut word_start = 0;
     line.bytes().enumerate().filter_map(move |(at, byte)| {
@@ -24,7 +24,7 @@ pub(super) fn in_line(line: &str) -> impl Iterator<Item = Assignment<'_>> {
             b'=' | b':' | b' ' | b'>' => (&line[..at], &line[at + 1..]),
             _ => return None,
         };
-        // Most characters that matter are spaces, and few of those are after an option.
+        // Most separators are spaces, and few of those follow an option.
         let word = if byte == b' ' {
             let word = &line[word_start..at];
             word_start = at + 1;
@@ -66,8 +66,8 @@ fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Whether `name:` is a key of YAML or JSON and not a URL or a time: nothing but a list's dash stands
-/// before it, or a member between braces. A header, which has a hyphen in its name, may be within a command.
+/// Returns `true` if `name:` is a key of YAML or JSON and not a URL or a time: only a list's dash precedes it, or a
+/// member between braces. A header, recognised by a hyphen in its name, can be within a command.
 fn is_key(before: &str, name: &str, rest: &str) -> bool {
     let is_separate = rest.is_empty() || rest.starts_with([' ', '\t', '"', '\'']);
     let before = before.trim_end_matches(['"', '\'']);
@@ -83,7 +83,7 @@ fn is_key(before: &str, name: &str, rest: &str) -> bool {
     is_separate && (is_first() || is_in_flow() || is_header)
 }
 
-/// Whether a brace is open at the end of a text: in YAML's flow, or in JSON within a command.
+/// Returns `true` if a text ends within braces: in YAML's flow style, or in JSON within a command.
 fn is_within_braces(before: &str) -> bool {
     let mut closed = 0_usize;
     for byte in before.bytes().rev().take(256) {
@@ -97,7 +97,7 @@ fn is_within_braces(before: &str) -> bool {
     false
 }
 
-/// The identifier that a text ends with, quotes and spaces before the sign left out.
+/// The identifier at the end of a text, without quotes and spaces before the sign.
 fn name_before(text: &str) -> &str {
     let text = text.trim_end_matches([' ', '\t', '"', '\'', ']', ')', ':', '+']);
     let length =
@@ -105,7 +105,7 @@ fn name_before(text: &str) -> &str {
     text[text.len() - length..].trim_start_matches('-')
 }
 
-/// A value that is written out, and not computed, named or pictured.
+/// A value that is written out, rather than computed, referenced or masked.
 pub(super) fn literal(rest: &str) -> Option<&str> {
     const WORDS: [&str; 22] = [
         "true",
@@ -132,7 +132,7 @@ pub(super) fn literal(rest: &str) -> Option<&str> {
         "env",
     ];
     let value = written(rest)?;
-    // What begins a list, a group or a block; within quotes it may be a character as any other.
+    // These characters begin a list, a group or a block; within quotes they are ordinary ones.
     let is_open = !is_quoted(rest) && value.starts_with(['<', '{', '(', '[', '|', '>', '&', '=']);
     let is_word = WORDS.iter().any(|word| value.eq_ignore_ascii_case(word));
     let is_literal =
@@ -140,8 +140,8 @@ pub(super) fn literal(rest: &str) -> Option<&str> {
     is_literal.then_some(value)
 }
 
-/// Whether a value only names what is meant, or how it is made. Punctuation alone does not tell: passwords begin with
-/// it too, and one key of 64 with a slash.
+/// Returns `true` if a value refers to another one, or is computed. Punctuation alone does not decide: passwords begin
+/// with it too, and one base64 key in 64 with a slash.
 pub(super) fn is_computed(value: &str) -> bool {
     const BRACKETS: [(char, char); 6] =
         [('<', '>'), ('{', '}'), ('[', ']'), ('(', ')'), ('%', '%'), ('@', '@')];
@@ -154,7 +154,7 @@ pub(super) fn is_computed(value: &str) -> bool {
     is_variable || is_made || is_bracketed || is_reference(value)
 }
 
-/// A path, an option, or a name after a sign: `!vault`, `*alias`, `%s`, `@field`, `==`.
+/// Returns `true` for a path, an option, or a name after a sign: `!vault`, `*alias`, `%s`, `@field`, `==`.
 fn is_reference(value: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphabetic() || b"_!=~*&".contains(&byte);
     let is_path_part = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/@:%".contains(&byte);
@@ -173,7 +173,7 @@ fn is_reference(value: &str) -> bool {
     }
 }
 
-/// `get_password()`, `os.environ['X']`
+/// Returns `true` for calls such as `get_password()` and `os.environ['X']`.
 fn is_call(value: &str, rest: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:".contains(&byte);
     let called = value.split_once(['(', '[']).map(|(name, _)| name);
@@ -182,13 +182,13 @@ fn is_call(value: &str, rest: &str) -> bool {
         && start(rest, 256).contains([')', ']'])
 }
 
-/// Whether a value is in quotes.
+/// Returns `true` if a value is in quotes.
 pub(super) fn is_quoted(rest: &str) -> bool {
     unprefixed(rest).starts_with(['"', '\''])
 }
 
-/// What is to be masked of a value, quotes aside: where it is not known what ends it, too much. Of one with its name
-/// in quotes, all up to the closing one.
+/// The part of a value to mask, without quotes; too much rather than too little if its end is unclear. If the name is
+/// quoted, all up to the closing quote.
 pub(super) fn masked(rest: &str, is_quoted: bool) -> &str {
     if is_quoted {
         return rest.split('"').next().unwrap_or_default();
@@ -200,8 +200,7 @@ pub(super) fn masked(rest: &str, is_quoted: bool) -> &str {
     }
 }
 
-/// A value without what may be before its quote: some languages mark a text of bytes, and shells escape quotes
-/// within quotes.
+/// A value without a prefix of its quote: some languages mark byte strings, and shells escape quotes within quotes.
 fn unprefixed(rest: &str) -> &str {
     let rest = rest.trim_start();
     let is_quote = |rest: &&str| rest.starts_with(['"', '\'']);
@@ -209,7 +208,7 @@ fn unprefixed(rest: &str) -> &str {
     marked.or_else(|| rest.strip_prefix('\\')).unwrap_or(rest)
 }
 
-/// What is written where a value belongs, whatever it is.
+/// The text in the place of a value, literal or not.
 fn written(rest: &str) -> Option<&str> {
     let rest = start(unprefixed(rest), LONGEST_VALUE);
     let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));

@@ -1,19 +1,18 @@
-//! Files that hold nothing but secrets, known by their names or by the form of their lines.
+//! Files that consist of secrets, identified by their names or by the format of their lines.
 
 use super::assignments::literal;
 use super::kind::SecretKind;
 use super::names::{Sign, by_name, is_base64};
 
-/// Endings of programs in which a word without quotes is a name.
+/// Suffixes of programs in which an unquoted word is a name.
 const CODE: [&str; 12] =
     [".py", ".pyi", ".pl", ".pm", ".rb", ".js", ".ts", ".go", ".c", ".h", ".rs", ".java"];
-/// Interpreters of such.
 const INTERPRETERS: [&str; 4] = ["python", "perl", "ruby", "node"];
 
-/// What a file is by its name.
+/// Kind of a file by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
-    /// Any other.
+    /// None of the other kinds.
     Other,
     /// `HOST:PORT:DATABASE:USER:PASSWORD` of PostgreSQL.
     PgPass,
@@ -23,16 +22,16 @@ pub(super) enum FileKind {
     Pairs,
     /// shadow(5), htpasswd and the like.
     PasswordHashes,
-    /// `ID KEY` of chrony and ntpd, also without a type.
+    /// `ID KEY` of chrony and ntpd; a type between them is optional.
     Keys,
-    /// A program, which has its texts in quotes.
+    /// A program, whose texts are quoted.
     Code,
-    /// A key and nothing else, whatever it looks like.
+    /// A key that fills the file, in any form.
     Key(SecretKind),
 }
 
 impl FileKind {
-    /// By the path in the config, and by the interpreter that the first line names.
+    /// Determines the kind by the path in the config, and by the interpreter in the first line.
     pub(super) fn of(path: &str, text: &str) -> Self {
         let first = text.lines().next().and_then(|line| line.strip_prefix("#!"));
         let mut commands = first.unwrap_or_default().split_ascii_whitespace();
@@ -77,7 +76,7 @@ impl FileKind {
         }
     }
 
-    /// What is secret in a line of such a file, or of any file whose lines can be nothing else.
+    /// The secret in a line of such a file, or in a line of unmistakable format of any file.
     pub(super) fn in_line(self, line: &str) -> Option<(SecretKind, &str)> {
         let is_quoted = |word: &str| word.starts_with('"') || word.starts_with('\'');
         match self {
@@ -106,12 +105,12 @@ impl FileKind {
         })
     }
 
-    /// What a file of this kind is as a whole.
+    /// The secret that a file of this kind is as a whole.
     pub(super) fn whole(self, path: &str, text: &str) -> Option<SecretKind> {
         if let Self::Key(kind) = self {
             return (!text.trim().is_empty()).then_some(kind);
         }
-        // A file of one word is what its name says: `/etc/db/password`, `/etc/kubernetes/token`.
+        // The name of a file with one word describes the word: `/etc/db/password`, `/etc/kubernetes/token`.
         let word = text.trim();
         let is_word = !word.contains(char::is_whitespace) && word.len() <= 512;
         let value = literal(word).filter(|_| is_word)?;
@@ -124,7 +123,7 @@ impl FileKind {
     }
 }
 
-/// What kind of secret a line of ipsec.secrets has, and what follows. There are colons in identities of IPv6 too.
+/// The kind of secret in a line of ipsec.secrets, and the rest of the line. IPv6 identities contain colons too.
 fn ipsec_kind(line: &str) -> Option<(SecretKind, &str)> {
     const KINDS: [(&str, SecretKind); 4] = [
         ("PSK", SecretKind::SharedKey),
@@ -142,7 +141,7 @@ fn ipsec_kind(line: &str) -> Option<(SecretKind, &str)> {
     })
 }
 
-/// `ID TYPE KEY` of chrony's and ntpd's keys; the type may be missing where nothing else is in the file.
+/// Parses `ID TYPE KEY` of chrony's and ntpd's keys. The type is optional if the file contains only keys.
 fn chrony_key(line: &str, may_lack_type: bool) -> Option<(SecretKind, &str)> {
     const TYPES: [&str; 16] = [
         "M",
@@ -167,7 +166,7 @@ fn chrony_key(line: &str, may_lack_type: bool) -> Option<(SecretKind, &str)> {
     let is_id = id.len() <= 10 && id.bytes().all(|byte| byte.is_ascii_digit());
     let is_known = TYPES.iter().any(|known| kind.eq_ignore_ascii_case(known));
     let Some(key) = words.next().filter(|_| is_id && is_known) else {
-        // Of old, without a type: `1 KEY`.
+        // The old format without a type: `1 KEY`.
         let is_key = may_lack_type && is_id && words.next().is_none();
         return (is_key && kind.len() >= 20 && is_base64(kind))
             .then_some((SecretKind::SharedKey, kind));

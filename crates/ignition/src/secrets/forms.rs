@@ -1,4 +1,4 @@
-//! Secrets in the less usual forms that the same things have. All values are made up here, at run time.
+//! Secrets in less usual forms. All values are generated at run time.
 
 use serde_json::json;
 
@@ -22,12 +22,12 @@ fn assert_found(planted: &[Planted]) {
     assert!(missed.is_empty(), "{} missed:\n{}", missed.len(), missed.join("\n"));
 }
 
-/// A key of so many bytes in base64 that begins as a path does.
+/// A key of so many bytes in base64 that begins like a path.
 fn slashed(bytes: usize) -> String {
     format!("/{}", &base64(bytes)[1..])
 }
 
-/// Passwords and keys that begin as a path, a tag or a format does.
+/// Passwords and keys that begin like a path, a tag or a format.
 fn beginning_with_a_sign() -> Vec<Planted> {
     let putty = |first: &str| {
         let (public, private) = (base64(40), &base64(40)[1..]);

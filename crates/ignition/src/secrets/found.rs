@@ -1,4 +1,4 @@
-//! What a search has found: the kinds, and where they are in the text.
+//! Result of a search: kinds of secrets, and their positions in the text.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,20 +9,20 @@ use super::kind::SecretKind;
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) kinds: BTreeSet<SecretKind>,
-    /// The secret parts of the text itself, in bytes, in any order.
+    /// Byte ranges of the secrets in the text itself, in any order.
     pub(super) spans: Vec<Range<usize>>,
-    /// Whether some finding has no span: it is in a text within this one.
+    /// True if a finding has no span, because it is in a text within this one.
     pub(super) is_within: bool,
 }
 
 impl Found {
-    /// Adds a part of the text.
+    /// Adds a range of the text.
     pub(super) fn add(&mut self, kind: SecretKind, span: Range<usize>) {
         self.kinds.insert(kind);
         self.spans.push(span);
     }
 
-    /// Adds what has no place in the text as it is.
+    /// Adds findings without a range in the text itself.
     pub(super) fn add_within(&mut self, kinds: impl IntoIterator<Item = SecretKind>) {
         let before = self.kinds.len();
         self.kinds.extend(kinds);
@@ -30,20 +30,20 @@ impl Found {
     }
 }
 
-/// Where `part` is in `text`, of which it is a slice.
+/// The range of `part` in `text`, of which it is a slice.
 pub(super) fn span(text: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
     start..start + part.len()
 }
 
-/// The longest start of `text` of at most `most` bytes, all of which `is_part` takes.
+/// The longest prefix of `text` of at most `most` bytes that all satisfy `is_part`.
 pub(super) fn run(text: &str, most: usize, is_part: impl Fn(u8) -> bool) -> &str {
     let bytes = text.as_bytes().iter().take(most);
     let end = bytes.take_while(|byte| byte.is_ascii() && is_part(**byte)).count();
     &text[..end]
 }
 
-/// The start of a text, of at most `most` bytes.
+/// The prefix of a text, of at most `most` bytes.
 pub(super) fn start(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or_default()]

@@ -8,7 +8,7 @@ use super::tokens::Alphabet;
 
 type Hit = Option<(SecretKind, Range<usize>)>;
 
-/// The text between the first two dollar signs of a hash by crypt(5) and its relatives.
+/// Method names, between the first two dollar signs of a hash in the format of crypt(5).
 const METHODS: [&str; 22] = [
     "1",
     "3",
@@ -34,7 +34,7 @@ const METHODS: [&str; 22] = [
     "sha1",
 ];
 
-/// `$METHOD$…`
+/// Recognises `$METHOD$…`.
 pub(super) fn crypt(text: &str, mark: Range<usize>) -> Hit {
     let method = run(&text[mark.end..], 16, |byte| Alphabet::Url.has(byte));
     let rest = text[mark.end + method.len()..].strip_prefix('$')?;
@@ -43,7 +43,7 @@ pub(super) fn crypt(text: &str, mark: Range<usize>) -> Hit {
     is_hash.then(|| (SecretKind::PasswordHash, mark.start..span(text, hash).end))
 }
 
-/// `{SSHA}…` and the like, of LDAP and Dovecot.
+/// Recognises `{SSHA}…` and similar hashes of LDAP and Dovecot.
 pub(super) fn ldap(text: &str, mark: Range<usize>) -> Hit {
     const SCHEMES: [&str; 20] = [
         "SHA",
@@ -70,7 +70,7 @@ pub(super) fn ldap(text: &str, mark: Range<usize>) -> Hit {
     let rest = &text[mark.start + 1..];
     let scheme = run(rest, 24, |byte| Alphabet::Url.has(byte));
     let hash = &rest[scheme.len()..];
-    // Dovecot names the encoding as well.
+    // Dovecot adds the encoding.
     let encodings = [".HEX", ".hex", ".B64", ".b64"];
     let hash = encodings.iter().find_map(|it| hash.strip_prefix(it)).unwrap_or(hash);
     let hash = hash.strip_prefix('}')?;
@@ -80,24 +80,24 @@ pub(super) fn ldap(text: &str, mark: Range<usize>) -> Hit {
     is_hash.then(|| (SecretKind::PasswordHash, mark.start..span(text, hash).end))
 }
 
-/// `grub.pbkdf2.sha512.…`
+/// Recognises `grub.pbkdf2.sha512.…`.
 pub(super) fn grub(text: &str, mark: Range<usize>) -> Hit {
     long(text, mark, 64, |byte| byte.is_ascii_alphanumeric() || byte == b'.')
 }
 
-/// `pbkdf2_sha256$…`, of Django.
+/// Recognises `pbkdf2_sha256$…` of Django.
 pub(super) fn django(text: &str, mark: Range<usize>) -> Hit {
     long(text, mark, 40, |byte| Alphabet::Base64.has(byte) || byte == b'$')
         .filter(|(_, span)| text[span.clone()].contains('$'))
 }
 
-/// `SCRAM-SHA-256$…`, of PostgreSQL.
+/// Recognises `SCRAM-SHA-256$…` of PostgreSQL.
 pub(super) fn scram(text: &str, mark: Range<usize>) -> Hit {
     long(text, mark, 60, |byte| Alphabet::Base64.has(byte) || b"$:".contains(&byte))
         .filter(|(_, span)| text[span.clone()].contains('$'))
 }
 
-/// `"md5…"`, of pgbouncer's list of users.
+/// Recognises `"md5…"` in pgbouncer's list of users.
 pub(super) fn postgres(text: &str, mark: Range<usize>) -> Hit {
     let hash = run(&text[mark.end..], 33, |byte| byte.is_ascii_hexdigit());
     let is_hash = hash.len() == 32 && text[mark.end + 32..].starts_with('"');
@@ -110,8 +110,8 @@ fn long(text: &str, mark: Range<usize>, least: usize, is_part: impl Fn(u8) -> bo
     (hash.len() >= least).then_some((SecretKind::PasswordHash, span))
 }
 
-/// The hash in a line of shadow(5), passwd(5) or htpasswd that has no method before it: thirteen
-/// characters of DES, twenty of BSDi's, or 32 digits of smbpasswd(5). `is_known` where the file is one of those.
+/// The hash without a method in a line of shadow(5), passwd(5) or htpasswd: thirteen characters of DES, twenty of
+/// BSDi's, or 32 digits of smbpasswd(5). `is_known` if the file is one of those.
 pub(super) fn in_fields(line: &str, is_known: bool) -> Option<&str> {
     let (user, rest) = line.split_once(':')?;
     let is_name = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
@@ -128,7 +128,7 @@ pub(super) fn in_fields(line: &str, is_known: bool) -> Option<&str> {
         let mixed: [fn(&u8) -> bool; 3] =
             [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
         let is_mixed = mixed.iter().all(|is| first.as_bytes().iter().any(is));
-        // Nine fields of shadow(5), seven of passwd(5); two of htpasswd.
+        // shadow(5) has nine fields, passwd(5) seven, htpasswd two.
         let is_table = matches!(others, 5 | 7);
         return (is_known || is_table || is_mixed && others == 0).then_some(first);
     }

@@ -1,4 +1,4 @@
-//! Files of machines that only look as if they had something secret in them.
+//! Files of machines that only look as if they contained a secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::planted::{base64, der, hex, pem, word};
 use super::search::find;
 
-/// Each with its path.
+/// Files, each with its path.
 #[allow(clippy::too_many_lines, reason = "it is a table")]
 fn innocent() -> Vec<(&'static str, Vec<u8>)> {
     let hash = hex(64);

@@ -1,44 +1,44 @@
-//! What can be secret.
+//! Kinds of secrets.
 
 use std::fmt;
 
 use super::passed_over::PassedOver;
 
-/// What is secret about a place.
+/// Kind of a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretKind {
     /// A private key.
     PrivateKey,
     /// A kubeconfig with a token, a client's key or a password.
     Kubeconfig,
-    /// A key that other data is encrypted with, such as etcd's contents.
+    /// A key that encrypts other data, such as etcd's contents.
     EncryptionKey,
-    /// A Secret of Kubernetes as a manifest.
+    /// A manifest of a Kubernetes Secret.
     KubernetesSecret,
-    /// Logins to image registries, as in a pull secret.
+    /// Credentials of image registries, as in a pull secret.
     RegistryLogin,
-    /// A password's hash.
+    /// The hash of a password.
     PasswordHash,
-    /// A key that two sides share, such as that of a VPN, a wireless network or a name server.
+    /// A key shared by two sides, of a VPN, a wireless network or a name server.
     SharedKey,
-    /// A password.
+    /// A password in plain text.
     Password,
-    /// A token, an API key or the like.
+    /// A token or an API key.
     Token,
     /// A password in a URL.
     UrlPassword,
-    /// A URL with a signature that lets anyone fetch what it names.
+    /// A URL with a signature that lets anyone fetch its target.
     SignedUrl,
-    /// A header that proves who asks.
+    /// An HTTP header that authenticates the client.
     Header,
-    /// A key that opens a disk.
+    /// A key that unlocks a disk.
     DiskKey,
-    /// Nobody knows: some of it was passed over.
+    /// Unknown, because a part was not searched.
     Unsearched(PassedOver),
 }
 
 impl SecretKind {
-    /// How a script names it.
+    /// Name in machine-readable output.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
-//! Secrets of Kubernetes in YAML.
+//! Kubernetes Secrets in YAML.
 
-/// Whether a text has a Secret with data: a document of its own, or an item of a list as `kubectl get` prints it.
+/// Returns `true` if a text contains a Secret with data: as a document, or as an item of a list as `kubectl get` prints
+/// it.
 pub(super) fn has_secret(text: &str) -> bool {
     text.contains("Secret")
         && text.contains("kind:")
@@ -9,7 +10,7 @@ pub(super) fn has_secret(text: &str) -> bool {
             let mut lines = document.lines().filter(|line| !line.trim().is_empty()).peekable();
             while let Some(line) = lines.next() {
                 let (indentation, member) = member(line);
-                // An item begins: its references to others are indented more.
+                // An item begins; references to other objects within it are indented more.
                 let begins = member.len() < line.len() && member.starts_with("apiVersion:");
                 if begins && item.column().is_none_or(|column| indentation <= column) {
                     item = Item::default();
@@ -24,7 +25,7 @@ pub(super) fn has_secret(text: &str) -> bool {
         })
 }
 
-/// What was seen of an object: at which indentation its kind and its data are.
+/// Indentation of an object's kind and data, as far as they were found.
 #[derive(Default)]
 struct Item {
     kind: Option<usize>,
@@ -56,7 +57,7 @@ impl Item {
     }
 }
 
-/// A line without indentation and a list's dash, and at which column it begins.
+/// The column at which a line's contents begin, and these without a list's dash.
 fn member(line: &str) -> (usize, &str) {
     let member = line.trim_start_matches([' ', '-']);
     (line.len() - member.len(), member.trim_end())

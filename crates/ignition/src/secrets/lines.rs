@@ -1,4 +1,4 @@
-//! What is secret in the lines of a text: by names that are given values, by directives, by commands.
+//! Finds secrets in the lines of a text: by assignments, directives and commands.
 
 use std::str::Lines;
 
@@ -10,11 +10,10 @@ use super::kind::SecretKind;
 use super::names::{Sign, by_name, may_be_secret};
 use super::passed_over::{MAX_LINE_BYTES, PassedOver};
 
-/// So many lines may be empty before the first one of a block.
+/// Maximum number of empty lines before the first line of a block.
 const MAX_EMPTY: usize = 16;
 
-/// Finds what is secret in the lines of `text`, a file of this kind; in a text of no file, two words are no
-/// directive.
+/// Finds secrets in the lines of `text`, a file of this kind. Without a file, two words do not count as a directive.
 pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
     // An entry of a container's environment in YAML has its value in the next line.
     let mut named = None;
@@ -22,7 +21,7 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
     let mut is_continued = false;
     while let Some(whole) = lines.next() {
         let line = start(whole, MAX_LINE_BYTES);
-        // What is no text has no lines.
+        // Binary data has no lines.
         if line.len() < whole.len() && !whole.contains('\0') {
             found.add_within([SecretKind::Unsearched(PassedOver::Line)]);
         }
@@ -64,7 +63,7 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
         }
         named = entry_name(line).or(named.filter(|_| line.starts_with("value")));
         let directive = file.and_then(|_| directive(line));
-        // A command goes on after a line that ends with a backslash.
+        // A command continues after a line that ends with a backslash.
         let logical = if is_continued { line } else { joined(text, line, lines.clone()) };
         is_continued = line.ends_with('\\');
         if let Some((kind, value)) = directive.or_else(|| command(logical)) {
@@ -79,19 +78,19 @@ pub(super) fn search(text: &str, file: Option<FileKind>, found: &mut Found) {
     }
 }
 
-/// Whether a value in a program is in quotes, or within a longer text: no name of something else.
+/// Returns `true` if a value in a program is quoted, or within a longer text, so that it is no identifier.
 fn is_text(line: &str, assignment: &Assignment<'_>) -> bool {
     let is_quote = |byte: &u8| matches!(byte, b'"' | b'\'');
     let name = span(line, assignment.name);
     let (before, after) = (&line.as_bytes()[..name.start], &line.as_bytes()[name.end..]);
     let quotes = before.iter().rev().take(256).filter(|byte| is_quote(byte)).count();
-    // A name in quotes of its own does not begin a text.
+    // A quoted name does not begin a text.
     let own =
         usize::from(before.last().is_some_and(is_quote) && after.first().is_some_and(is_quote));
     is_quoted(assignment.rest) || (quotes - own) % 2 == 1
 }
 
-/// `//` may also begin a name, of a server or of a registry.
+/// Returns `true` for a comment. `//` without a space can begin a name, of a server or of a registry.
 fn is_comment(line: &str) -> bool {
     ["#", ";", "// "].iter().any(|mark| line.starts_with(mark))
 }
@@ -100,7 +99,7 @@ fn indented(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// A line with those that it goes on in.
+/// A line with its continuation lines.
 fn joined<'a>(text: &'a str, line: &'a str, following: Lines<'a>) -> &'a str {
     if !line.ends_with('\\') {
         return line;
@@ -116,7 +115,7 @@ fn joined<'a>(text: &'a str, line: &'a str, following: Lines<'a>) -> &'a str {
     found::start(&text[start..end], MAX_LINE_BYTES)
 }
 
-/// Whether a value of YAML is in the lines that follow: `|`, `>-`, `&anchor |2+ # comment` and the like.
+/// Returns `true` if a YAML value is in the next lines: `|`, `>-`, `&anchor |2+ # comment` and similar.
 fn is_block(rest: &str) -> bool {
     let is_part = |c: char| matches!(c, '+' | '-') || c.is_ascii_digit();
     let mut words = rest.split_ascii_whitespace().skip_while(|word| word.starts_with(['&', '!']));
@@ -131,12 +130,12 @@ fn entry_name(line: &str) -> Option<&str> {
     literal(rest.strip_prefix("name:")?)
 }
 
-/// A value without quotes and what ends a statement.
+/// A value without quotes and a statement's semicolon.
 fn unquoted(word: &str) -> &str {
     word.trim_end_matches(';').trim_matches(['"', '\''])
 }
 
-/// Of which one word follows, whatever it is.
+/// Directives whose next word is a password in any form.
 const PASSWORD_DIRECTIVES: [&str; 14] = [
     "requirepass",
     "masterauth",
@@ -154,7 +153,7 @@ const PASSWORD_DIRECTIVES: [&str; 14] = [
     "rwcommunity",
 ];
 
-/// `NAME VALUE`, as daemons have it that use no sign.
+/// Recognises `NAME VALUE`, the format of daemons without an assignment sign.
 fn directive(line: &str) -> Option<(SecretKind, &str)> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next()?;
@@ -174,7 +173,7 @@ fn directive(line: &str) -> Option<(SecretKind, &str)> {
             let value = unquoted(second);
             (value.len() >= 8).then_some((SecretKind::SharedKey, value))
         }
-        // The same in one line: `key NAME { …; secret "…"; };`.
+        // The one-line form: `key NAME { …; secret "…"; };`.
         "key" if line.contains('{') => {
             let value = unquoted(words.skip_while(|word| *word != "secret").nth(1)?);
             (value.len() >= 8).then_some((SecretKind::SharedKey, value))
@@ -211,14 +210,14 @@ fn directive(line: &str) -> Option<(SecretKind, &str)> {
     }
 }
 
-/// Whether a word is no keyword of PAM and the like, which have lines that begin with `password`.
+/// Returns `true` if a word is no keyword of PAM or similar files, whose lines can begin with `password`.
 fn is_no_module(word: &str) -> bool {
     const KEYWORDS: [&str; 8] =
         ["required", "requisite", "sufficient", "optional", "include", "substack", "files", "sss"];
     !KEYWORDS.contains(&word) && !word.starts_with(['[', '-', '@'])
 }
 
-/// Options of commands that take a login or a password: the command, the option, and which.
+/// Options of commands that take a login or a password: the command, the option, and true for a login.
 static OPTIONS: &[(&str, &str, bool)] = &[
     ("curl", "-u", true),
     ("curl", "--user", true),
@@ -248,7 +247,7 @@ static OPTIONS: &[(&str, &str, bool)] = &[
     ("smbclient", "-U", true),
 ];
 
-/// What is behind an option in its word. Short ones of curl without a value may be before it, as in `-sku`.
+/// The value of an option in the same word. Short options of curl without a value can precede it, as in `-sku`.
 fn attached<'a>(command: &str, option: &str, word: &'a str) -> Option<&'a str> {
     const FLAGS: &[char] = &[
         '#', '0', '1', '2', '3', '4', '6', 'a', 'f', 'g', 'i', 'j', 'k', 'l', 'n', 's', 'v', 'B',
@@ -262,7 +261,7 @@ fn attached<'a>(command: &str, option: &str, word: &'a str) -> Option<&'a str> {
     }
 }
 
-/// A password in the arguments of a command.
+/// Finds a password in the arguments of a command.
 fn command(line: &str) -> Option<(SecretKind, &str)> {
     let is_option = |word: &&str| word.starts_with('-');
     if line.contains(" -") {
@@ -280,7 +279,7 @@ fn command(line: &str) -> Option<(SecretKind, &str)> {
                 let value = value.map(unquoted);
                 let password =
                     value.and_then(|value| match (*is_login, value.split_once([':', '%'])) {
-                        // `pass:PASSWORD` of openssl; `file:` and `env:` name where one is.
+                        // openssl's `pass:PASSWORD`; `file:` and `env:` name a source.
                         (true, Some((source, password))) if *command == "openssl" => {
                             Some(password).filter(|_| source == "pass")
                         }
@@ -297,7 +296,7 @@ fn command(line: &str) -> Option<(SecretKind, &str)> {
     piped(line)
 }
 
-/// `echo USER:PASSWORD | chpasswd`, and passwords for others that read them.
+/// Recognises `echo USER:PASSWORD | chpasswd`, and passwords piped to other commands.
 fn piped(line: &str) -> Option<(SecretKind, &str)> {
     const READERS: [&str; 7] = [
         "chpasswd",

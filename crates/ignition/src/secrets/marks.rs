@@ -1,4 +1,4 @@
-//! What is found by a fixed text that it begins with or contains, all of them in one pass.
+//! Finds secrets by fixed texts that they begin with or contain, all in one pass.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -13,13 +13,13 @@ use super::kind::SecretKind;
 use super::private_keys;
 use super::tokens::{Alphabet, TOKENS};
 
-/// A secret is masked up to this many bytes; a longer one is a file.
+/// Maximum number of masked bytes; a longer secret is a file.
 const LONGEST: usize = 4_096;
 
-/// Judges the mark at `Range` of the text; what is secret by it, and where.
+/// Judges the mark at `Range` of the text; returns the secret's kind and range.
 type Check = fn(&str, Range<usize>) -> Option<(SecretKind, Range<usize>)>;
 
-/// Marks that take more than a look at the characters after them.
+/// Marks that need more than a look at the characters after them.
 static CHECKS: &[(&str, Check)] = &[
     ("-----BEGIN ", private_keys::pem),
     ("---- BEGIN SSH2 ENCRYPTED PRIVATE KEY", private_keys::announced),
@@ -53,16 +53,16 @@ static CHECKS: &[(&str, Check)] = &[
     ("\"md5", hashes::postgres),
 ];
 
-/// All marks, the checks first. Without regard to case, which each rule looks at itself.
+/// All marks, the checks first, without regard to case, which each rule checks itself.
 static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let checks = CHECKS.iter().map(|(mark, _)| *mark);
     let marks = checks.chain(TOKENS.iter().map(|(mark, _, _)| *mark));
     AhoCorasick::builder().ascii_case_insensitive(true).build(marks).ok()
 });
 
-/// Finds everything that has a mark.
+/// Finds all secrets that have a mark.
 pub(super) fn search(text: &str, found: &mut Found) {
-    // What was found already is not looked into, so that the work stays in proportion to the text.
+    // Found secrets are not searched again, so that the work stays proportional to the text.
     let mut done = 0;
     let marks = MARKS.iter().flat_map(|marks| marks.find_overlapping_iter(text));
     for mark in marks {
@@ -88,7 +88,7 @@ fn token(
 ) -> Option<(SecretKind, Range<usize>)> {
     let &(prefix, least, alphabet) = shape?;
     let before = text[..mark.start].bytes().next_back();
-    // Prefixes of letters are of a word of their own.
+    // A prefix of letters must begin a word.
     let is_word = prefix.as_bytes()[0].is_ascii_alphanumeric();
     let is_apart = !is_word || !before.is_some_and(|byte| byte.is_ascii_alphanumeric());
     let rest = &text[mark.end..];
@@ -100,15 +100,15 @@ fn token(
     is_token.then_some((SecretKind::Token, mark.start..end))
 }
 
-/// Whether a value is only a picture of one.
+/// Returns `true` if a value is masked.
 pub(super) fn is_masked(value: &str) -> bool {
     value.chars().all(|c| matches!(c, '*' | 'x' | 'X' | '.' | '-' | '_' | '…'))
 }
 
-/// `scheme://user:password@host`
+/// Recognises `scheme://user:password@host`.
 fn url_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let is_part = |byte: u8| !byte.is_ascii_whitespace() && !b"/\"'<>`?#\\".contains(&byte);
-    // A password may be longer than a name, but not by much.
+    // A password can be longer than a name, but not by much.
     let rest = &text[mark.end..];
     let end = rest.bytes().take(512).take_while(|byte| is_part(*byte)).count();
     let at = rest.as_bytes()[..end].iter().rposition(|byte| *byte == b'@')?;
@@ -118,7 +118,7 @@ fn url_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usi
     is_literal.then(|| (SecretKind::UrlPassword, mark.end + colon + 1..mark.end + at))
 }
 
-/// `iscsi:user:password@server`, of the kernel arguments `netroot` and `root`.
+/// Recognises `iscsi:user:password@server` of the kernel arguments `netroot` and `root`.
 fn iscsi_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let rest = &text[mark.end..];
     let end = rest.bytes().take(256).take_while(|byte| !byte.is_ascii_whitespace()).count();
@@ -132,7 +132,7 @@ fn iscsi_password(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<u
     })
 }
 
-/// Header and payload of a JSON web token, at least.
+/// Recognises a JSON web token, at least its header and payload.
 fn json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let is_part = |byte: u8| Alphabet::Url.has(byte) || byte == b'=';
     if text[..mark.start].bytes().next_back().is_some_and(is_part)
@@ -149,7 +149,7 @@ fn json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<u
     Some((SecretKind::Token, mark.start..mark.start + header.len() + 1 + payload.len()))
 }
 
-/// The same in base64.
+/// Recognises a JSON web token in base64.
 fn encoded_json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let is_part = |byte: u8| Alphabet::Base64.has(byte) && byte != b'=';
     let begins = !text[..mark.start].bytes().next_back().is_some_and(is_part);
@@ -163,7 +163,7 @@ fn encoded_json_web_token(text: &str, mark: Range<usize>) -> Option<(SecretKind,
     is_token.then(|| (SecretKind::Token, mark.start..mark.start + token.len()))
 }
 
-/// A key of OpenAI: `sk-`, and its name in base64 in the middle.
+/// Recognises a key of OpenAI: `sk-`, and a fixed mark in the middle.
 fn openai(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let before = text.as_bytes()[..mark.start].iter().rev().take(128);
     let start = mark.start - before.take_while(|byte| Alphabet::Url.has(**byte)).count();
@@ -174,14 +174,14 @@ fn openai(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> 
     (rest.len() >= 20).then(|| (SecretKind::Token, start..mark.end + rest.len()))
 }
 
-/// A token of Vault of old: `s.`, and 24 letters and digits.
+/// Recognises an old token of Vault: `s.`, and 24 letters and digits.
 fn vault(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let before = text[..mark.start].bytes().next_back();
     if before.is_some_and(|byte| Alphabet::Dotted.has(byte)) || &text[mark.clone()] != "s." {
         return None;
     }
     let token = run(&text[mark.end..], 25, |byte| Alphabet::Dotted.has(byte));
-    // A name of a program is not as mixed.
+    // Names of programs are less mixed.
     let has = |is: fn(&u8) -> bool| token.as_bytes().iter().any(is);
     let is_token = token.len() == 24
         && token.bytes().all(|byte| Alphabet::Word.has(byte))
@@ -191,19 +191,19 @@ fn vault(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     is_token.then(|| (SecretKind::Token, mark.start..mark.end + token.len()))
 }
 
-/// A token of Harness: `pat.`, and parts of 22, 24 and 20 characters.
+/// Recognises a token of Harness: `pat.`, and parts of 22, 24 and 20 characters.
 fn harness(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let token = run(&text[mark.end..], 80, |byte| Alphabet::Dotted.has(byte));
     let is_token = token.split('.').map(str::len).eq([22, 24, 20]);
     is_token.then(|| (SecretKind::Token, mark.start..mark.end + token.len()))
 }
 
-/// Whether an equals sign is before a place.
+/// Returns `true` if an equals sign precedes a position.
 fn is_after_sign(text: &str, at: usize) -> bool {
     text[..at].ends_with('=')
 }
 
-/// What proves who asks, after `Bearer`.
+/// Recognises a token after `Bearer`.
 fn bearer(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let is_part = |byte: u8| Alphabet::Dotted.has(byte) || b"~/+".contains(&byte);
     let token = run(&text[mark.end..], LONGEST, is_part);
@@ -211,7 +211,7 @@ fn bearer(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> 
     is_token.then(|| (SecretKind::Token, mark.end..mark.end + token.len()))
 }
 
-/// User and password in base64, after `Basic`.
+/// Recognises user and password in base64 after `Basic`.
 fn basic(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let login = run(&text[mark.end..], 512, |byte| Alphabet::Base64.has(byte));
     let decoded = STANDARD.decode(login).ok()?;
@@ -221,13 +221,13 @@ fn basic(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     is_login.then(|| (SecretKind::Password, mark.end..mark.end + login.len()))
 }
 
-/// A key of NVMe over fabrics, as `nvme gen-dhchap-key` prints it.
+/// Recognises an NVMe over fabrics key, in the format of `nvme gen-dhchap-key`.
 fn nvme_key(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let key = run(&text[mark.end..], 512, |byte| Alphabet::Base64.has(byte) || byte == b':');
     (key.len() >= 40).then(|| (SecretKind::SharedKey, mark.start..mark.end + key.len()))
 }
 
-/// A client secret of Azure: three characters, a digit, `Q~`, and 31 to 34 more.
+/// Recognises a client secret of Azure: three characters, a digit, `Q~`, and 31 to 34 more.
 fn azure_client_secret(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let is_part = |byte: u8| Alphabet::Dotted.has(byte) || byte == b'~';
     let bytes = text.as_bytes();
@@ -239,7 +239,7 @@ fn azure_client_secret(text: &str, mark: Range<usize>) -> Option<(SecretKind, Ra
     is_secret.then(|| (SecretKind::Token, start..mark.end + rest.len()))
 }
 
-/// The signature in a URL of Azure (SAS), S3 or Google, that says also until when it is good.
+/// Recognises the signature of an Azure (SAS), S3 or Google URL that also has an expiry.
 fn signature(text: &str, mark: Range<usize>) -> Option<(SecretKind, Range<usize>)> {
     let before = text[..mark.start].bytes().next_back()?;
     if !b"?&-;\"' ".contains(&before) {

@@ -1,4 +1,4 @@
-//! Which parts of a config are secret, and of what kind: told by their place, never by their value.
+//! Finds secret parts of a config. Results name their places and kinds, never their values.
 //!
 //! ```text
 //!  Config ─> every file, unit, user, … ─> search ┬─ marks     `ghp_`, `-----BEGIN `, `$6$`, `://`
@@ -7,11 +7,10 @@
 //!                                                └─ JSON      member by member ─> Secret { place, kind }
 //! ```
 //!
-//! The rules are meant to find what an administrator would not paste into a mail, and to stay silent
-//! on what merely talks about it: a variable that is expanded later, the name of a file, a setting that is
-//! called like a password. They read text; what is encrypted or compressed within a file is beyond them,
-//! and so is a random word that nothing around it calls a secret. Which kinds of tokens and keys there are
-//! is what gitleaks and detect-secrets look for, as far as it may be on a machine.
+//! The rules find texts that an administrator would not paste into a mail, and ignore references to them: a variable
+//! that is expanded later, the name of a file, a setting named like a password. They read text, so they miss data that
+//! is encrypted or compressed within a file, and random words without a name of a secret. Tokens and keys are those
+//! that gitleaks and detect-secrets search for, as far as machines have them.
 
 mod assignments;
 mod files;
@@ -41,27 +40,27 @@ pub use redact::redacted;
 
 use redact::in_argument;
 
-/// Where something secret is. The names are the config's: escape them before they are printed.
+/// Place of a secret. Names come from the config: escape them before printing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SecretPlace {
     /// The file at this path.
     File(String),
     /// The text of this unit.
     Unit(String),
-    /// A drop-in.
+    /// A drop-in of a unit.
     Dropin {
-        /// The unit that it is for.
+        /// Name of the unit.
         unit: String,
-        /// Its own name.
+        /// Name of the drop-in.
         name: String,
     },
-    /// A user.
+    /// Name of a user.
     User(String),
-    /// A group.
+    /// Name of a group.
     Group(String),
-    /// An encrypted disk.
+    /// Name of an encrypted volume.
     Luks(String),
-    /// A field of the config that says how something is fetched, as the spec names it.
+    /// A field of the config with its name in the spec, such as a source's headers.
     Field(&'static str),
 }
 
@@ -79,17 +78,17 @@ impl fmt::Display for SecretPlace {
     }
 }
 
-/// Something secret in a config.
+/// A secret in a config.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Secret {
-    /// Where it is.
+    /// Place in the config.
     pub place: SecretPlace,
-    /// What it is.
+    /// Kind of the secret.
     pub kind: SecretKind,
 }
 
-/// Everything in a config that is found to be secret, and what is too large to be searched, each place and
-/// kind once, in the order of [`SecretPlace`]. What is unpacked is taken from `room`.
+/// Finds all secrets of a config, and parts too large to be searched: each place and kind once, in the order of
+/// [`SecretPlace`]. Unpacked bytes are taken from `room`.
 #[must_use]
 pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
     let mut found = Found::default();
@@ -132,7 +131,7 @@ pub fn secrets(config: &Config, room: &mut Room) -> Vec<Secret> {
     found.0.into_iter().collect()
 }
 
-/// What is secret in arguments of the kernel, those of a machine config beside its Ignition config too.
+/// Finds secrets in kernel arguments, of an Ignition config or of a MachineConfig.
 pub fn in_arguments(arguments: &[String]) -> impl Iterator<Item = Secret> {
     let kinds = arguments.iter().flat_map(|argument| in_argument(argument));
     kinds.map(|kind| Secret { place: SecretPlace::Field("kernelArguments"), kind })
@@ -170,7 +169,7 @@ impl Found {
         }
     }
 
-    /// How something is fetched: what it holds is looked at elsewhere.
+    /// Searches headers and URL of a resource, not its contents.
     fn resource(&mut self, place: impl Fn() -> SecretPlace, resource: &Resource) {
         for header in &resource.http_headers {
             let is_set = header.value.as_deref().is_some_and(|value| !value.is_empty());
@@ -194,7 +193,7 @@ impl Found {
         }
     }
 
-    /// A hash that no password has, such as `*` and `!`, is no secret.
+    /// Adds a password hash. Placeholders such as `*` and `!`, which no password matches, are no secret.
     fn hash(&mut self, place: impl Fn() -> SecretPlace, hash: Option<&str>) {
         if hash.is_some_and(|hash| hash.contains('$') || hash.len() >= 13) {
             self.add(place(), SecretKind::PasswordHash);

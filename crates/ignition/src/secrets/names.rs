@@ -1,8 +1,8 @@
-//! What a value is by the name that it is given.
+//! Classifies a value by its name.
 
 use super::kind::SecretKind;
 
-/// How a name and its value stand together.
+/// Syntax of an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sign {
     /// `NAME=VALUE`, `<name>value</name>`
@@ -13,11 +13,11 @@ pub(super) enum Sign {
     Colon,
 }
 
-/// The longest name that is looked at, in bytes.
+/// Maximum length of an examined name, in bytes.
 pub(super) const LONGEST_NAME: usize = 96;
 
-/// What a name ends with, without regard to case, `_`, `-` and `.`; of how many bytes a value is at
-/// least, so that a word that only names a secret is none.
+/// Endings of secret names, without regard to case, `_`, `-` and `.`, each with the minimum length of a value in bytes,
+/// so that a word that only names a secret does not count.
 static ENDINGS: &[(&str, usize, SecretKind)] = &[
     ("password", 1, SecretKind::Password),
     ("passphrase", 1, SecretKind::Password),
@@ -75,13 +75,13 @@ static ENDINGS: &[(&str, usize, SecretKind)] = &[
     ("activationkey", 8, SecretKind::Token),
 ];
 
-/// Words that a name ends with, each a word of its own: `smtp_pass`, `SMTPPass`, and not `bypass`.
+/// Words that a secret name ends with, as separate words: `smtp_pass`, `SMTPPass`, and not `bypass`.
 const PASSWORD_WORDS: [&str; 4] = ["pass", "pwd", "passwd", "pw"];
 
-/// Names that are secret by themselves, where the value looks like it.
+/// Names that are secret without an ending, if the value looks like a secret.
 const WHOLE: [&str; 6] = ["passwd", "encrypt", "key", "httpbasicauth", "basicauth", "userpwd"];
 
-/// Whether [`by_name`] depends on the value for this name: a test before the value is read.
+/// Returns `true` if the result of [`by_name`] depends on the value: a cheap test before the value is read.
 pub(super) fn may_be_secret(name: &str) -> bool {
     let mut buffer = [0; LONGEST_NAME];
     squashed(name, &mut buffer).is_some_and(|key| {
@@ -92,7 +92,7 @@ pub(super) fn may_be_secret(name: &str) -> bool {
     })
 }
 
-/// What a literal value of this name is.
+/// Kind of a literal value with this name, `None` if it is no secret.
 pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind> {
     if value.is_empty() || name.len() > LONGEST_NAME {
         return None;
@@ -100,17 +100,17 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
     let mut buffer = [0; LONGEST_NAME];
     let key = squashed(name, &mut buffer)?;
     let is_equation = sign != Sign::Colon;
-    // What a certificate's request asks for, in openssl.cnf, is a question.
+    // In openssl.cnf, `challengePassword` has the text of a prompt.
     if key.ends_with("challengepassword") {
         return None;
     }
     if let Some((least, kind)) = by_ending(key) {
-        // A sentence is no token.
+        // A token is one word.
         let is_value = kind == SecretKind::Password || !value.contains(' ') && may_be_key(value);
         return (value.len() >= least && is_value).then_some(kind);
     }
     match key {
-        // `SetCredential=NAME:VALUE` of a unit, and the kernel argument; the encrypted one has another name.
+        // `SetCredential=NAME:VALUE` of a unit, and the kernel argument; the encrypted form has another name.
         _ if key.ends_with("setcredential") || key.ends_with("setcredentialbinary") => {
             let value = value.split_once(':').map(|(_, value)| value);
             return value.filter(|it| !it.is_empty()).map(|_| SecretKind::Password);
@@ -118,7 +118,7 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
         // `passwd: files sss` is a line of nsswitch.conf.
         "passwd" if !is_equation => return None,
         "encrypt" if value.len() >= 24 && is_base64(value) => return Some(SecretKind::SharedKey),
-        // Ceph's: 28 bytes.
+        // Ceph keys have 28 bytes.
         "key" if value.len() == 40 && value.ends_with("==") && is_base64(value) => {
             return Some(SecretKind::SharedKey);
         }
@@ -128,27 +128,27 @@ pub(super) fn by_name(name: &str, value: &str, sign: Sign) -> Option<SecretKind>
         _ => {}
     }
     if PASSWORD_WORDS.iter().any(|word| key.ends_with(word)) && ends_with_word(name) {
-        // `pass=2` is a number, of a try or of a file system's check.
+        // `pass=2` is a number, of an attempt or of a file system's check.
         let is_digit = value.len() == 1 && value.bytes().all(|byte| byte.is_ascii_digit());
         return (!is_digit).then_some(SecretKind::Password);
     }
-    // `--tls-secret=NAME` names an object of Kubernetes, also with its namespace.
+    // `--tls-secret=NAME` names a Kubernetes object, also with its namespace.
     if sign == Sign::Option && is_object_name(value) {
         return None;
     }
-    // `secret: NAME` names one; key material is long, and of one word.
+    // `secret: NAME` names one; key material is long, and one word.
     let is_key = is_equation && value.len() >= 8 || value.len() >= 16 && is_base64(value);
     let is_value = is_key && !value.contains(' ') && may_be_key(value);
     (key.ends_with("secret") && is_value).then_some(SecretKind::Token)
 }
 
-/// What the name is of alone, and of how many bytes a value is at least.
+/// Kind and minimum value length in bytes by the ending of a name.
 fn by_ending(key: &str) -> Option<(usize, SecretKind)> {
     let endings = ENDINGS.iter().filter(|(ending, _, _)| key.ends_with(ending));
     endings.max_by_key(|it| it.0.len()).map(|(_, least, kind)| (*least, *kind))
 }
 
-/// What a value of this name is, however short it is and whatever it looks like.
+/// Kind of a value by its name, for values of any length and form.
 pub(super) fn by_name_alone(name: &str) -> Option<SecretKind> {
     let mut buffer = [0; LONGEST_NAME];
     let key = squashed(name, &mut buffer)?;
@@ -161,7 +161,7 @@ pub(super) fn by_name_alone(name: &str) -> Option<SecretKind> {
     key.ends_with("secret").then_some(SecretKind::Token)
 }
 
-/// Whether a value is words in small letters, as objects of Kubernetes are named.
+/// Returns `true` if a value consists of words in lower case, like the names of Kubernetes objects.
 fn is_object_name(value: &str) -> bool {
     let is_part =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-./".contains(&byte);
@@ -169,13 +169,13 @@ fn is_object_name(value: &str) -> bool {
     value.contains(['-', '/']) && (value.bytes().all(is_part) || value.bytes().all(is_placeholder))
 }
 
-/// Whether a value may be a token or a key. Those that are not random begin with a letter or a digit.
+/// Returns `true` if a value can be a token or a key. Those that are not random begin with a letter or a digit.
 fn may_be_key(value: &str) -> bool {
     !value.starts_with(['/', '.', '!', '@', '*', '%', '&', '=', '~']) || is_key_material(value)
 }
 
-/// Whether a value is key material in base64, though it may begin as a path does: padded, or of 32
-/// characters and more of all sorts in few parts.
+/// Returns `true` if a value is key material in base64, even if it begins like a path: padded, or at least 32
+/// characters of all kinds with few slashes.
 pub(super) fn is_key_material(value: &str) -> bool {
     let sorts: [fn(&u8) -> bool; 3] =
         [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
@@ -185,7 +185,7 @@ pub(super) fn is_key_material(value: &str) -> bool {
     is_base64(value) && (is_padded || is_long()) && is_mixed()
 }
 
-/// A name in lower case, of letters and digits alone.
+/// A name in lower case, reduced to letters and digits.
 fn squashed<'a>(name: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a str> {
     let mut length = 0;
     for byte in name.bytes().filter(u8::is_ascii_alphanumeric) {
@@ -195,7 +195,7 @@ fn squashed<'a>(name: &str, buffer: &'a mut [u8; LONGEST_NAME]) -> Option<&'a st
     std::str::from_utf8(&buffer[..length]).ok()
 }
 
-/// Whether the last word of a name is one of [`PASSWORD_WORDS`].
+/// Returns `true` if the last word of a name is one of [`PASSWORD_WORDS`].
 fn ends_with_word(name: &str) -> bool {
     let name = name.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
     let lower = name.to_ascii_lowercase();
@@ -209,15 +209,15 @@ fn ends_with_word(name: &str) -> bool {
     })
 }
 
-/// Whether a value may be key material in base64 or hexadecimal digits: one word of such characters, and no
-/// name such as `my-secret`, which has a sign of another kind or nothing but small letters.
+/// Returns `true` if a value can be key material in base64 or hexadecimal digits: one word of such characters that is
+/// not a name such as `my-secret`, with other characters or only lower case letters.
 pub(super) fn is_base64(value: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
     let is_varied = value.bytes().any(|byte| !byte.is_ascii_lowercase() && byte != b'/');
     value.bytes().all(is_part) && is_varied
 }
 
-/// Whether a header of this name proves who asks.
+/// Returns `true` if a header of this name authenticates the client.
 pub(super) fn is_secret_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_known = matches!(&name[..], "authorization" | "proxy-authorization" | "cookie");

@@ -1,26 +1,26 @@
-//! How much is searched, and what is passed over beyond it.
+//! Limits of the search, and the parts beyond them.
 
 use std::fmt;
 
-/// Of a larger file, so many bytes are searched.
+/// Maximum number of bytes searched in a file.
 pub(super) const MAX_BYTES: usize = 4 << 20;
-/// A line of more bytes is no configuration: of such a one, this much is looked at.
+/// Maximum number of bytes searched in a line. No configuration has longer ones.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 10;
-/// Texts within texts: a machine config within a file, with files of its own.
+/// Maximum nesting of texts: a MachineConfig within a file, with its own files.
 pub(super) const MAX_NESTED: usize = 4;
-/// What may be unpacked within one text, in bytes.
+/// Maximum number of bytes unpacked within one text.
 pub(super) const MAX_UNPACKED_BYTES: u64 = 16 << 20;
 
-/// What a search passes over, for its size.
+/// Parts that are not searched because of their size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PassedOver {
     /// The rest of a large file.
     Bytes,
     /// The rest of a long line.
     Line,
-    /// Texts that are too far within others.
+    /// Texts that are nested too deeply.
     Nested,
-    /// What is compressed and too large.
+    /// Compressed data that is too large.
     Packed,
 }
 

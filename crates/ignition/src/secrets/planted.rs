@@ -1,5 +1,4 @@
-//! Files with something secret in them. All values are made up here, those that other scanners would take for
-//! real ones at run time.
+//! Files with secrets. All values are generated; those that other scanners would report are built at run time.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +10,7 @@ use serde_json::json;
 use super::search::find;
 use super::*;
 
-/// As many characters of an alphabet, in no order that repeats soon.
+/// So many characters of an alphabet, pseudorandom.
 pub(super) fn made(length: usize, alphabet: &str) -> String {
     let alphabet: Vec<char> = alphabet.chars().collect();
     let mut state = 88_172_645_463_325_252_u64;
@@ -43,7 +42,7 @@ pub(super) fn pem(label: &str) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", base64(300))
 }
 
-/// An element of DER.
+/// Encodes an element of DER.
 pub(super) fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
     let length = u16::try_from(contents.len()).unwrap().to_be_bytes();
     [&[tag, 0x82], &length[..], contents].concat()

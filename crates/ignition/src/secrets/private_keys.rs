@@ -1,4 +1,4 @@
-//! Private keys: in PEM and its relatives, in DER, in keystores, as they are or in base64.
+//! Private keys: in PEM and similar formats, in DER, in keystores, plain or in base64.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::tokens::Alphabet;
 
 type Hit = Option<(SecretKind, Range<usize>)>;
 
-/// What the label of a block of PEM ends with that has a key in it.
+/// Endings of the labels of PEM blocks with a key.
 const LABELS: [&str; 5] = [
     "PRIVATE KEY",
     "PRIVATE KEY BLOCK",
@@ -20,7 +20,8 @@ const LABELS: [&str; 5] = [
     "OpenVPN tls-crypt-v2 server key",
 ];
 
-/// A block of PEM, with its line ends as they are or as `\n`.
+/// Recognises a PEM block, with line ends as they are or as `
+/// `.
 pub(super) fn pem(text: &str, mark: Range<usize>) -> Hit {
     let rest = &text[mark.end..];
     let label = run(rest, 64, |byte| byte.is_ascii_alphanumeric() || b" -".contains(&byte));
@@ -31,19 +32,19 @@ pub(super) fn pem(text: &str, mark: Range<usize>) -> Hit {
     let after = &rest[label.len() + 5..];
     let body = after.trim_start_matches([' ', '\t', '\r', '\n']);
     let is_broken = after[..after.len() - body.len()].contains('\n');
-    // A line end of a text within quotes.
+    // An escaped line end, in a quoted text.
     let escaped = body.trim_start_matches("\\r").strip_prefix("\\n");
     let body = escaped.unwrap_or(body);
     let is_body = (is_broken || escaped.is_some())
         && body.bytes().next().is_some_and(|byte| Alphabet::Base64.has(byte));
-    // How far it goes is looked for only where it is one: the search may be long.
+    // The end is searched only for a key, because the search can be long.
     is_body.then(|| {
         let end = body.find("-----END").map_or(text.len(), |end| text.len() - body.len() + end);
         (SecretKind::PrivateKey, mark.start..end)
     })
 }
 
-/// A file of another form, which a line of its own announces.
+/// Recognises a file of another format, by a line that announces the key.
 pub(super) fn announced(text: &str, mark: Range<usize>) -> Hit {
     let is_line = matches!(text[..mark.start].bytes().next_back(), None | Some(b'\n' | b' '));
     let rest = &text[mark.end..];
@@ -53,23 +54,23 @@ pub(super) fn announced(text: &str, mark: Range<usize>) -> Hit {
     (is_line && is_body).then_some((SecretKind::PrivateKey, mark.start..text.len()))
 }
 
-/// A key of age(1).
+/// Recognises a key of age(1).
 pub(super) fn age(text: &str, mark: Range<usize>) -> Hit {
     let key = run(&text[mark.end..], 128, |byte| Alphabet::Capital.has(byte));
     (key.len() >= 5).then(|| (SecretKind::PrivateKey, mark.start..mark.end + key.len()))
 }
 
-/// A block of PEM in base64.
+/// Recognises a PEM block in base64.
 pub(super) fn encoded_pem(text: &str, mark: Range<usize>) -> Hit {
     let start = run(&text[mark.start..], 80, |byte| Alphabet::Base64.has(byte));
-    // The label is all that is needed.
+    // The label suffices.
     let decoded = STANDARD.decode(start.get(..start.len() / 4 * 4)?).ok()?;
     let decoded = String::from_utf8_lossy(&decoded);
     let is_key = LABELS.iter().any(|label| decoded.contains(&format!("{label}-----")));
     is_key.then(|| (SecretKind::PrivateKey, mark.start..base64_end(text, mark.start)))
 }
 
-/// DER in base64, without the lines of PEM around it.
+/// Recognises DER in base64, without the lines of PEM around it.
 pub(super) fn encoded_der(text: &str, mark: Range<usize>) -> Hit {
     let before = text[..mark.start].bytes().next_back();
     let is_apart = before.is_none_or(|byte| !Alphabet::Base64.has(byte) || byte == b'=');
@@ -79,19 +80,19 @@ pub(super) fn encoded_der(text: &str, mark: Range<usize>) -> Hit {
     }
     let start = run(&text[mark.start..], 64, |byte| Alphabet::Base64.has(byte));
     let decoded = STANDARD.decode(start.get(..start.len() / 4 * 4)?).ok()?;
-    // A short word that begins so is no key.
+    // A short word with this beginning is no key.
     let is_key = start.len() == 64 && is_der_key(&decoded);
     is_key.then(|| (SecretKind::PrivateKey, mark.start..base64_end(text, mark.start)))
 }
 
-/// Where base64 ends that may go over several lines.
+/// End of base64 that can span several lines.
 fn base64_end(text: &str, start: usize) -> usize {
     let is_part = |byte: u8| Alphabet::Base64.has(byte) || byte.is_ascii_whitespace();
     let end = start + run(&text[start..], usize::MAX, is_part).len();
     start + text[start..end].trim_end().len()
 }
 
-/// Whether a file of bytes is a key or a keystore.
+/// Returns `true` if binary data is a key or a keystore.
 pub(super) fn is_binary_key(bytes: &[u8]) -> bool {
     // JKS and JCEKS of Java; OpenSSH's own form; a keytab of Kerberos.
     let starts: [&[u8]; 4] =
@@ -104,8 +105,8 @@ pub(super) fn is_binary_key(bytes: &[u8]) -> bool {
         || is_der_key(bytes)
 }
 
-/// Whether DER begins as a private key (PKCS #1, PKCS #8, SEC 1) or a PKCS #12 keystore does: a sequence
-/// of a version, and of what that kind has next. The end may be missing.
+/// Returns `true` if DER begins like a private key (PKCS #1, PKCS #8, SEC 1) or a PKCS #12 keystore: a sequence of a
+/// version, and the next element of that kind. The end can be missing.
 pub(super) fn is_der_key(bytes: &[u8]) -> bool {
     const SEQUENCE: u8 = 0x30;
     const INTEGER: u8 = 0x02;
@@ -130,13 +131,13 @@ pub(super) fn is_der_key(bytes: &[u8]) -> bool {
     }
 }
 
-/// Tag, contents and what follows, by X.690; of what is cut off, what is there.
+/// Tag, contents and rest by X.690; the contents can be cut off.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..0x80 => (usize::from(first), rest),
-        // To the end, as BER has it.
+        // BER's indefinite length: up to the end.
         0x80 => (rest.len(), rest),
         0x81..=0x84 => {
             let (length, rest) = rest.split_at_checked(usize::from(first - 0x80))?;

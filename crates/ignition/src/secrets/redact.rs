@@ -1,4 +1,4 @@
-//! Texts without what is secret in them: everything of a config that is printed goes through here.
+//! Removes secrets from texts. Every part of a config that is printed passes through it.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,11 +10,9 @@ use super::kind::SecretKind;
 use super::names::{Sign, by_name, by_name_alone};
 use super::search::search_text;
 
-/// The replacement of a secret.
 const MASK: &str = "(secret)";
 
-/// A text without its secrets, to be printed. Where the end of a secret is not clear, more is removed rather than
-/// less.
+/// Removes secrets from a text for printing. If the end of a secret is unclear, more is removed rather than less.
 #[must_use]
 pub fn redacted(text: &str) -> Cow<'_, str> {
     let Found { mut spans, is_within, .. } = found(text);
@@ -38,13 +36,13 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// What is secret in an argument of the kernel.
+/// Kinds of secrets in a kernel argument.
 pub(super) fn in_argument(argument: &str) -> BTreeSet<SecretKind> {
     found(argument).kinds
 }
 
-/// What is secret where nothing is computed, as in a kernel argument: also a value that looks like a
-/// variable or a path.
+/// Secrets in a text in which no value is computed, such as a kernel argument: values that look like a variable or a
+/// path count too.
 fn found(text: &str) -> Found {
     let mut found = search_text(text);
     for line in text.lines() {
@@ -61,7 +59,7 @@ fn found(text: &str) -> Found {
     found
 }
 
-/// Whether a place of a line is within double quotes: as the kernel has it, they may be around name and value.
+/// Finds out if a position of a line is within double quotes, which the kernel allows around name and value.
 struct Quotes<'a> {
     line: &'a str,
     seen: usize,
@@ -73,7 +71,7 @@ impl<'a> Quotes<'a> {
         Self { line, seen: 0, is_open: false }
     }
 
-    /// Places are asked for in their order, so that the line is read once.
+    /// Positions must ascend, so that the line is read once.
     fn open_at(&mut self, place: usize) -> bool {
         if let Some(part) = self.line.get(self.seen..place) {
             self.is_open ^= part.matches('"').count() % 2 == 1;

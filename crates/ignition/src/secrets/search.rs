@@ -1,4 +1,4 @@
-//! Puts the rules together: bytes, text, JSON, and texts within texts.
+//! Combines the rules for bytes, text, JSON, and nested texts.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::passed_over::{MAX_BYTES, MAX_NESTED, MAX_UNPACKED_BYTES, PassedOver};
 use super::private_keys::is_binary_key;
 use crate::contents::{Contents, Room, Unreadable};
 
-/// What is secret in a text that is of no file, or in a file of that path.
+/// Kinds of secrets in a file with this path, or in a text without a file.
 pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
     let mut found = Found::default();
     let mut room = Room::of(MAX_UNPACKED_BYTES);
@@ -27,7 +27,7 @@ pub(super) fn find(path: Option<&str>, bytes: &[u8]) -> BTreeSet<SecretKind> {
     found.kinds
 }
 
-/// What is secret in a text of no file, and where.
+/// Secrets in a text without a file, with their positions.
 pub(super) fn search_text(text: &str) -> Found {
     let mut found = Found::default();
     search(None, text.as_bytes(), MAX_NESTED, &mut Room::of(MAX_UNPACKED_BYTES), &mut found);
@@ -65,7 +65,7 @@ fn search(path: Option<&str>, bytes: &[u8], depth: usize, room: &mut Room, found
     }
 }
 
-/// A kubeconfig's credentials are one thing.
+/// Counts all credentials of a kubeconfig as one.
 fn of_kubeconfig(kinds: &BTreeSet<SecretKind>) -> BTreeSet<SecretKind> {
     let is_credential =
         |kind| matches!(kind, SecretKind::Token | SecretKind::Password | SecretKind::PrivateKey);
@@ -73,7 +73,7 @@ fn of_kubeconfig(kinds: &BTreeSet<SecretKind>) -> BTreeSet<SecretKind> {
     kinds.map(|kind| if is_credential(kind) { SecretKind::Kubeconfig } else { kind }).collect()
 }
 
-/// The API server's EncryptionConfiguration calls its keys secrets.
+/// Renames tokens: the API server's EncryptionConfiguration calls its keys secrets.
 fn of_encryption(kind: SecretKind) -> SecretKind {
     if kind == SecretKind::Token { SecretKind::EncryptionKey } else { kind }
 }
@@ -127,7 +127,7 @@ fn walk(value: &Value, depth: usize, room: &mut Room, kinds: &mut BTreeSet<Secre
         Value::String(text) if depth > 0 => {
             kinds.extend(within(None, text.as_bytes(), depth, room));
         }
-        // A word is judged by its name.
+        // A single word is judged by its name.
         Value::String(text) if text.contains(['\n', '{']) => {
             kinds.insert(SecretKind::Unsearched(PassedOver::Nested));
         }
@@ -145,7 +145,7 @@ fn is_literal(text: &str) -> bool {
     !text.is_empty() && !is_computed(text) && !marks::is_masked(text)
 }
 
-/// What an object of JSON is as a whole.
+/// Kind of secret that a JSON object is as a whole.
 fn of_object(value: &Value) -> Option<SecretKind> {
     let has = |field: &str| value[field].as_str().is_some_and(|text| !text.is_empty());
     if is_registry_logins(value) {
@@ -160,7 +160,7 @@ fn of_object(value: &Value) -> Option<SecretKind> {
     is_secret.then_some(SecretKind::KubernetesSecret)
 }
 
-/// `{"auths": {"HOST": {"auth": …}}}`, and `{"HOST": {"auth": …}}` of old.
+/// Recognises `{"auths": {"HOST": {"auth": …}}}`, and the old `{"HOST": {"auth": …}}`.
 fn is_registry_logins(value: &Value) -> bool {
     let is_login = |entry: &Value| {
         let has = |field: &str| entry[field].as_str().is_some_and(|text| !text.is_empty());
@@ -175,7 +175,7 @@ fn is_registry_logins(value: &Value) -> bool {
     })
 }
 
-/// `machine HOST login USER password PASSWORD`, as netrc(5) has it, in one line or in several.
+/// Recognises `machine HOST login USER password PASSWORD` of netrc(5), in one or several lines.
 fn has_netrc_password(text: &str) -> bool {
     let mut words = text.split_ascii_whitespace();
     let is_netrc = words.by_ref().any(|word| word == "machine" || word == "default");

@@ -160,7 +160,7 @@ fn what_is_too_large_to_be_searched_is_named() {
     assert_eq!(unsearched(&long(MAX_LINE_BYTES + 1)), [line]);
     assert_eq!(unsearched(&format!("\0{}", long(MAX_LINE_BYTES))), [], "it is no text");
 
-    // The innermost text is so many within others.
+    // Nests a text so many times.
     let within = |depth: usize, inner: &str| {
         (0..depth).fold(inner.to_owned(), |text, _| json!({"text": text}).to_string())
     };

@@ -1,9 +1,9 @@
-//! Tokens that say what they are by how they begin.
+//! Tokens that are identified by their prefix.
 //!
-//! Prefixes and lengths are those that the issuers document, and that scanners of source code such as
-//! gitleaks and detect-secrets look for. Where versions of a token differ, the shortest counts.
+//! Prefixes and lengths are those that the issuers document, and that scanners of source code such as gitleaks and
+//! detect-secrets use. If versions of a token differ in length, the shortest counts.
 
-/// Of which characters the rest of a token is.
+/// Characters of the rest of a token.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Alphabet {
     /// Letters and digits.
@@ -12,15 +12,15 @@ pub(super) enum Alphabet {
     Hex,
     /// Capital letters and digits.
     Capital,
-    /// The same with `-`.
+    /// Capital letters, digits and `-`.
     Serial,
     /// Letters, digits, `-` and `_`.
     Url,
-    /// The same with `.` and `=`.
+    /// Letters, digits, `-`, `_`, `.` and `=`.
     Dotted,
     /// Base64 with `+`, `/` and `=`.
     Base64,
-    /// What the path of a URL may have.
+    /// Characters of a URL's path.
     Path,
 }
 
@@ -42,9 +42,9 @@ impl Alphabet {
 
 use Alphabet::{Base64, Capital, Dotted, Hex, Path, Serial, Url, Word};
 
-/// How a token begins, and of how many characters of which alphabet the rest is at least.
+/// Prefix of a token, with the minimum length and the alphabet of the rest.
 pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
-    // This server's own.
+    // Tokens of this server.
     ("mcs-", 43, Url),
     // Forges and package registries.
     ("ghp_", 36, Word),
@@ -161,7 +161,7 @@ pub(super) static TOKENS: &[(&str, usize, Alphabet)] = &[
     ("shpca_", 32, Hex),
     ("shppa_", 32, Hex),
     ("shpss_", 32, Hex),
-    // Others.
+    // Other services.
     ("sk-ant-", 40, Url),
     ("sk-proj-", 40, Url),
     ("sk-svcacct-", 40, Url),

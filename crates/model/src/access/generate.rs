@@ -1,14 +1,14 @@
-//! New tokens: the only place of access where randomness is asked for.
+//! Generation of tokens: the only place of access control that uses randomness.
 #![expect(clippy::disallowed_methods, reason = "what a token is made of")]
 
 use rustls::crypto::{GetRandomFailed, aws_lc_rs};
 
 use super::token::Token;
 
-/// A new token from the system's randomness.
+/// Generates a token from the system's randomness.
 ///
 /// # Errors
-/// There is none to be had.
+/// The random generator failed.
 pub fn token() -> Result<Token, GetRandomFailed> {
     let mut random = [0; 32];
     aws_lc_rs::default_provider().secure_random.fill(&mut random)?;

@@ -1,4 +1,4 @@
-//! The tokens of pointer configs, in the list of whoever writes those.
+//! The list of tokens in pointer configs, private to the controller that writes them.
 
 use std::collections::BTreeSet;
 
@@ -8,32 +8,32 @@ use time::OffsetDateTime;
 use super::records::read_object;
 use super::token::Token;
 
-/// The tokens themselves, for whoever writes pointer configs and for nobody else.
+/// Tokens in plain text, readable only by the controller that writes pointer configs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issued {
-    /// The oldest first.
+    /// Tokens, the oldest first.
     #[serde(default)]
     pub tokens: Vec<IssuedToken>,
-    /// The pools that are enforced, as [`Records::enforced`](super::Records::enforced) has them: where that
-    /// list is lost or restored, this one says so.
+    /// Pools that are enforced, a copy of [`Records::enforced`](super::Records::enforced) for the case that the records
+    /// are lost or restored.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub enforced: BTreeSet<String>,
-    /// The pools that may have been, as [`Records::unsure`](super::Records::unsure) has them.
+    /// Pools that may have been enforced, a copy of [`Records::unsure`](super::Records::unsure).
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unsure: BTreeSet<String>,
 }
 
 impl Issued {
-    /// The secret that holds them in a cluster: the controller's alone.
+    /// Name of the Secret with the list in a cluster. Only the controller reads it.
     pub const SECRET: &str = "machine-config-server-tokens";
-    /// The key of that, and the file of a state folder.
+    /// Key in the Secret, and name of the file in a state directory.
     pub const FILE: &str = "tokens.json";
 
-    /// Reads what was written as JSON.
+    /// Parses the list's JSON.
     ///
     /// # Errors
-    /// What is wrong with it. What is not understood is not to be written anew.
+    /// The JSON is malformed. A list that is not understood must not be overwritten.
     pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         read_object(json)
     }
@@ -45,15 +45,15 @@ impl Issued {
     }
 }
 
-/// A token that pointer configs carry, or are going to.
+/// A token that pointer configs carry, or will carry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuedToken {
-    /// The token.
+    /// Token in plain text.
     pub token: Token,
     /// The pool that it opens.
     pub pool: String,
-    /// When it was made.
+    /// Time of its generation.
     #[serde(with = "time::serde::rfc3339")]
     pub made: OffsetDateTime,
 }

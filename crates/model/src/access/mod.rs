@@ -1,4 +1,4 @@
-//! Who may have a machine's config.
+//! Decides on access to machines' configs.
 //!
 //! ```text
 //!                        ┌─ networks            ┐
@@ -8,9 +8,8 @@
 //!  tokens, pointer configs ─> rotation::next ─> Write ─> tokens, pointer configs ─> …
 //! ```
 //!
-//! Everything here is pure: what is known of tokens comes as a value, and so do the time and what is
-//! random. A new kind of proof is a [`Verifier`]. Client certificates are none: Ignition has no way to
-//! present one.
+//! The module does no I/O: records of tokens, the time and random bytes are arguments. A new kind of proof is a
+//! [`Verifier`]. Client certificates are not supported: Ignition cannot present one.
 
 pub mod generate;
 mod issued;

@@ -1,29 +1,28 @@
-//! How much of a pool is restricted.
+//! Access modes of pools.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Annotation of a pool with its access mode; on a secret with user data, `off` says that no machine is
-/// made from it.
+/// Annotation of a pool with its access mode. On a Secret with user data, `off` means that no machine is made from it.
 pub const ACCESS_ANNOTATION: &str = "machineconfiguration.openshift.io/access";
 
-/// How much of a pool's access is restricted.
+/// Restriction of access to a pool's config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AccessMode {
-    /// Everybody who reaches the server gets the config.
+    /// Every client that reaches the server gets the config.
     #[default]
     Off,
-    /// The same, but it is told who would be refused.
+    /// Every client gets the config, and requests without a proof are reported.
     Audit,
-    /// Nobody gets the config who does not prove that he may have it.
+    /// Only clients with a proof get the config.
     Enforce,
 }
 
 impl AccessMode {
-    /// All of them.
+    /// All modes, the least strict first.
     pub const ALL: [Self; 3] = [Self::Off, Self::Audit, Self::Enforce];
 
-    /// As flags and annotations have it.
+    /// Name in flags and annotations.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -49,25 +48,25 @@ impl FromStr for AccessMode {
     }
 }
 
-/// Why a pool is neither open nor enforced: a token that is known opens it, everything else gets 503.
+/// Reasons why a pool is neither open nor enforced: a known token opens it, all other requests get 503.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Waiting {
-    /// Nothing is known of its pointer configs.
+    /// The state of its pointer configs is unknown.
     #[error(
         "whether its pointer configs carry tokens is not known; the controller reports it, where it \
          runs with --access"
     )]
     NotKnown,
-    /// It was enforced or may have been, and the records do not say so any more.
+    /// The pool was or may have been enforced, and the records do not contain it.
     #[error(
         "it was enforced or may have been, and the records of tokens do not say so any more: were they lost, or \
          restored from a backup? Annotate the pool with audit, then with enforce"
     )]
     Contested,
-    /// What the pool says of its access is not understood, and nothing is known of it from before.
+    /// The pool's annotation is not understood, and no earlier mode is known.
     #[error("its mode of access is not known")]
     Unclear,
-    /// One mode follows another at this moment.
+    /// The mode is being changed.
     #[error("its mode of access changes")]
     Changing,
 }

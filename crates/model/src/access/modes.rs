@@ -1,11 +1,11 @@
-//! How much is restricted, for each pool.
+//! Access mode in force for each pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::mode::{AccessMode, Waiting};
 use super::records::{Records, Standing};
 
-/// The modes in force.
+/// Modes in force, with their reasons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Modes {
     default: AccessMode,
@@ -16,13 +16,12 @@ pub struct Modes {
 }
 
 impl Modes {
-    /// The modes where `default` is asked for, and `wanted` for pools that say so themselves, of which
-    /// those of `unclear` say nothing that is understood.
+    /// Determines the modes from the `default` and the pools' own modes in `wanted`; the annotations of pools in
+    /// `unclear` are not understood.
     ///
-    /// A pool that is to be enforced is open only while `records` name a pointer config of it without a
-    /// token, because the machines that have it would be locked out. Without such evidence it is
-    /// enforced, as far as that is known: see [`Waiting`]. A pool of which nothing was read is as `default`
-    /// says, and refuses nobody for good: it has no config, and may be read in a moment.
+    /// A pool with mode `enforce` is open only while `records` name one of its pointer configs without a token, because
+    /// its machines would be locked out. Without such evidence it is enforced, or waiting: see [`Waiting`]. A pool that
+    /// was not read has the `default` mode, and its refusals are temporary: it has no config, and may be read soon.
     #[must_use]
     pub fn new(
         default: AccessMode,
@@ -53,8 +52,7 @@ impl Modes {
         modes
     }
 
-    /// For each pool the stricter of the two, for the moment in which one follows the other. Nobody is
-    /// refused for good in it.
+    /// The stricter mode of each pool, for the time of a change. Refusals are temporary in it.
     #[must_use]
     pub fn stricter(&self, other: &Self) -> Self {
         let names: BTreeSet<_> = self.pools.keys().chain(other.pools.keys()).collect();
@@ -70,12 +68,12 @@ impl Modes {
         }
     }
 
-    /// Whether enough is known of a pool to refuse somebody for good.
+    /// Returns `true` if enough is known of a pool for a permanent refusal.
     pub(super) fn are_known(&self, pool: &str) -> bool {
         self.is_read && self.pools.contains_key(pool) && !self.waiting.contains_key(pool)
     }
 
-    /// The pools that are neither open nor enforced, although the records were read.
+    /// Pools that are neither open nor enforced, although the records were read.
     pub fn waiting(&self) -> impl Iterator<Item = (&str, Waiting)> {
         self.waiting.iter().map(|(pool, waiting)| (&**pool, *waiting))
     }
@@ -86,12 +84,12 @@ impl Modes {
         self.pools.get(pool).copied().unwrap_or(self.default)
     }
 
-    /// The pools that are to be enforced and are open, with the evidence.
+    /// Pools with mode `enforce` that are open, with the evidence.
     pub fn held(&self) -> impl Iterator<Item = (&str, &str)> {
         self.held.iter().map(|(pool, reason)| (&**pool, &**reason))
     }
 
-    /// The pools that are enforced.
+    /// Pools that are enforced.
     #[must_use]
     pub fn enforced(&self) -> BTreeSet<String> {
         let enforced = self.pools.iter().filter(|(_, mode)| **mode == AccessMode::Enforce);
@@ -99,7 +97,7 @@ impl Modes {
     }
 }
 
-/// Lines that are told of those that lack a token; the others are counted.
+/// Maximum number of lines about pointer configs without a token; the others are counted.
 const LISTED: usize = 5;
 
 fn held(lines: &[String]) -> String {

@@ -1,7 +1,7 @@
-//! From where configs may be asked for.
+//! Restricts access to configs by the client's network.
 //!
-//! An IPv4 address that is written as IPv6 counts as IPv4, in a network and in a request: which of the
-//! two a connection shows is up to the listener's socket, and says nothing about the machine.
+//! An IPv4-mapped IPv6 address counts as IPv4, in a network and in a request: the form depends on the listener's
+//! socket, not on the machine.
 
 use core::net::IpAddr;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use ipnet::{IpNet, Ipv4Net};
 
-/// From where configs may be asked for, for all pools and for one.
+/// Networks that are allowed, for all pools and for single pools.
 #[derive(Debug, Clone, Default)]
 pub struct Networks {
     general: Vec<Network>,
@@ -18,8 +18,7 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// What all of these allow together. A pool with networks of its own has those in place of the
-    /// general ones.
+    /// Collects allowed networks. A pool with its own networks does not use the general ones.
     pub fn new(allowed: impl IntoIterator<Item = Allowed>) -> Self {
         let mut networks = Self::default();
         for Allowed { pool, network } in allowed {
@@ -32,25 +31,25 @@ impl Networks {
         networks
     }
 
-    /// Whether a machine of `pool` may ask from `address`: anyone may where nothing was said.
+    /// Returns `true` if a machine of `pool` may request from `address`. Without networks every address is allowed.
     #[must_use]
     pub fn allow(&self, pool: &str, address: IpAddr) -> bool {
         let list = self.by_pool.get(pool).unwrap_or(&self.general);
         list.is_empty() || list.iter().any(|network| network.contains(address))
     }
 
-    /// The pools that have networks of their own, in order.
+    /// Pools with their own networks, sorted.
     pub fn pools(&self) -> impl Iterator<Item = &str> {
         self.by_pool.keys().map(String::as_str)
     }
 }
 
-/// A network that may ask, for all pools or for one: `192.0.2.0/24`, `worker=192.0.2.0/24`.
+/// An allowed network, for all pools or for one: `192.0.2.0/24`, `worker=192.0.2.0/24`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allowed {
-    /// The pool that it is for, `None` for all.
+    /// Name of the pool, `None` for all.
     pub pool: Option<String>,
-    /// The network.
+    /// Allowed network.
     pub network: Network,
 }
 
@@ -67,30 +66,29 @@ impl FromStr for Allowed {
     }
 }
 
-/// Addresses that begin with the same bits: `192.0.2.0/24`, `2001:db8::/32`. One address alone is a
-/// network as well.
+/// A network such as `192.0.2.0/24` or `2001:db8::/32`. A single address is one too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network(IpNet);
 
-/// Why a text is no network.
+/// Reasons why a text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// It is something else.
+    /// The text is neither an address nor a network.
     #[error("expected an address, or a network such as 192.0.2.0/24 or 2001:db8::/32")]
     NoNetwork,
-    /// Its address has bits that its length leaves out: one of the two is not what was meant.
+    /// The address has bits beyond the prefix length, so that either is a mistake.
     #[error("expected {expected}, or an address without a length")]
     LooseBits {
-        /// The network that the address is in.
+        /// Network that contains the address.
         expected: Network,
     },
-    /// `=` without a pool before it.
+    /// The pool before `=` is missing.
     #[error("expected POOL=NETWORK")]
     NoPool,
 }
 
 impl Network {
-    /// Whether the address is in it.
+    /// Returns `true` if the network contains the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address.to_canonical())
@@ -120,7 +118,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// IPv4 where it is written as IPv6 (`::ffff:192.0.2.0/120`).
+/// Converts an IPv4-mapped network (`::ffff:192.0.2.0/120`) to IPv4.
 fn canonical(network: IpNet) -> IpNet {
     let IpNet::V6(written) = network else { return network };
     let address = written.addr().to_ipv4_mapped();
@@ -202,7 +200,7 @@ mod tests {
         }
         assert!(allows(&networks(&["::ffff:192.0.2.1"]), "worker", "192.0.2.1"));
         assert!(allows(&networks(&["::ffff:0.0.0.0/96"]), "worker", "192.0.2.1"));
-        // All of IPv6 is not IPv4 besides, however a socket shows it.
+        // All of IPv6 does not include IPv4-mapped addresses.
         let ipv6 = networks(&["::/0"]);
         assert!(allows(&ipv6, "worker", "2001:db8::1"));
         assert!(!allows(&ipv6, "worker", "::ffff:192.0.2.1"));

@@ -1,4 +1,4 @@
-//! What a request brings along, and what is made of it.
+//! Credentials of requests, and their verification.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use time::OffsetDateTime;
 
 use crate::refusal::RefusalCode;
 
-/// What a request brings to prove that it may have the config.
+/// Credential of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Credential<'a> {
-    /// Nothing.
+    /// No `Authorization` header.
     Missing,
-    /// Something that is no `Bearer` credential, or several.
+    /// A header that is no `Bearer` credential, or several headers.
     Malformed,
-    /// What follows `Bearer`.
+    /// Text after `Bearer`.
     Bearer(&'a str),
 }
 
@@ -29,8 +29,8 @@ impl fmt::Debug for Credential<'_> {
 }
 
 impl<'a> Credential<'a> {
-    /// Of the values of a request's `Authorization` headers, by RFC 9110 section 11.4 and RFC 6750
-    /// section 2.1: the scheme in any case, and one blank at least.
+    /// Parses the values of a request's `Authorization` headers by RFC 9110 section 11.4 and RFC 6750 section 2.1: the
+    /// scheme in any case, and at least one space.
     pub fn of(values: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut values = values.into_iter();
         let Some(value) = values.next() else { return Self::Missing };
@@ -47,9 +47,9 @@ impl<'a> Credential<'a> {
     }
 }
 
-/// Judges credentials of one kind.
+/// Verifies credentials of one kind.
 pub trait Verifier: fmt::Debug + Send + Sync {
-    /// Whether `credential` opens `pool` at `now`; `None` if it is none of this kind.
+    /// Checks that `credential` opens `pool` at `now`; `None` if it is of another kind.
     fn verify(
         &self,
         credential: &str,
@@ -57,18 +57,18 @@ pub trait Verifier: fmt::Debug + Send + Sync {
         now: OffsetDateTime,
     ) -> Option<Result<Proof, Refusal>>;
 
-    /// Whether judging costs so little that whoever fails may go on for ever.
+    /// Returns `true` if verification is so cheap that failed attempts need no limit.
     fn is_cheap(&self) -> bool;
 }
 
-/// Why a request may have a config.
+/// Reason for access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// Nobody asks for one.
+    /// The pool needs no proof.
     NotAsked,
-    /// A token, by its name or id.
+    /// A token, with its name or ID.
     Token(Arc<str>),
-    /// A signed token, by its subject.
+    /// A signed token, with its subject.
     Signed(Arc<str>),
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Proof {
 }
 
 impl Proof {
-    /// As metrics have it.
+    /// Value of the label in metrics.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -94,49 +94,49 @@ impl Proof {
     }
 }
 
-/// Why a request may not have a config.
+/// Reasons for a refusal of access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Refusal {
-    /// It comes from a network that is not allowed.
+    /// The client's network is not allowed.
     #[error("its network is not allowed")]
     OtherNetwork,
-    /// It came by the port without TLS, where everybody on the way reads the config.
+    /// The request came by the port without TLS, where the config can be read on the network.
     #[error("it came by the port without TLS")]
     PlainPort,
-    /// It brings no credential.
+    /// The request has no credential.
     #[error("it has no token")]
     Missing,
-    /// It brings something that is no credential of any kind that is understood.
+    /// The credential is of no supported kind.
     #[error("its token is malformed")]
     Malformed,
-    /// Its token looks like one and is not known here, or not yet.
+    /// The token is well-formed, and unknown to this server so far.
     #[error("its token is not known here")]
     Unknown,
-    /// Its token has ended.
+    /// The token has expired.
     #[error("its token has ended")]
     Expired,
-    /// Its token begins in the future.
+    /// The token is not valid yet.
     #[error("its token is not valid yet")]
     NotYet,
-    /// Its token was revoked.
+    /// The token was revoked.
     #[error("its token was revoked")]
     Revoked,
-    /// Its token opens other pools.
+    /// The token opens only other pools.
     #[error("its token is for another pool")]
     OtherPool,
-    /// Its token is signed by somebody else, or for somebody else.
+    /// The signature, issuer or audience of the token is wrong.
     #[error("its token's signature, issuer or audience does not hold")]
     Unsigned,
-    /// So many requests from its address have failed that this one has to wait.
+    /// Too many requests from the address have failed.
     #[error("too many requests from its address have failed")]
     TooMany,
-    /// Which tokens there are is not known yet, or whether the pool's pointer configs carry them.
+    /// The tokens, or the state of the pool's pointer configs, have not been read yet.
     #[error("the tokens of its pool are not known yet")]
     NotRead,
 }
 
 impl Refusal {
-    /// All of them.
+    /// All refusals.
     pub const ALL: [Self; 12] = [
         Self::OtherNetwork,
         Self::PlainPort,
@@ -152,7 +152,7 @@ impl Refusal {
         Self::NotRead,
     ];
 
-    /// As metrics and the ledger have it.
+    /// Value of the label in metrics and in the ledger.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -171,14 +171,13 @@ impl Refusal {
         }
     }
 
-    /// Whether the same request may be answered in a moment: another server may have been told of the
-    /// token already, and time passes.
+    /// Returns `true` if the same request may succeed later: the server may receive the token, or time passes.
     #[must_use]
     pub fn may_heal(self) -> bool {
         self.code().status().is_server_error()
     }
 
-    /// The code that its answer carries: what is refused for good has one, whatever the reason.
+    /// Code of the answer. All permanent refusals have the same one.
     #[must_use]
     pub fn code(self) -> RefusalCode {
         match self {

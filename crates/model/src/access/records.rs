@@ -1,4 +1,4 @@
-//! What servers know of tokens: enough to recognise one, nothing that opens a config.
+//! Records of tokens for servers: hashes that recognise a token, nothing that opens a config.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,66 +12,64 @@ use super::mode::{AccessMode, Waiting};
 use super::proof::{Proof, Refusal, Verifier};
 use super::token::{Token, TokenHash};
 
-/// What servers are told: the tokens' hashes, and where enforcing may begin.
+/// Records that servers read: hashes of tokens, and the pools that are enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
-    /// The tokens, the oldest first.
+    /// Tokens, the oldest first.
     #[serde(default)]
     pub tokens: Vec<Record>,
-    /// The pools that are enforced where that is asked for. One enters when all pointer configs that
-    /// are known carry a token, and leaves when nobody asks for it any more.
+    /// Pools that are enforced if their mode is `enforce`. A pool is added when all its known pointer configs carry a
+    /// token, and removed when its mode is changed.
     #[serde(default)]
     pub enforced: BTreeSet<String>,
-    /// What is known of pointer configs without a token, by pool, one line each: the evidence on which
-    /// a pool that is to be enforced stays open.
+    /// Pointer configs without a token by pool, one line each: the evidence that keeps a pool with mode `enforce` open.
     #[serde(default)]
     pub lacking: BTreeMap<String, Vec<String>>,
-    /// Pools that were enforced, and left `enforced` although nobody asked for less: a list of before was
-    /// restored, or one was lost and made anew. Evidence opens none of them. Each server finds that out by
-    /// itself, and keeps it in its cache; what keeps the tokens writes none.
+    /// Pools that disappeared from `enforced` with their mode unchanged: the records were lost, or restored from a
+    /// backup. Evidence does not open them. Each server detects this by itself and caches it; the controller does not
+    /// write it.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub contested: BTreeSet<String>,
-    /// Pools that may have been enforced, which nothing says any more since all lists were lost. Evidence
-    /// opens none of them either, until less is asked. What keeps the tokens writes them.
+    /// Pools that may have been enforced before all lists were lost. Evidence does not open them until their mode is
+    /// changed. The controller writes them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub unsure: BTreeSet<String>,
 }
 
-/// What records say of a pool that is to be enforced.
+/// State of a pool with mode `enforce`, by the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing<'a> {
-    /// It is enforced.
+    /// The pool is enforced.
     Enforced,
-    /// It stays open, because of these pointer configs.
+    /// The pool is open because of these pointer configs.
     Open(&'a [String]),
-    /// Neither is known.
+    /// The state is unknown.
     Waiting(Waiting),
 }
 
-/// What is known of a token.
+/// Record of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What it is recognised by.
+    /// Hash of the token.
     pub sha256: TokenHash,
-    /// What its owner calls it. Without a name it is one that pointer configs carry, made anew from time
-    /// to time.
+    /// Name that its owner gave it; `None` for tokens of pointer configs, which are rotated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The pools that it opens.
+    /// Pools that it opens.
     pub pools: BTreeSet<String>,
-    /// When it was made.
+    /// Time of its generation.
     #[serde(with = "time::serde::rfc3339")]
     pub made: OffsetDateTime,
-    /// When it ends, if that is known.
+    /// Time of its expiry, if it has one.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         with = "time::serde::rfc3339::option"
     )]
     pub until: Option<OffsetDateTime>,
-    /// When it was revoked.
+    /// Time of its revocation.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -81,13 +79,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether it opens anything at `now`.
+    /// Returns `true` if the token opens its pools at `now`.
     #[must_use]
     pub fn is_valid_at(&self, now: OffsetDateTime) -> bool {
         self.revoked.is_none() && self.until.is_none_or(|until| now < until)
     }
 
-    /// How people name it.
+    /// Display name: the name, or the ID.
     #[must_use]
     pub fn title(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.sha256.id())
@@ -95,20 +93,20 @@ impl Record {
 }
 
 impl Records {
-    /// The secret that holds them in a cluster, for all servers.
+    /// Name of the Secret with the records in a cluster, which all servers read.
     pub const SECRET: &str = "machine-config-server-access";
-    /// The key of that, and the file of a state or cache folder.
+    /// Key in the Secret, and name of the file in a state or cache directory.
     pub const FILE: &str = "access.json";
 
-    /// Reads what was written as JSON.
+    /// Parses the records' JSON.
     ///
     /// # Errors
-    /// What is wrong with it. What is not understood is not to be written anew.
+    /// The JSON is malformed. Records that are not understood must not be overwritten.
     pub fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         read_object(json)
     }
 
-    /// What is known of a pool that is to be enforced.
+    /// State of a pool with mode `enforce`.
     pub(super) fn standing(&self, pool: &str) -> Standing<'_> {
         match self.lacking.get(pool) {
             _ if self.enforced.contains(pool) => Standing::Enforced,
@@ -120,8 +118,8 @@ impl Records {
         }
     }
 
-    /// These records after those `before` them, with the pools that are contested since. A pool for which
-    /// less is asked is not; one that is gone may come back.
+    /// These records as successors of `before`, with newly contested pools. A pool whose mode was changed is not
+    /// contested; a deleted one stays, since it can come back.
     #[must_use]
     pub fn following(
         mut self,
@@ -137,20 +135,20 @@ impl Records {
         self
     }
 
-    /// The record of a token.
+    /// The record with this hash.
     #[must_use]
     pub fn find(&self, sha256: &TokenHash) -> Option<&Record> {
         self.tokens.iter().find(|record| record.sha256 == *sha256)
     }
 }
 
-/// Reads a JSON object; serde takes a list of the values for one as well.
+/// Parses a JSON object; serde would accept a list of the values too.
 pub(super) fn read_object<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {
     let object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(json);
     object.and_then(|object| T::deserialize(serde_json::Value::Object(object))).map_err(untold)
 }
 
-/// An error without what stands where something else should: that may be a token.
+/// An error without the unexpected value, which can be a token.
 fn untold(error: serde_json::Error) -> serde_json::Error {
     if error.classify() == Category::Data {
         serde_json::Error::custom("it is not as this version writes it")
@@ -159,7 +157,7 @@ fn untold(error: serde_json::Error) -> serde_json::Error {
     }
 }
 
-/// Tokens by their hashes, as requests are judged by them.
+/// Records of tokens by their hashes.
 #[derive(Debug, Default)]
 pub struct KnownTokens(HashMap<TokenHash, Known>);
 
@@ -170,7 +168,7 @@ struct Known {
 }
 
 impl KnownTokens {
-    /// Those of `records`.
+    /// Indexes the tokens of `records`.
     #[must_use]
     pub fn new(records: &Records) -> Self {
         let known = records.tokens.iter().map(|record| {
@@ -239,7 +237,7 @@ mod tests {
         let allowed = || Some(Ok(Proof::Token(Arc::clone(&id))));
         assert_eq!(judge(&record, credential, "worker", NOON), allowed());
         assert_eq!(judge(&record, credential, "worker", last), allowed());
-        // A server's clock may be behind that of whoever made it.
+        // The server's clock can be behind the issuer's.
         assert_eq!(judge(&record, credential, "worker", NOON - Duration::DAY), allowed());
         let refused = |refusal| Some(Err(refusal));
         let after = NOON + Duration::HOUR;

@@ -1,4 +1,4 @@
-//! When tokens are made, carried and ended.
+//! Plans the rotation of tokens in pointer configs.
 //!
 //! ```text
 //!  issue ──> publish ──> carry ──> end ──> forget
@@ -6,15 +6,15 @@
 //!  own list  accept it   configs   overlap its hash later
 //! ```
 //!
-//! One write at a time, each whole, then everything is looked at again: whenever the process dies, a
-//! token that a pointer config carries is one that servers are told of, and one ends only after no
-//! pointer config carries it, by the overlap later. In between machines boot by either.
+//! Each step is one atomic write, after which the state is observed again. Whenever the process dies, servers accept
+//! every token that a pointer config carries. A token expires after the overlap, once no pointer config carries it;
+//! until then machines boot with either.
 //!
-//! A clock that is behind ends nothing and makes nothing anew; an end that a clock ahead had set too late
-//! is set again, as soon as the token that it had made is revoked or replaced.
+//! A clock that is behind expires and rotates nothing. An expiry that a clock ahead had set too late is corrected as
+//! soon as the token of that time is revoked or replaced.
 //!
-//! A pointer config is no list: a token that only it carries is one that was revoked long ago, or that
-//! somebody has made up. Only where nothing is known of any token was it issued by lists that are lost.
+//! A pointer config proves no token: one that only it carries was revoked long ago, or is forged. Only if no tokens are
+//! known at all was it issued by lists that are lost.
 
 mod state;
 
@@ -30,16 +30,16 @@ use super::mode::AccessMode;
 use super::records::{Record, Records, Standing};
 use super::token::{Token, TokenHash};
 
-/// By how much clocks differ without being wrong.
+/// Difference between clocks that counts as correct.
 const TOLERANCE: Duration = Duration::minutes(5);
-/// How long a token that has ended is still known as such, and its holder told for good.
+/// Time for which an expired token is remembered, so that its holder gets a permanent refusal.
 const REMEMBERED: Duration = Duration::days(90);
-/// Tokens that have ended and are still known, at most.
+/// Maximum number of expired tokens that are remembered.
 const MAX_ENDED: usize = 1_000;
-/// More writes than any state needs to be in order, beside one for each pool.
+/// Upper bound for the number of writes until any state is settled, without one for each pool.
 pub const MAX_STEPS: usize = 64;
 
-/// Decides what is written next. `fresh` is a new token, in case one is needed.
+/// Returns the next action. `fresh` is a new token, in case one is needed.
 #[must_use]
 pub fn next(
     state: &TokenState,
@@ -60,9 +60,9 @@ pub fn next(
 struct View<'a> {
     state: &'a TokenState,
     now: OffsetDateTime,
-    /// The newest token that goes on, if it was made later than now.
+    /// Newest current token, if it was made later than now.
     ahead: Option<TokenHash>,
-    /// Each pool's newest token that is neither ended nor ending.
+    /// Each pool's newest token without an expiry.
     current: BTreeMap<&'a str, &'a IssuedToken>,
     by_hash: BTreeMap<TokenHash, &'a Record>,
 }
@@ -76,7 +76,7 @@ impl<'a> View<'a> {
         Self { state, now, ahead, current, by_hash }
     }
 
-    /// The pools that have tokens.
+    /// Pools that have tokens.
     fn kept(&self) -> impl Iterator<Item = &'a str> {
         let kept = self.state.pools.iter().filter(|(_, mode)| **mode != AccessMode::Off);
         kept.map(|(pool, _)| &**pool)
@@ -86,17 +86,16 @@ impl<'a> View<'a> {
         self.state.pools.get(pool).is_some_and(|mode| *mode != AccessMode::Off)
     }
 
-    /// The pointer configs of pools that have tokens.
+    /// Fetches of pools that have tokens.
     fn pointers(&self) -> impl Iterator<Item = &'a PointerToken> {
         self.state.pointers.iter().filter(|pointer| self.is_kept(&pointer.pool))
     }
 
-    /// Records of these tokens, with what is known of pointer configs now: servers are never told of
-    /// tokens and not of who is to have one.
+    /// Records with these tokens, and with the present evidence: servers always get both together.
     fn records(&self, tokens: Vec<Record>) -> Records {
         let TokenState { issued, records: present, pointers, pools } = self.state;
         let (lacking, without) = (lacking(self), without_token(self));
-        // A pool that is away for a moment comes back as it was, as long as something of it is left.
+        // A pool that is missing for a moment keeps its state while a token or pointer config of it is left.
         let is_left = |pool: &String| {
             let of_pool = |record: &&Record| record.name.is_none() && record.pools.contains(pool);
             tokens.iter().filter(of_pool).any(|record| record.is_valid_at(self.now))
@@ -112,7 +111,7 @@ impl<'a> View<'a> {
         let was_enforced = present.enforced.iter().chain(&issued.enforced).filter(is_asked);
         let enforced: BTreeSet<String> =
             asked.map(|(pool, _)| pool).filter(all_carry).chain(was_enforced).cloned().collect();
-        // Which of these were enforced is not known any more.
+        // The enforced ones among these are unknown.
         let lost = pools.keys().chain(pointers.iter().map(|pointer| &pointer.pool));
         let lost = lost.filter(|_| is_lost(self.state));
         let unsure = present.unsure.iter().chain(&issued.unsure).chain(lost);
@@ -121,8 +120,8 @@ impl<'a> View<'a> {
         Records { tokens, enforced, lacking, unsure, ..Records::default() }
     }
 
-    /// Tells servers of tokens and of what is known of pointer configs. Which pools are enforced is kept
-    /// with the tokens before that, so that each list says so where the other is lost.
+    /// Writes records with these tokens and the present evidence. The enforced pools are written to the list of tokens
+    /// first, so that either list can replace the other.
     fn tell(&self, because: Reason, tokens: Vec<Record>) -> Next {
         let records = self.records(tokens);
         if self.remembers(&records) {
@@ -142,7 +141,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether both lists are lost, of tokens that pointer configs carry.
+/// Returns `true` if both lists are lost, while pointer configs carry tokens.
 fn is_lost(state: &TokenState) -> bool {
     let is_issued = |token: &Token| state.issued.tokens.iter().any(|issued| issued.token == *token);
     let is_unknown =
@@ -151,8 +150,8 @@ fn is_lost(state: &TokenState) -> bool {
         && state.pointers.iter().any(is_unknown)
 }
 
-/// The newest token of pointer configs that goes on, if it was made later than now: either the clock is behind, or it
-/// was ahead then. What has taken its pool's place since says that it was ahead.
+/// The newest current token, if it was made later than now: the clock is behind, or was ahead then. A later replacement
+/// proves that it was ahead.
 #[must_use]
 pub fn ahead(issued: &Issued, records: &Records, now: OffsetDateTime) -> Option<TokenHash> {
     let by_hash: BTreeMap<_, _> = records.tokens.iter().map(|it| (it.sha256, it)).collect();
@@ -171,7 +170,7 @@ pub fn ahead(issued: &Issued, records: &Records, now: OffsetDateTime) -> Option<
     newest.filter(|(made, _)| *made > now.saturating_add(TOLERANCE)).map(|(_, hash)| hash)
 }
 
-/// Each pool's newest token that is neither ended nor ending.
+/// Each pool's newest token without an expiry.
 fn current<'a>(
     issued: &'a Issued,
     records: &BTreeMap<TokenHash, &Record>,
@@ -180,14 +179,14 @@ fn current<'a>(
     going_on.map(|issued| (&*issued.pool, issued)).collect()
 }
 
-/// Whether a token opens its pool, or is going to, and nobody has said when it ends.
+/// Returns `true` if a token opens its pool, or will, and has no expiry.
 fn goes_on(issued: &IssuedToken, records: &BTreeMap<TokenHash, &Record>) -> bool {
     records.get(&issued.token.hash()).is_none_or(|record| {
         record.until.is_none() && record.revoked.is_none() && record.pools.contains(&issued.pool)
     })
 }
 
-/// A pool without a token, or with an old one, gets one.
+/// Issues a token for a pool without one, or with an old one.
 fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next> {
     let because = view.kept().find_map(|pool| match view.current.get(pool) {
         None => Some(Reason::First(pool.to_owned())),
@@ -203,8 +202,7 @@ fn issue(view: &View<'_>, policy: &RotationPolicy, fresh: &Token) -> Option<Next
     Some(Next::Write(because, Write::Issued(issued)))
 }
 
-/// Servers are told of each token that is issued, and of those that pointer configs carry where nothing is known of
-/// any token.
+/// Adds issued tokens to the records, and those in pointer configs if no tokens are known at all.
 fn publish(view: &View<'_>) -> Option<Next> {
     let mut tokens = view.state.records.tokens.clone();
     let mut add = |token: &Token, pool: &str, made| {
@@ -228,7 +226,7 @@ fn publish(view: &View<'_>) -> Option<Next> {
     is_new.then(|| view.tell(Reason::New, tokens))
 }
 
-/// Each pointer config that can carries its pool's newest token.
+/// Writes each pool's newest token into its pointer configs.
 fn carry(view: &View<'_>) -> Option<Next> {
     let write = |pointer: &PointerToken| {
         let token = &view.current.get(&*pointer.pool)?.token;
@@ -247,7 +245,7 @@ fn carry(view: &View<'_>) -> Option<Next> {
     (!writes.is_empty()).then_some(Next::Write(Reason::Carry, Write::Pointers(writes)))
 }
 
-/// A token that no pointer config carries any more ends.
+/// Sets the expiry of tokens that no pointer config carries.
 fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
     if view.ahead.is_some() {
         return None;
@@ -255,7 +253,7 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
     let needed: BTreeSet<TokenHash> = view
         .current
         .iter()
-        // Of a pool that is gone nothing is needed; one that is not kept just now stays as it is.
+        // Tokens of a deleted pool are not needed; those of a pool whose mode is off stay unchanged.
         .filter(|(pool, _)| view.state.pools.contains_key(**pool))
         .map(|(_, issued)| issued.token.hash())
         .chain(view.state.pointers.iter().filter_map(|pointer| match &pointer.carries {
@@ -277,7 +275,7 @@ fn end(view: &View<'_>, policy: &RotationPolicy) -> Option<Next> {
     (tokens != view.state.records.tokens).then(|| view.tell(Reason::Ending, tokens))
 }
 
-/// The text of a token that ends is needed no more; nor is its hash, long after.
+/// Deletes the text of tokens that have an expiry, and hashes long after it.
 fn forget(view: &View<'_>) -> Option<Next> {
     let mut issued = view.state.issued.clone();
     issued.tokens.retain(|issued| goes_on(issued, &view.by_hash));
@@ -299,14 +297,13 @@ fn forget(view: &View<'_>) -> Option<Next> {
     (tokens != view.state.records.tokens).then(|| view.tell(Reason::Forgotten, tokens))
 }
 
-/// What servers would be told if it could be written now: the tokens that they know, and what is known of pointer
-/// configs.
+/// Records that could be written now: the recorded tokens, with the present evidence.
 #[must_use]
 pub fn standing(state: &TokenState, now: OffsetDateTime) -> Records {
     View::new(state, now).records(state.records.tokens.clone())
 }
 
-/// Servers are told which pools may be enforced, and which pointer configs would be refused.
+/// Updates the evidence in the records.
 fn stand(view: &View<'_>) -> Option<Next> {
     let tokens = view.state.records.tokens.clone();
     let records = view.records(tokens.clone());
@@ -314,9 +311,9 @@ fn stand(view: &View<'_>) -> Option<Next> {
         .then(|| view.tell(Reason::Standing, tokens))
 }
 
-/// The pointer configs on which a pool is open: those that cannot carry a token. One that does not carry
-/// any yet opens nothing, as a pool that appears has one that was just made; but a pool that is open already
-/// stays so until it does, since machines have been given that one.
+/// Pointer configs that keep their pool open, because they cannot carry a token. One that does not carry a token yet
+/// opens nothing, because pointer configs of a new pool are new too. But a pool that is open stays open until it does,
+/// because machines may use it.
 fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     let present = &view.state.records;
     let is_open = |pool: &str| {
@@ -337,8 +334,8 @@ fn lacking(view: &View<'_>) -> BTreeMap<String, Vec<String>> {
     lacking
 }
 
-/// The pools with a pointer config that is to get its first token: until then servers are told neither
-/// that machines of it can have none, nor that all have one.
+/// Pools with a pointer config that will get its first token. Until then the records say neither that its machines have
+/// no token, nor that all have one.
 fn without_token<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
     let is_without = |pointer: &&PointerToken| pointer.carries == Carried::Nothing;
     view.pointers().filter(is_without).map(|pointer| &*pointer.pool).collect()
@@ -355,7 +352,7 @@ fn settled(view: &View<'_>, policy: &RotationPolicy) -> Next {
         .iter()
         .filter_map(|record| Some(record.revoked.or(record.until)?.saturating_add(REMEMBERED)));
     let ends = view.state.records.tokens.iter().filter_map(|record| record.until);
-    // A time that has passed is one that the clock, behind, has not reached again.
+    // If the clock is behind, a time can lie in the past and not be reached yet.
     let until = due.chain(forgotten).chain(ends).filter(|at| *at > view.now).min();
     let mut attention = Vec::new();
     if let Some(token) = view.ahead {

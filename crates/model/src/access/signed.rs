@@ -1,9 +1,8 @@
-//! Tokens that another issuer has signed: JSON Web Tokens, checked against a set of its public keys.
+//! Tokens signed by another issuer: JSON Web Tokens, verified with a set of its public keys.
 //!
-//! What a token's head says is a stranger's word. It chooses among the keys and algorithms that the set
-//! allows, and nothing else: no key comes from it, no address to fetch one from, and no algorithm but
-//! asymmetric ones. What the token claims is looked at once its signature is right, so that nobody
-//! learns what would have been accepted.
+//! The header of a token is not trusted. It selects among the keys and algorithms of the set, and nothing else: no key,
+//! no URL of keys, and no symmetric algorithm comes from it. Claims are read after the signature is verified, so that a
+//! client without one learns nothing about them.
 
 use std::str::FromStr as _;
 
@@ -19,12 +18,12 @@ use time::{Duration, OffsetDateTime};
 use super::proof::{Proof, Refusal, Verifier};
 use crate::escape::{NAME, cut_escaped};
 
-/// The largest set of keys that is read, in bytes.
+/// Maximum size of a key set, in bytes.
 const MAX_SET: usize = 1 << 20;
-/// How far the issuer's clock may be from ours.
+/// Maximum difference between the issuer's clock and the local one.
 const LEEWAY: Duration = Duration::seconds(60);
 
-/// The issuer's keys, and what its tokens have to say.
+/// Keys of an issuer, and required claims of its tokens.
 #[derive(Debug, Clone)]
 pub struct SignedTokens {
     keys: Vec<Key>,
@@ -32,79 +31,79 @@ pub struct SignedTokens {
     settings: Settings,
 }
 
-/// What a token has to say.
+/// Required claims of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Whose it is: `iss`.
+    /// Required value of `iss`.
     pub issuer: String,
-    /// Whom it is for: `aud`, or one of those in it.
+    /// Required value of `aud`, or one of its values.
     pub audience: String,
-    /// The claim with the pool that it is for, or a list of them.
+    /// Name of the claim with the pool, or a list of pools.
     pub pool_claim: String,
 }
 
-/// Whom a token was issued to, as its issuer calls it: `sub`.
+/// Subject of a token, its claim `sub`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject(pub String);
 
-/// Why a set of keys cannot be used.
+/// Reasons why a key set is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwksError {
-    /// It is larger than any set of keys.
+    /// The set is larger than the maximum size.
     #[error("larger than 1 MiB")]
     TooLarge,
-    /// It is something else.
+    /// The text is no JWK set.
     #[error("no JWK set: {0}")]
     Malformed(String),
-    /// A key in it is symmetric: whoever may check tokens could make them.
+    /// A key is symmetric, so that every verifier could make tokens.
     #[error("{0} is symmetric, which a set of public keys has no place for")]
     Symmetric(String),
-    /// A key in it has its private half.
+    /// A key includes its private half.
     #[error("{0} has its private half, which belongs to the issuer alone")]
     Private(String),
-    /// It has no key that a token may be signed by.
+    /// No key is usable for signatures.
     #[error("no key of RSA with 2048 bits or more, P-256, P-384 or Ed25519 to check signatures by")]
     Empty,
 }
 
-/// Why a signed token is refused.
+/// Reasons why a signed token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedRefusal {
-    /// It is no token that could be accepted, whoever signed it.
+    /// No signature could make the token acceptable.
     Malformed,
-    /// It names a key that is not in the set, which the issuer may have begun to use a moment ago.
+    /// The set lacks the key; the issuer may have just added it.
     Unknown,
-    /// Its signature is not by the key that it names.
+    /// The signature does not match the key.
     BadSignature,
-    /// It is another issuer's.
+    /// The issuer differs.
     OtherIssuer,
-    /// It is for somebody else.
+    /// The audience differs.
     OtherAudience,
-    /// It is not valid yet.
+    /// The token is not valid yet.
     NotYet,
-    /// It has expired.
+    /// The token has expired.
     Expired,
-    /// It is for other pools.
+    /// The token is for other pools.
     OtherPool,
 }
 
 #[derive(Debug, Clone)]
 struct Key {
-    /// What tokens call it.
+    /// Key ID in tokens, `kid`.
     id: Option<String>,
     algorithms: &'static [Algorithm],
-    /// Its public half.
+    /// Public half.
     half: DecodingKey,
 }
 
-/// A token's head, as far as it is looked at.
+/// Header of a token, reduced to the fields that are read.
 struct Head {
     algorithm: Algorithm,
     key: Option<String>,
 }
 
 impl SignedTokens {
-    /// Reads a JWK set (RFC 7517). As its section 5 says, keys that are not understood are passed over.
+    /// Parses a JWK set (RFC 7517). Unknown keys are ignored, as its section 5 requires.
     pub fn new(jwks: &[u8], settings: Settings) -> Result<Self, JwksError> {
         #[derive(serde::Deserialize)]
         struct Set {
@@ -113,7 +112,7 @@ impl SignedTokens {
         if jwks.len() > MAX_SET {
             return Err(JwksError::TooLarge);
         }
-        // Without what stands where something else should: somebody may have taken the wrong file.
+        // The error omits the unexpected value: the file may be a wrong one, with secrets.
         let malformed = |error: serde_json::Error| match error.classify() {
             Category::Data => JwksError::Malformed("it has no list of keys".to_owned()),
             _ => JwksError::Malformed(error.to_string()),
@@ -146,15 +145,13 @@ impl SignedTokens {
         }
     }
 
-    /// The keys of the set that no token is checked by, as a person would call them: of another kind,
-    /// too weak, or for something else.
+    /// Descriptions of the keys in the set that verify no tokens: of another kind, too weak, or for another use.
     #[must_use]
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
 
-    /// Whether `credential` lets a machine of `pool` have its config; `None` where it is no JSON Web
-    /// Token at all.
+    /// Checks that `credential` gives a machine of `pool` access; `None` if it is no JSON Web Token.
     #[must_use]
     pub fn verify(
         &self,
@@ -167,19 +164,19 @@ impl SignedTokens {
         Some(claims.and_then(|claims| self.judge(&claims, pool, now)))
     }
 
-    /// What a token says whose signature is right.
+    /// The claims of a token, if its signature is valid.
     fn claims(&self, token: &str, head: &Head) -> Result<Map<String, Value>, SignedRefusal> {
         let fits = |key: &&Key| key.algorithms.contains(&head.algorithm);
         let mut named: Vec<&Key> = match &head.key {
             Some(id) => self.keys.iter().filter(|key| key.id.as_ref() == Some(id)).collect(),
             None => self.keys.iter().filter(fits).collect(),
         };
-        // Without a name it is clear only where one key alone can be meant.
+        // Without a key ID, only a single suitable key is unambiguous.
         if head.key.is_none() && named.len() > 1 {
             named.clear();
         }
         if named.is_empty() {
-            // As long as by a key that there is, so that time does not tell which there are.
+            // Verify with any key, so that the time does not reveal which key IDs exist.
             if let Some(any) = self.keys.iter().find(fits) {
                 let _ = checked(token, head.algorithm, any);
             }
@@ -253,7 +250,7 @@ impl Verifier for SignedTokens {
     }
 }
 
-/// The algorithms that a key of the set checks, and the key; `None` where it checks nothing.
+/// The algorithms and verifier of a key; `None` if it verifies no signatures.
 fn usable(members: Map<String, Value>) -> Option<(&'static [Algorithm], DecodingKey)> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     const RSA: [Algorithm; 6] = [RS256, RS384, RS512, PS256, PS384, PS512];
@@ -287,7 +284,7 @@ fn usable(members: Map<String, Value>) -> Option<(&'static [Algorithm], Decoding
         }
         _ => return None,
     };
-    // A key that says its algorithm is for no other one.
+    // A key with an algorithm is for no other one.
     let algorithms = match &jwk.common.key_algorithm {
         None => algorithms,
         Some(own) => {
@@ -300,8 +297,8 @@ fn usable(members: Map<String, Value>) -> Option<(&'static [Algorithm], Decoding
     Some((algorithms, key))
 }
 
-/// The head of a token: three parts of base64url, the first of which is JSON with an algorithm. `None`
-/// where it is something else.
+/// Parses the header of a token: three parts of base64url, the first of which is JSON with an algorithm. `None` for
+/// other texts.
 fn head_members(token: &str) -> Option<Result<Head, SignedRefusal>> {
     let parts: Vec<&str> = token.split('.').collect();
     let [head, claims, signature] = parts[..] else { return None };
@@ -316,7 +313,7 @@ fn read_head(members: &Map<String, Value>, algorithm: &Value) -> Option<Head> {
     use Algorithm::{HS256, HS384, HS512};
 
     let algorithm = Algorithm::from_str(algorithm.as_str()?).ok()?;
-    // Extensions that have to be understood (RFC 7515, section 4.1.11): there are none that are.
+    // No critical extensions (RFC 7515, section 4.1.11) are supported.
     if matches!(algorithm, HS256 | HS384 | HS512) || members.contains_key("crit") {
         return None;
     }
@@ -327,14 +324,14 @@ fn read_head(members: &Map<String, Value>, algorithm: &Value) -> Option<Head> {
     Some(Head { algorithm, key })
 }
 
-/// What the token says, if this key has signed it.
+/// The claims, if this key signed the token.
 fn checked(
     token: &str,
     algorithm: Algorithm,
     key: &Key,
 ) -> Result<Map<String, Value>, SignedRefusal> {
     let mut validation = Validation::new(algorithm);
-    // The claims are judged here, by a time that is given.
+    // The caller checks the claims against its own clock.
     validation.required_spec_claims.clear();
     (validation.validate_exp, validation.validate_aud) = (false, false);
     match jsonwebtoken::decode(token, &key.half, &validation) {
@@ -346,7 +343,7 @@ fn checked(
     }
 }
 
-/// Whether a claim is this text, or a list that has it.
+/// Returns `true` if a claim is this text, or a list that contains it.
 fn says(claim: Option<&Value>, text: &str) -> bool {
     match claim {
         Some(Value::String(one)) => one == text,
@@ -355,7 +352,7 @@ fn says(claim: Option<&Value>, text: &str) -> bool {
     }
 }
 
-/// A time in seconds since 1970, with or without a fraction.
+/// A claim with a time in seconds since 1970, with or without a fraction.
 fn date(claims: &Map<String, Value>, name: &str) -> Result<Option<Duration>, SignedRefusal> {
     match claims.get(name) {
         None => Ok(None),

@@ -1,7 +1,6 @@
-//! Provisioning tokens, and what is kept of them.
+//! Provisioning tokens, and their hashes.
 //!
-//! A token is 256 random bits, so nobody finds one by guessing, and what is kept where configs are
-//! served, its SHA-256, is of no use to whoever reads it.
+//! A token has 256 random bits, so it cannot be guessed. Servers keep only its SHA-256, which opens nothing.
 
 use std::fmt;
 
@@ -9,36 +8,36 @@ use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
-/// What every token begins with, so that people and scanners for secrets recognise one.
+/// Prefix of every token, by which people and secret scanners recognise one.
 const PREFIX: &str = "mcs-";
-/// Digits of an id.
+/// Number of digits of an ID.
 const ID: usize = 12;
 
-/// A token: whoever has it is given configs. Never shown by `Debug`.
+/// A token in plain text. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// The token of 32 random bytes.
+    /// Encodes 32 random bytes as a token.
     #[must_use]
     pub fn new(random: [u8; 32]) -> Self {
         Self(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&random)))
     }
 
-    /// Reads a token, `None` if the text is not one.
+    /// Parses a token, `None` if the text is not one.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let bytes = BASE64URL_NOPAD.decode(text.strip_prefix(PREFIX)?.as_bytes()).ok()?;
         (bytes.len() == 32).then(|| Self(text.to_owned()))
     }
 
-    /// As it is sent.
+    /// The token as sent in requests.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What servers keep of it.
+    /// The token's SHA-256.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash(Sha256::digest(&self.0).into())
@@ -60,7 +59,7 @@ impl Serialize for Token {
 impl<'de> Deserialize<'de> for Token {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // Without the text, which may be somebody's secret.
+        // The text may be another secret, so the error omits it.
         Self::read(&text).ok_or_else(|| de::Error::custom("this is no token"))
     }
 }
@@ -70,7 +69,7 @@ impl<'de> Deserialize<'de> for Token {
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
-    /// How people name the token: the first digits of its hash, in hexadecimal.
+    /// ID of the token for people: the first digits of its hash, in hexadecimal.
     #[must_use]
     pub fn id(&self) -> String {
         let mut digits = HEXLOWER.encode(&self.0);
@@ -131,7 +130,7 @@ mod tests {
             &format!(" {good}"),
             &format!("{good}="),
             &good.replace("mcs-", "MCS-"),
-            // The last digit says more than 256 bits.
+            // The last digit has bits beyond 256.
             &format!("{}B", &good[..good.len() - 1]),
             &good.replacen('A', "+", 1),
         ] {

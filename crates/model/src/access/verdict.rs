@@ -10,43 +10,43 @@ use super::modes::Modes;
 use super::network::Networks;
 use super::proof::{Credential, Proof, Refusal, Verifier};
 
-/// A request for a config, as far as it is judged.
+/// Properties of a request that decide on access.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The pool that is asked for, whether there is one or not.
+    /// Requested pool, which may not exist.
     pub pool: &'a str,
-    /// Where it comes from.
+    /// Client's address.
     pub address: IpAddr,
-    /// Whether nobody on the way can read it.
+    /// True if the connection is encrypted.
     pub is_private: bool,
-    /// What it brings.
+    /// Credential of the request.
     pub credential: Credential<'a>,
-    /// Whether so many requests from there have failed that only what is cheap to judge is judged.
+    /// True if so many requests from the address have failed that only cheap credentials are verified.
     pub has_failed_often: bool,
 }
 
-/// Who is let in.
+/// Rules of access.
 #[derive(Debug, Default)]
 pub struct Policy {
-    /// How much is restricted.
+    /// Access modes by pool.
     pub modes: Modes,
-    /// From where it may be asked.
+    /// Allowed networks.
     pub networks: Networks,
-    /// Who judges credentials, in this order.
+    /// Verifiers of credentials, asked in this order.
     pub verifiers: Vec<Arc<dyn Verifier>>,
 }
 
-/// What comes of a request.
+/// Decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// The mode that is in force for its pool.
+    /// Mode in force for the pool.
     pub mode: AccessMode,
-    /// Whether it may have the config.
+    /// Result of the verification, regardless of the mode.
     pub judged: Result<Proof, Refusal>,
 }
 
 impl Verdict {
-    /// Why it gets nothing, `None` if it gets the config.
+    /// Reason for a refusal, `None` if the client gets the config.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         let counts = |refusal: &Refusal| match self.mode {
@@ -57,20 +57,20 @@ impl Verdict {
         self.judged.as_ref().err().copied().filter(counts)
     }
 
-    /// Whether it was proven that it may have the config.
+    /// Returns `true` if the pool is restricted and the request has a proof.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.mode != AccessMode::Off && self.judged.is_ok()
     }
 
-    /// Why it would get nothing if the pool were enforced.
+    /// Reason why the request would be refused if the pool were enforced.
     #[must_use]
     pub fn would_be_refused(&self) -> Option<Refusal> {
         self.judged.as_ref().err().copied().filter(|_| self.mode == AccessMode::Audit)
     }
 }
 
-/// Judges a request. Networks count where nothing else is restricted as well: who names some means it.
+/// Judges a request. Networks apply to open pools too: an administrator who lists some means it.
 #[must_use]
 pub fn decide(request: &Request<'_>, policy: &Policy, now: OffsetDateTime) -> Verdict {
     let mode = policy.modes.of(request.pool);

@@ -1,4 +1,4 @@
-//! Access modes that pools and flags ask for.
+//! Access modes that pools and flags request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use super::modes::Modes;
 use super::records::Records;
 use crate::objects::MachineConfigPool;
 
-/// Mode by pool, as the annotations and the flag ask for it.
+/// Requested mode by pool, from annotations and the flag.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WantedModes {
     default: AccessMode,
     modes: BTreeMap<String, AccessMode>,
-    /// Pools with an annotation that is not understood, and of which nothing is known from before.
+    /// Pools whose annotation is not understood, and whose earlier mode is unknown.
     unclear: BTreeSet<String>,
 }
 
 impl WantedModes {
-    /// Reads the pools' annotations, as [`Self::of_annotations`] does. A pool that `records` of an earlier
-    /// process name as closed was closed before.
+    /// Reads the pools' annotations as [`Self::of_annotations`] does. Pools that are closed in the `records` of an
+    /// earlier process count as closed.
     #[must_use]
     pub fn read(
         pools: &BTreeMap<String, Arc<MachineConfigPool>>,
@@ -37,11 +37,11 @@ impl WantedModes {
         (wanted, faults.into_iter().map(|fault| format!("pool {fault}")).collect())
     }
 
-    /// Reads annotations by the pools' names, which go before `default`; one line for each that is not
+    /// Reads annotations by pool name, with `default` for pools without one. Returns a line for each that is not
     /// understood, beginning with the name.
     ///
-    /// Such an annotation changes nothing: the pool keeps its mode from `before`, or is enforced where it
-    /// `was_closed`. Without either it opens no pool and refuses nobody for good.
+    /// Such an annotation changes nothing: the pool keeps its mode from `before`, or is enforced if it `was_closed`.
+    /// Otherwise it opens no pool, and its refusals are temporary.
     #[must_use]
     pub fn of_annotations<'a>(
         pools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
@@ -72,7 +72,7 @@ impl WantedModes {
         (wanted, faults)
     }
 
-    /// Modes of the pools whose annotation is understood. The others are left as they are.
+    /// Modes of the pools whose annotation is understood.
     #[must_use]
     pub fn understood(&self) -> BTreeMap<String, AccessMode> {
         let mut modes = self.modes.clone();
@@ -80,20 +80,20 @@ impl WantedModes {
         modes
     }
 
-    /// Whether tokens matter: not while all pools are open.
+    /// Returns `true` if tokens matter, that is unless all pools are open.
     #[must_use]
     pub fn need_tokens(&self) -> bool {
         let mut modes = self.modes.values().chain([&self.default]);
         modes.any(|mode| *mode != AccessMode::Off) || !self.unclear.is_empty()
     }
 
-    /// Pools that are not open, with the mode that is asked for.
+    /// Pools that are not open, with the requested mode.
     pub fn restricted(&self) -> impl Iterator<Item = (&str, AccessMode)> {
         let restricted = self.modes.iter().filter(|(_, mode)| **mode != AccessMode::Off);
         restricted.map(|(pool, mode)| (&**pool, *mode))
     }
 
-    /// Modes in force, given what is known of tokens.
+    /// Modes in force with these records of tokens.
     #[must_use]
     pub fn in_force(&self, records: Option<&Records>) -> Modes {
         Modes::new(self.default, &self.modes, &self.unclear, records)

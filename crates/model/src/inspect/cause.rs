@@ -1,4 +1,4 @@
-//! Why a machine does not come up: one cause each, in the words that people search for.
+//! Causes why a machine does not come up, in the words that people search for.
 
 use std::fmt;
 
@@ -7,83 +7,83 @@ use pki::Host;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Why a machine does not come up, as far as that can be told from outside of it.
+/// Cause why a machine does not come up, as far as it is visible from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// The host's name leads nowhere.
+    /// The host name does not resolve.
     NameUnknown(String),
-    /// Nobody takes the connection: a server, or a balancer before it, is down.
+    /// The connection is refused: a server, or a balancer in front of it, is down.
     ServerDown(String),
-    /// Something answers, but not TLS.
+    /// The port answers without TLS.
     NoTls(String),
-    /// What the server shows leads to no authority that the machine trusts.
+    /// The served chain leads to no CA that the machine trusts.
     UnknownCa(String),
-    /// The serving certificate is not for the name that is asked for.
+    /// The serving certificate lacks the requested name.
     WrongName {
-        /// What the machine asks for.
+        /// Requested host.
         asked: Host,
-        /// What the certificate names.
+        /// Names in the certificate.
         named: Vec<String>,
     },
-    /// The serving pair's time is over.
+    /// The serving certificate has expired.
     ServingPairExpired(String),
-    /// The machine's clock and the server's differ, and by the server's all is well.
+    /// The machine's clock is wrong, and the certificates are valid by the server's.
     WrongClock {
-        /// What the machine takes for the time.
+        /// Time of the machine's clock.
         machine: OffsetDateTime,
-        /// What time it is.
+        /// Correct time.
         right: OffsetDateTime,
-        /// What the machine makes of the certificates.
+        /// Reason why the machine refuses the certificates.
         reported: String,
     },
     /// The certificates are refused for another reason.
     Refused(String),
-    /// Somebody has to say first who may have a config.
+    /// Access is refused, with this HTTP status.
     AccessRefused(u16),
-    /// There is no such pool.
+    /// No pool has this name.
     PoolUnknown(String),
-    /// The pool has no config yet.
+    /// The pool has no rendered config yet.
     NoConfigYet(String),
-    /// The config cannot be said in the spec that the machine reads.
+    /// The config cannot be expressed in the requested spec.
     NotInSpec {
-        /// What the machine reads.
+        /// Requested spec.
         asked: SpecVersion,
-        /// What it can be had in.
+        /// Specs in which the config is served.
         served: Vec<SpecVersion>,
-        /// What is in the way, where that is known.
+        /// Reason, if it is known.
         reported: String,
-        /// Whether the machine gets it all the same: then it gives up.
+        /// True if the machine receives the config and gives up.
         is_received: bool,
     },
-    /// Ignition would refuse the config, or nobody can render it.
+    /// Ignition would refuse the config, or it cannot be rendered.
     InvalidConfig {
-        /// What is wrong with it.
+        /// Fault of the config.
         reported: String,
-        /// Whether the machine gets it all the same: then it gives up.
+        /// True if the machine receives the config and gives up.
         is_received: bool,
     },
-    /// The server cannot answer now.
+    /// The server cannot answer at present.
     NotNow {
-        /// Of HTTP.
+        /// HTTP status.
         status: u16,
-        /// What it says.
+        /// Text of the answer.
         reported: String,
     },
-    /// A status that a machine gives up at.
+    /// The machine gives up at this status.
     GivenUp {
-        /// Of HTTP.
+        /// HTTP status.
         status: u16,
-        /// What it says.
+        /// Text of the answer.
         reported: String,
     },
-    /// The answer is elsewhere.
+    /// The answer is a redirect to this URL.
     Redirected(String),
-    /// The server takes the connection, and then says nothing that could be read.
+    /// The server accepts the connection and sends no readable answer.
     NoAnswer(String),
 }
 
 impl Cause {
-    /// How a script and the runbook name it.
+    /// Name in JSON output and in the runbook.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl Cause {
         }
     }
 
-    /// Whether a machine asks again until it is mended; else it gives up, and has to be booted anew.
+    /// Returns `true` if a machine retries until the cause is gone; otherwise it gives up, and must be booted again.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         !matches!(
@@ -120,7 +120,7 @@ impl Cause {
         )
     }
 
-    /// What an administrator does about it.
+    /// Action for the administrator.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -154,7 +154,7 @@ impl Cause {
 }
 
 impl fmt::Display for Cause {
-    /// One line. What others chose the words of is not escaped yet.
+    /// Formats the cause as one line. Foreign text in it is not escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NameUnknown(reported) => write!(f, "the name does not resolve: {reported}"),
@@ -202,7 +202,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A time as messages have it, to the second.
+/// Formats a time to the second.
 pub(super) fn date(time: OffsetDateTime) -> String {
     let time = time.replace_nanosecond(0).unwrap_or(time);
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())

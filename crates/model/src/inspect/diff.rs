@@ -1,4 +1,4 @@
-//! What one machine has, and another has otherwise.
+//! Differences between two machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,45 +14,45 @@ use super::machine::{Machine, Named};
 use crate::escape::{cut, escaped};
 use crate::table::{Color, TerminalStyle};
 
-/// A text of more bytes than this is compared as a whole.
+/// Maximum size of a text, in bytes, for a diff of its lines.
 const MAX_TEXT: usize = 4 << 20;
-/// Lines of more characters are cut.
+/// Maximum length of a line in characters.
 const LINE: usize = 400;
-/// Lines around a change.
+/// Number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
-/// What happened to something.
+/// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// The other has it, the one does not.
+    /// Only the second machine has it.
     Added,
-    /// The one has it, the other does not.
+    /// Only the first machine has it.
     Removed,
     /// Both have it, and it differs.
     Changed,
 }
 
-/// One difference.
+/// A difference between two machines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// What kind of thing it is: `file`, `unit`, `user`, …
+    /// Kind of the item: `file`, `unit`, `user`, …
     pub what: &'static str,
-    /// Its name or path.
+    /// Name or path.
     pub name: String,
-    /// What happened to it.
+    /// Kind of the change.
     pub change: ChangeKind,
-    /// What differs about it, one line each.
+    /// Changed properties, one line each.
     pub details: Vec<String>,
-    /// A unified diff of its text, for what is text and not secret.
+    /// Unified diff of the contents, if they are text and not secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 
-/// Something that a machine has, to be compared.
+/// An item of a machine, for comparison.
 #[derive(Default)]
 struct Item<'a> {
-    /// What can be told about it.
+    /// Properties that can be shown.
     attributes: BTreeMap<&'static str, String>,
     contents: Option<&'a [u8]>,
     is_secret: bool,
@@ -60,8 +60,8 @@ struct Item<'a> {
 
 type Items<'a> = BTreeMap<(&'static str, String), Item<'a>>;
 
-/// What `after` has otherwise than `before`, in the order of the page. From `until` on, what is found of a text's
-/// differences is enough, and need not be the least.
+/// Differences between `before` and `after`, in the order of the page. After `until`, the diff of a text need not be
+/// minimal.
 #[must_use]
 pub fn changes(before: &Machine, after: &Machine, until: Instant) -> Vec<Change> {
     let (before, after) = (items(before), items(after));
@@ -100,7 +100,7 @@ fn items(machine: &Machine) -> Items<'_> {
         let attributes = [
             ("mode", file.mode.clone().unwrap_or_else(|| "default".to_owned())),
             ("owner", file.owner.clone()),
-            // Of what is at hand, the contents tell more.
+            // If the contents are known, they are compared instead of their description.
             ("what", if file.contents.is_some() { String::new() } else { file.what.clone() }),
             ("appended", file.is_appended.to_string()),
         ];
@@ -191,20 +191,20 @@ fn compare(old: &Item<'_>, new: &Item<'_>, until: Instant) -> (Vec<String>, Opti
     (details, diff.map(|diff| redacted(&diff).into_owned()))
 }
 
-/// A unified diff, `None` for what is no text or too large.
+/// A unified diff, `None` for binary or large contents.
 fn text_diff(before: &[u8], after: &[u8], until: Instant) -> Option<String> {
     if before.len().max(after.len()) > MAX_TEXT {
         return None;
     }
     let (before, after) = (text(before)?, text(after)?);
-    // JSON is mostly one line, of which nobody sees what differs.
+    // JSON is often one line, in which a difference is hard to see.
     let (before, after) = match (indented(&before), indented(&after)) {
         (Some(before), Some(after)) => (before, after),
         _ => (before, after),
     };
     let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
     let (before, after) = (&lines(&before)[..], &lines(&after)[..]);
-    // One algorithm, called by its name: all that the library has would be compiled into this crate otherwise.
+    // A single algorithm is called directly, so that the library's others are not compiled in.
     let mut found = Compact::new(Replace::new(Capture::new()), before, after);
     let (old, new) = (0..before.len(), 0..after.len());
     let Ok(()) = myers::diff_deadline(&mut found, before, old, after, new, Some(until));
@@ -212,13 +212,13 @@ fn text_diff(before: &[u8], after: &[u8], until: Instant) -> Option<String> {
     Some(hunks.iter().flat_map(|hunk| unified(hunk, before, after)).collect())
 }
 
-/// The lines of a hunk, with its head.
+/// The lines of a hunk, with its header.
 fn unified(hunk: &[DiffOp], before: &[&str], after: &[&str]) -> Vec<String> {
     let all = |of: fn(&DiffOp) -> Range<usize>| {
         let ranges = || hunk.iter().map(of);
         let start = ranges().map(|range| range.start).min().unwrap_or_default();
         let end = ranges().map(|range| range.end).max().unwrap_or_default();
-        // Lines are counted from one, and what is empty is after the line before it.
+        // Lines are counted from one. An empty range has the line before it.
         format!("{},{}", if start == end { start } else { start + 1 }, end - start)
     };
     let mut lines =
@@ -235,7 +235,7 @@ fn unified(hunk: &[DiffOp], before: &[&str], after: &[&str]) -> Vec<String> {
     lines
 }
 
-/// A line of a diff, cut, which says where a text's last one has no end.
+/// A line of a diff, cut, with a mark if the text's last line lacks its newline.
 fn signed(sign: char, line: &str) -> String {
     match line.strip_suffix('\n') {
         Some(line) => format!("{sign}{}\n", shortened(line)),
@@ -261,7 +261,7 @@ fn shortened(line: &str) -> String {
     }
 }
 
-/// The differences of two machines that are called `names`.
+/// Formats the differences between two machines with these `names`.
 #[must_use]
 pub fn changes_as_text(changes: &[Change], names: [&str; 2], look: TerminalStyle) -> Vec<String> {
     let [before, after] = names.map(|name| escaped(&redacted(name)).into_owned());

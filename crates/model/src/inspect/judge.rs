@@ -1,4 +1,4 @@
-//! What a machine makes of what a server shows it: the certificates, and the answer.
+//! Judges the certificates and the answer of a server as a machine would.
 
 use http::{HeaderMap, StatusCode, header};
 use ignition::SpecVersion;
@@ -10,49 +10,50 @@ use super::cause::date;
 use crate::pointer_config::Fetch;
 use crate::refusal::RefusalCode;
 
-/// Clocks that differ by less are well set.
+/// Tolerated difference between clocks.
 const SLACK: Duration = Duration::minutes(5);
 
-/// What a server showed to a client that asked it for a pool's config.
+/// Observed behaviour of a server for a request of a pool's config.
 #[derive(Debug, Clone, Default)]
 pub struct Shown {
-    /// All certificates that it sent, the leaf first; `None` without TLS.
+    /// Sent certificates, the leaf first; `None` without TLS.
     pub chain: Option<Vec<Certificate>>,
-    /// Its answer; `None` if it was not asked.
+    /// HTTP answer; `None` if no request was sent.
     pub answer: Option<Answered>,
-    /// The specs that it answers in, oldest first, where that was asked.
+    /// Specs in which the server answers, oldest first, if they were tried.
     pub served: Vec<SpecVersion>,
 }
 
 impl Shown {
-    /// A handshake, after which nothing was asked.
+    /// A handshake without a request.
     #[must_use]
     pub fn chain(chain: Vec<Certificate>) -> Self {
         Self { chain: Some(chain), ..Self::default() }
     }
 }
 
-/// The time, by two clocks.
+/// Times of two clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Clocks {
-    /// The machine's.
+    /// Time of the machine's clock.
     pub machine: OffsetDateTime,
-    /// A correct clock, to compare the machine's with.
+    /// Time of a correct clock.
     pub right: OffsetDateTime,
 }
 
-/// What a machine makes of what it is shown.
+/// Judgement of a server's behaviour.
 #[derive(Debug)]
 pub struct Judgement {
-    /// Why it refuses the certificates, each reason once; none if it accepts them.
+    /// Reasons for refusing the certificates, each once; empty if they are accepted.
     pub refusals: Vec<LockoutReason>,
-    /// The authority that vouches for certificates that it accepts.
+    /// Trusted CA that the accepted certificates lead to.
     pub voucher: Option<Certificate>,
-    /// Why it does not come up; `None` if nothing that was shown is in its way.
+    /// Cause of a failed boot; `None` if nothing observed prevents it.
     pub cause: Option<Cause>,
 }
 
-/// Judges what was shown to a machine that makes this fetch: the one judge of `certs check --connect` and of `inspect`.
+/// Judges the behaviour of a server for a machine that makes this fetch: the common judge of `certs check --connect`
+/// and `inspect`.
 #[must_use]
 pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
     let answered = || shown.answer.as_ref().and_then(|it| judge_answer(fetch, it, &shown.served));
@@ -78,8 +79,8 @@ pub fn judge(fetch: &Fetch, shown: &Shown, clocks: Clocks) -> Judgement {
     Judgement { refusals, voucher: None, cause: Some(cause) }
 }
 
-/// Why a machine that trusts `trusted` refuses `chain`, each reason once. A leaf that is trusted itself is judged by its
-/// names and its time alone.
+/// Reasons why a machine that trusts `trusted` refuses `chain`, each once. Of a leaf that is trusted itself, only names
+/// and validity are checked.
 fn refusals(
     fetch: &Fetch,
     trusted: &[Certificate],
@@ -118,21 +119,21 @@ fn cause(reason: &LockoutReason, chain: &[Certificate]) -> Cause {
     }
 }
 
-/// What a server answered.
+/// HTTP answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// Of HTTP.
+    /// HTTP status.
     pub status: StatusCode,
-    /// The cause, from a server that sends its code.
+    /// Code of the refusal, if the server sends one.
     pub code: Option<RefusalCode>,
-    /// The first line of its text, without the pool's name before it: for people.
+    /// First line of the body without the pool's name, for people.
     pub line: String,
-    /// Where it says that the answer is.
+    /// Value of `Location`.
     pub location: Option<String>,
 }
 
-/// Why a machine does not come up by this answer, if it does not. `served` are the specs that the same server answers in,
-/// where that was asked.
+/// Cause of a failed boot by this answer, if any. `served` are the specs in which the server answers, if they were
+/// tried.
 fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> Option<Cause> {
     let Answered { status, line, location, .. } = answered;
     let reported = if line.is_empty() { reason_of(*status) } else { line.clone() };
@@ -167,7 +168,7 @@ fn judge_answer(fetch: &Fetch, answered: &Answered, served: &[SpecVersion]) -> O
 }
 
 impl Answered {
-    /// What a server says of `pool`: by its status and headers, with the first line of `text` for people.
+    /// Reads an answer about `pool` from status and headers, with the first line of `text` for people.
     #[must_use]
     pub fn new(status: StatusCode, headers: &HeaderMap, text: &str, pool: &str) -> Self {
         let line = text.lines().next().unwrap_or_default().trim();
@@ -178,7 +179,7 @@ impl Answered {
         Self { status, code: RefusalCode::of(headers), line, location }
     }
 
-    /// Whether it is worth asking in which other specs there is an answer.
+    /// Returns `true` if the answer may depend on the requested spec.
     #[must_use]
     pub fn may_depend_on_spec(&self) -> bool {
         self.status.is_server_error()

@@ -1,11 +1,11 @@
-//! What the contents of a file are, in a few words.
+//! Describes the contents of a file in a few words.
 
 use std::collections::BTreeSet;
 
 use ignition::secrets::SecretKind;
 use pki::Certificate;
 
-/// In a few words: by what is secret about it first, then by what it looks like.
+/// Describes contents: first by secrets in them, then by format.
 pub(super) fn kind(
     bytes: &[u8],
     secret: &BTreeSet<SecretKind>,

@@ -1,122 +1,121 @@
-//! What a machine becomes, as a value. Its fields are what `--json` prints.
+//! A machine as a value. Its fields are the output of `--json`.
 
 use ignition::secrets::{SecretKind, SecretPlace};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A machine as a config makes it. Lists are sorted by path or name; what is empty is left out of
-/// the JSON.
+/// A machine configured by a config. Lists are sorted by path or name; empty values are omitted from the JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// What is said once: Ignition's spec, the operating system's image and the like, by their names.
+    /// Single values by name, such as Ignition's spec and the operating system's image.
     pub facts: Map<String, Value>,
-    /// `storage.files`, by their paths.
+    /// Files in `storage.files`, by path.
     pub files: Vec<FileEntry>,
-    /// Links and directories, with what they are.
+    /// Links and directories, with descriptions.
     pub nodes: Vec<Named>,
-    /// Units of systemd.
+    /// Systemd units.
     pub units: Vec<UnitEntry>,
-    /// `passwd.users`.
+    /// Users in `passwd.users`.
     pub users: Vec<UserEntry>,
-    /// Groups, with what they are.
+    /// Groups, with descriptions.
     pub groups: Vec<Named>,
-    /// Disks, partitions, RAID, encrypted disks and file systems.
+    /// Disks, partitions, RAID, encrypted volumes and file systems.
     pub disks: Vec<DiskEntry>,
-    /// Image registries whose authorities the machine trusts.
+    /// Image registries whose CAs the machine trusts.
     pub registries: Vec<String>,
     /// Certificates in files.
     pub certificates: Vec<CertificateEntry>,
-    /// Where something secret is, never what it is.
+    /// Places and kinds of secrets, without values.
     pub secrets: Vec<SecretEntry>,
-    /// What was passed over, a line each.
+    /// Parts that were not searched, one line each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed_over: Vec<String>,
 }
 
-/// Something with a name, and what it is.
+/// A named item with a description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Named {
-    /// Its name or path.
+    /// Name or path.
     pub name: String,
-    /// What it is, in words.
+    /// Description in words.
     pub what: String,
 }
 
-/// A file.
+/// A file of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileEntry {
-    /// Where it is.
+    /// Absolute path.
     pub path: String,
-    /// Its permissions in octal digits, `None` where the config leaves them to Ignition.
+    /// Permissions in octal digits, `None` if Ignition chooses them.
     pub mode: Option<String>,
-    /// User and group, `root` where the config names none.
+    /// User and group, `root` by default.
     pub owner: String,
-    /// In bytes; `None` where they are not in the config.
+    /// Size in bytes; `None` if the contents are not in the config.
     pub size: Option<u64>,
-    /// What is in it, in a few words.
+    /// Description of the contents.
     pub what: String,
-    /// How it was sent: `gzip`, or `None` for as it is.
+    /// Compression in the config: `gzip`, or `None`.
     pub compression: Option<String>,
-    /// Whether what is here is appended to what the machine has.
+    /// True if the contents are appended to an existing file.
     pub is_appended: bool,
-    /// SHA-256 of the contents, for those that are not secret.
+    /// SHA-256 of the contents, unless they are secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// What is in it; `None` where that is not in the config, or not looked at.
+    /// Contents; `None` if they are not in the config, or too large.
     #[serde(skip)]
     pub(super) contents: Option<Vec<u8>>,
     #[serde(skip)]
     pub(super) is_secret: bool,
 }
 
-/// A unit of systemd, or a drop-in of one that the machine has.
+/// A systemd unit, or a drop-in of one that the machine has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnitEntry {
-    /// Its name.
+    /// Name of the unit.
     pub name: String,
     /// `enabled`, `disabled`, `masked`, or `as it is`.
     pub state: String,
-    /// Whether the config brings its text.
+    /// True if the config contains its text.
     pub has_contents: bool,
-    /// The names of its drop-ins.
+    /// Names of its drop-ins.
     pub dropins: Vec<String>,
-    /// Unit and drop-ins as files: name, text, whether that is secret.
+    /// Unit and drop-ins as files: path, text, and true for secret text.
     #[serde(skip)]
     pub(super) texts: Vec<(String, String, bool)>,
 }
 
-/// A user.
+/// A user of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserEntry {
-    /// Their name.
+    /// User name.
     pub name: String,
-    /// Groups besides their own.
+    /// Supplementary groups.
     pub groups: Vec<String>,
-    /// How many SSH keys may log in.
+    /// Number of authorized SSH keys.
     pub ssh_keys: usize,
-    /// Whether there is a password.
+    /// True if a password is set.
     pub has_password: bool,
-    /// What else the config says.
+    /// Description of other properties.
     pub what: String,
     #[serde(skip)]
     pub(super) password_hash: Option<String>,
-    /// The keys, which are public.
+    /// SSH public keys.
     #[serde(skip)]
     pub(super) keys: Vec<String>,
 }
 
-/// Something that is made of disks.
+/// A disk, or a device or file system on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiskEntry {
     /// `disk`, `partition`, `RAID`, `encrypted` or `file system`.
     pub kind: &'static str,
-    /// Its name or device.
+    /// Name or device.
     pub name: String,
-    /// What the config says of it.
+    /// Description of its configuration.
     pub what: String,
 }
 
@@ -124,28 +123,28 @@ pub struct DiskEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateEntry {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Its subject's common name.
+    /// Subject's common name.
     pub subject: String,
-    /// Its issuer's common name.
+    /// Issuer's common name.
     pub issuer: String,
-    /// Its first moment, in RFC 3339.
+    /// First moment of its validity, in RFC 3339.
     pub not_before: String,
-    /// Its last moment, in RFC 3339.
+    /// Last moment of its validity, in RFC 3339.
     pub not_after: String,
-    /// In seconds since 1970, to be compared.
+    /// Last moment in seconds since 1970, for comparison.
     #[serde(skip)]
     pub(super) ends: i64,
 }
 
-/// Something that is secret.
+/// A secret, without its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SecretEntry {
-    /// Where it is.
+    /// Place in the config.
     #[serde(serialize_with = "as_text")]
     pub place: SecretPlace,
-    /// What it is.
+    /// Kind of the secret.
     #[serde(serialize_with = "as_label")]
     pub kind: SecretKind,
 }
@@ -160,11 +159,10 @@ fn as_label<S: serde::Serializer>(kind: &SecretKind, serializer: S) -> Result<S:
 }
 
 impl Machine {
-    /// What is in the file at `path`, secret or not; units and drop-ins are the files that they
-    /// become.
+    /// The contents of the file at `path`, secret or not; units and drop-ins count as files.
     ///
     /// # Errors
-    /// In words, why that cannot be told.
+    /// The reason in words, if the contents are not known.
     pub fn file(&self, path: &str) -> Result<&[u8], String> {
         if let Some(file) = self.files.iter().find(|file| file.path == path) {
             return file.contents.as_deref().ok_or_else(|| file.what.clone());
@@ -176,5 +174,5 @@ impl Machine {
     }
 }
 
-/// Where Ignition writes units to.
+/// Directory to which Ignition writes units.
 const UNITS: &str = "/etc/systemd/system/";

@@ -1,5 +1,4 @@
-//! What a machine becomes, why it does not come up, and how both are told to a person: what `inspect`
-//! shows.
+//! Describes the machine that a config makes, and the cause if it does not come up: the output of `inspect`.
 //!
 //! ```text
 //!  config ─> Machine ─┬─> text, JSON          what was seen on the way ─> judge ─> Cause
@@ -7,10 +6,8 @@
 //!                                  Way { steps, cause } <─────────────────────────┘
 //! ```
 //!
-//! All of it is a function of its arguments. Secrets are named here and never put into a text: all that
-//! others chose the words of goes through [`redacted`] on its way into
-//! text and JSON. What is secret leaves this module only by [`Machine::file`], which returns one file by its
-//! path.
+//! The module does no I/O. Secrets are named and never printed: all foreign text passes through [`redacted`] before it
+//! is formatted as text or JSON. Only [`Machine::file`] returns secrets, in one file by its path.
 
 mod cause;
 mod diff;
@@ -35,10 +32,10 @@ use ignition::secrets::redacted;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What is shown to a script, without what is secret in any of its texts.
+/// Converts a value to JSON, and redacts secrets in all its texts.
 ///
 /// # Errors
-/// It cannot be said in JSON.
+/// The value has no JSON form.
 pub fn as_json(shown: &impl Serialize) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(shown)?;
     redact_all(&mut value);

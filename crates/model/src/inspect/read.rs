@@ -21,12 +21,12 @@ use super::machine::{
 use crate::objects::MachineConfig;
 use crate::render::{ENCAPSULATED, kernel_arguments};
 
-/// Certificates of one file that are listed; a bundle of all the world's has some 150.
+/// Maximum number of listed certificates of one file; a bundle of all public CAs has some 150.
 const MAX_CERTIFICATES: usize = 1_000;
-/// Where the authorities of image registries are.
+/// Directories with CAs of image registries.
 const REGISTRIES: [&str; 2] = ["/etc/docker/certs.d/", "/etc/containers/certs.d/"];
 
-/// What a machine becomes by `config`; by `machine_config` too, where that does not lie within it.
+/// Describes the machine that `config` makes, and `machine_config` if `config` does not contain it.
 #[must_use]
 pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machine {
     let body = config.body();
@@ -59,11 +59,10 @@ pub fn machine(config: &Config, machine_config: Option<&MachineConfig>) -> Machi
     made
 }
 
-/// What is secret, by its place.
 struct Found {
     secrets: Vec<SecretEntry>,
     kinds: BTreeMap<SecretPlace, BTreeSet<SecretKind>>,
-    /// What was not searched, one line each.
+    /// Parts that were not searched, one line each.
     passed_over: Vec<String>,
 }
 
@@ -98,7 +97,7 @@ fn resources(file: &File) -> impl Iterator<Item = &Resource> {
     std::iter::once(&file.contents).chain(&file.append).filter(has_source)
 }
 
-/// All that the config puts into a file, `None` if some of it is not at hand.
+/// All contents that the config puts into a file, `None` if a part is unknown.
 fn contents(file: &File, room: &mut Room) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     for resource in resources(file) {
@@ -140,7 +139,7 @@ fn file_entry(
     }
 }
 
-/// Why the contents of a file are not at hand.
+/// Reason why the contents of a file are unknown.
 fn missing(file: &File, mut room: Room) -> String {
     let reasons = resources(file).filter_map(|it| match Contents::read(it, &mut room) {
         Contents::Elsewhere(url) => Some(format!("fetched from {}", without_credential(&url))),
@@ -150,7 +149,7 @@ fn missing(file: &File, mut room: Room) -> String {
     reasons.collect::<Vec<_>>().join(", ")
 }
 
-/// A URL without what comes before the host, which may be a password, and after the path.
+/// A URL without user information, query and fragment, which can contain secrets.
 fn without_credential(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
@@ -168,7 +167,7 @@ fn owner(user: &Owner, group: &Owner) -> String {
     }
 }
 
-/// Those of a file in PEM, and those that a kubeconfig has in base64; and why others are not among them.
+/// Certificates in PEM, and in base64 as in a kubeconfig, with the reasons why others are unreadable.
 fn certificates(bytes: &[u8]) -> (Vec<Certificate>, Vec<String>) {
     const ENCODED: &str = "LS0tLS1CRUdJTi";
     let mut read: Vec<_> = Certificate::read_each(bytes).collect();
@@ -341,7 +340,7 @@ fn registry(path: &str) -> Option<String> {
     file.strip_suffix(".crt").map(|_| host.to_owned())
 }
 
-/// What is said once. The machine config lies encapsulated in the config that is served.
+/// Single values. A served config contains the MachineConfig in encapsulated form.
 fn facts(
     config: &Config,
     machine_config: Option<&MachineConfig>,

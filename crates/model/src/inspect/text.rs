@@ -1,4 +1,4 @@
-//! A machine, and the way to it, as a person reads them.
+//! Formats a machine, and the trace of its boot, for people.
 
 use ignition::secrets::redacted;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::trace::{Outcome, Step, Trace};
 use crate::escape::{REASON, cut, escaped};
 use crate::table::{Color, TerminalStyle, table};
 
-/// What facts are called, in the order of the page.
+/// Headings of facts, in the order of the page.
 const FACTS: [(&str, &str); 9] = [
     ("machineConfig", "Machine config"),
     ("ignition", "Ignition spec"),
@@ -22,7 +22,7 @@ const FACTS: [(&str, &str); 9] = [
     ("alsoFetches", "Also fetches"),
 ];
 
-/// What a machine becomes. `now` tells which certificates' time is over.
+/// Formats a machine. `now` decides which certificates are shown as expired.
 #[must_use]
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
     let mut page = Page { look, lines: Vec::new() };
@@ -80,10 +80,10 @@ pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTi
     page.lines
 }
 
-/// What is said and has no effect; nothing where there is none of that.
+/// Formats parts without effect; no lines if there are none.
 #[must_use]
 pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
-    // There is something above it: the machine, or why there is none.
+    // An empty line separates it from the text above.
     let mut page = Page { look, lines: vec![String::new()] };
     let rows: Vec<_> = warnings.iter().map(|it| vec![it.clone()]).collect();
     page.table("Without effect", &["WHERE AND WHY"], &rows);
@@ -123,7 +123,7 @@ impl Page {
         self.lines.push(self.look.paint(Color::Heading, text));
     }
 
-    /// Nothing where there are no rows.
+    /// Adds a table, unless it has no rows.
     fn table(&mut self, heading: &str, names: &[&str], rows: &[Vec<String>]) {
         if rows.is_empty() {
             return;
@@ -155,7 +155,7 @@ impl Page {
     }
 }
 
-/// How a machine gets to its config, and why it does not come up, if it does not.
+/// Formats the steps to a machine's config, and the cause of a failed boot.
 #[must_use]
 pub fn way_as_text(trace: &Trace, look: TerminalStyle) -> Vec<String> {
     let mut lines = vec![look.paint(Color::Heading, &escaped(&cut(&redacted(&trace.url), REASON)))];
@@ -207,7 +207,7 @@ fn step_as_text(step: &Step, look: TerminalStyle) -> Vec<String> {
     lines
 }
 
-/// A text in lines that fit beside an indentation, broken at spaces where there are some.
+/// Wraps a text at spaces, next to an indentation.
 fn wrapped(text: &str, look: TerminalStyle, indentation: usize) -> Vec<String> {
     let Some(width) = look.width else { return vec![text.to_owned()] };
     let most = usize::from(width).saturating_sub(indentation).max(20);
@@ -227,7 +227,7 @@ fn wrapped(text: &str, look: TerminalStyle, indentation: usize) -> Vec<String> {
         line.push_str(word);
         length += size;
     }
-    // What has no space to be broken at.
+    // Break long words.
     let parts = lines.into_iter().flat_map(|line| {
         let chars: Vec<char> = line.chars().collect();
         chars.chunks(most).map(|part| part.iter().collect::<String>()).collect::<Vec<_>>()

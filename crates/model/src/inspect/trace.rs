@@ -1,4 +1,4 @@
-//! The way to a config, step by step, as it was gone.
+//! Trace of the steps by which a machine gets its config.
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use serde::ser::{SerializeStruct as _, Serializer};
 
 use super::Cause;
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// As it should.
+    /// The step succeeded.
     Fine,
-    /// It is well for now, or was not looked at.
+    /// The step has a remark, or was not checked.
     Noted,
     /// The machine gets no further.
     Failed,
 }
 
-/// One step.
+/// A step of the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What was done: `name`, `connect`, `TLS`, `answer`, `config`.
+    /// Name: `name`, `connect`, `TLS`, `answer`, `config`.
     pub name: &'static str,
-    /// How it ended.
+    /// Result of the step.
     pub outcome: Outcome,
-    /// What was seen, one line each, not escaped yet.
+    /// Observations, one line each, not escaped.
     pub seen: Vec<String>,
-    /// How long it took, where that was measured.
+    /// Duration, if it was measured.
     pub took: Option<Duration>,
 }
 
-/// All of it.
+/// Trace of one fetch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trace {
-    /// What was asked for.
+    /// Fetched URL.
     pub url: String,
-    /// In their order.
+    /// Steps in their order.
     pub steps: Vec<Step>,
-    /// Why a machine does not come up this way.
+    /// Cause of a failed boot.
     pub cause: Option<Cause>,
 }
 

@@ -1,4 +1,4 @@
-//! How it stands with a machine, in words.
+//! Boot status of a machine, in words.
 
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};
@@ -6,42 +6,42 @@ use utoipa::ToSchema;
 
 use super::{Failed, Handshakes, Machine, Node, Nodes, Outcome, Requests};
 
-/// After so long without a node, a machine is not about to join. Firmware, a pull of the operating
-/// system and a second boot take a quarter of an hour on slow hardware.
+/// Time within which a machine joins. Firmware, an image pull of the operating system and a second boot take a quarter
+/// of an hour on slow hardware.
 const JOINS_WITHIN: Duration = Duration::minutes(20);
 
-/// What a server without a cluster cannot tell.
+/// Explanation for servers without a cluster.
 const NO_NODES: &str = "no nodes are known here";
 
-/// How it stands with a machine.
+/// Boot status of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BootStatus {
-    /// How urgent it is.
+    /// Urgency of the status.
     #[serde(rename = "standing")]
     pub rank: Severity,
-    /// Why, for a person.
+    /// Reason, for a person.
     #[serde(rename = "why")]
     pub words: String,
 }
 
-/// How urgent it is to look after a machine, the most urgent first.
+/// Urgency of a machine's boot status, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It will not come up by itself.
+    /// The machine needs help to come up.
     Stuck,
-    /// It is on its way.
+    /// The machine is booting.
     Booting,
-    /// It has its config, and no cluster is known that it could be seen to join.
+    /// The machine has its config; without a cluster, joining cannot be observed.
     Served,
-    /// It is a node.
+    /// The machine has joined as a node.
     Joined,
-    /// It is no machine: somebody looked at a config.
+    /// The client is no machine: a person or tool fetched a config.
     Visitor,
 }
 
 impl Severity {
-    /// The word that people read.
+    /// Word for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -55,12 +55,12 @@ impl Severity {
 }
 
 impl Machine {
-    /// How it stands with it, by the cluster's nodes where those are known.
+    /// Boot status, with the cluster's nodes if they are known.
     #[must_use]
     pub fn standing(&self, nodes: Option<&Nodes>, now: OffsetDateTime) -> BootStatus {
         let node = nodes.and_then(|nodes| nodes.at(self.address));
         let (rank, words) = match (&self.requests, &self.handshakes) {
-            // What came last tells how it stands.
+            // The latest event decides.
             (requests, Some(Handshakes { failed, last, .. }))
                 if failed.is_for_good() && requests.as_ref().is_none_or(|it| it.last < *last) =>
             {
@@ -92,7 +92,7 @@ impl Machine {
 }
 
 impl Failed {
-    /// How the metric names it.
+    /// Value of the label in metrics.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -103,13 +103,13 @@ impl Failed {
         }
     }
 
-    /// Whether it fails the next time as well. What breaks off or says nothing may be a port that is
-    /// probed, by a balancer or somebody curious.
+    /// Returns `true` if the next handshake fails too. Aborted or silent connections may be port probes, by a balancer
+    /// or a scanner.
     fn is_for_good(self) -> bool {
         matches!(self, Self::Untrusted | Self::Tls)
     }
 
-    /// Why it failed, for a person.
+    /// Reason of the failure, for a person.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -145,13 +145,13 @@ fn waiting(requests: &Requests, now: OffsetDateTime) -> (Severity, String) {
     (rank, format!("fetched its config {} ago, no Node has this address yet", span(ago)))
 }
 
-/// The name of a program without its version and what follows.
+/// Name of the program in a user agent, without version and details.
 fn program(user_agent: &str) -> &str {
     let name = user_agent.split(['/', ' ']).next().unwrap_or_default();
     if name.is_empty() { "a program without a name" } else { name }
 }
 
-/// A time span by its two largest units.
+/// Formats a time span by its two largest units.
 #[must_use]
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.whole_seconds().max(0);

@@ -1,15 +1,15 @@
-//! Which machines are remembered, and which go.
+//! Chooses the machines that the ledger remembers.
 //!
 //! ```text
 //!  ├─ machines that got a config ────────────┼─ others ─┤
 //!                                            a quarter of the places
 //! ```
 //!
-//! Either may have all places that the other leaves free. Where there is none, the one goes that has not asked for
-//! longest: of the others while they have more than a quarter, else of those that got a config. So strangers who are
-//! refused leave three quarters to machines that are not, and machines that are stuck are remembered beside any number
-//! of those. Whoever has an IPv6 address has all of its network of 64 bits, and that has so many places among the
-//! others.
+//! Each group can use all places that the other leaves free. If none is free, the least recent machine is forgotten: of
+//! the others while they have more than a quarter, otherwise of those that got a config. So clients that are refused
+//! leave three quarters to machines that are served, and stuck machines are remembered next to any number of those. A
+//! client with an IPv6 address controls a whole /64 network, so the places of each network among the others are
+//! limited.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
@@ -20,22 +20,21 @@ use time::OffsetDateTime;
 
 use super::Machine;
 
-/// Machines of an IPv6 network of 64 bits that are remembered while they get no config.
+/// Maximum number of remembered machines in an IPv6 /64 network that get no config.
 const MAX_PER_NETWORK: usize = 1_000;
 
-/// The machines that are remembered.
 #[derive(Debug)]
 pub(super) struct Entries {
     most: usize,
-    /// Those that got a config since they are remembered.
+    /// Machines that got a config.
     served: LruCache<IpAddr, Machine>,
     others: Others,
-    /// Machines that had to go for others.
+    /// Number of machines that were forgotten for others.
     pub(super) forgotten: u64,
 }
 
 impl Entries {
-    /// None, with room for so many.
+    /// Creates an empty set with this capacity.
     pub(super) fn new(most: NonZeroUsize) -> Self {
         Self {
             most: most.get(),
@@ -45,7 +44,7 @@ impl Entries {
         }
     }
 
-    /// Notes something of the machine at an address, which is new at `now` if it is not known.
+    /// Updates the machine at an address, which is new at `now` if it is not known.
     pub(super) fn note(
         &mut self,
         address: IpAddr,
@@ -74,7 +73,7 @@ impl Entries {
         }
     }
 
-    /// Those that got a config, then the others, the latest of each first.
+    /// Machines that got a config, then the others, the latest of each first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Machine> {
         self.served.iter().chain(&self.others.machines).map(|(_, machine)| machine)
     }
@@ -84,7 +83,7 @@ impl Entries {
 #[derive(Debug)]
 struct Others {
     machines: LruCache<IpAddr, Machine>,
-    /// For each IPv6 network, the hosts in it that are remembered, the latest last.
+    /// Remembered hosts of each IPv6 network, the latest last.
     networks: HashMap<u64, Vec<u64>>,
 }
 
@@ -95,7 +94,7 @@ impl Default for Others {
 }
 
 impl Others {
-    /// The machine at this address, now the latest, and whether another had to go for it.
+    /// The machine at this address, marked as the latest, and true if another was forgotten for it.
     fn at(&mut self, address: IpAddr, now: OffsetDateTime) -> (&mut Machine, bool) {
         let mut had_to_go = false;
         if let Some((network, host)) = halves(address) {
@@ -132,7 +131,7 @@ impl Others {
     }
 }
 
-/// The network of an IPv6 address, and the host in it.
+/// Network and host part of an IPv6 address.
 fn halves(address: IpAddr) -> Option<(u64, u64)> {
     let IpAddr::V6(address) = address else { return None };
     let [network, host] = [address.to_bits() >> 64, address.to_bits() & u128::from(u64::MAX)];
@@ -188,7 +187,7 @@ mod tests {
         for number in 0..6 {
             asked(&mut entries, v4(number), true);
         }
-        // One that is refused later got a config all the same.
+        // A machine that is refused later has got a config all the same.
         asked(&mut entries, v4(0), false);
         for number in 100..200 {
             asked(&mut entries, v4(number), false);
@@ -210,7 +209,7 @@ mod tests {
             asked(&mut entries, v4(number), true);
         }
         assert!((12..20).all(|number| is_known(&entries, v4(number))));
-        // Those that are stuck are told of all the same.
+        // Stuck machines are remembered all the same.
         for number in 100..200 {
             asked(&mut entries, v4(number), false);
         }
@@ -251,7 +250,7 @@ mod tests {
         assert!(is_known(&entries, whole(1, 0)), "it asked just now");
         assert!(is_known(&entries, whole(1, 10_001 - most)));
         assert!(!is_known(&entries, whole(1, 10_000 - most)));
-        // All machines of a cluster may be in one network.
+        // All machines of a cluster can be in one network.
         for host in 0..3_000 {
             asked(&mut entries, whole(3, host), true);
         }

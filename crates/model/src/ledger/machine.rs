@@ -1,4 +1,4 @@
-//! What is remembered of one machine.
+//! Record of one machine.
 
 use core::net::IpAddr;
 use std::borrow::Cow;
@@ -10,139 +10,139 @@ use utoipa::ToSchema;
 
 use crate::escape::{NAME, cut_for_json as cut};
 
-/// What is enough of a user agent to recognise it. This and the others are bytes in JSON, which is how
-/// a ledger is kept and given out: what strangers send makes it no larger than whoever reads it takes.
+/// Maximum length of a user agent. This and the other limits are in bytes of JSON, in which the ledger is stored and
+/// served, so that clients cannot inflate it.
 const USER_AGENT: usize = 256;
-/// What is enough of a reason.
+/// Maximum length of a reason.
 const REASON: usize = 512;
-/// What a SHA-256 has in hexadecimal; a word of ours has less.
+/// Maximum length of a SHA-256 in hexadecimal, and of single words.
 const SHA256: usize = 64;
-/// Who asks again after so long is booting anew. Ignition asks every few seconds.
+/// Gap between requests that marks a new boot. Ignition retries every few seconds.
 const PAUSE: Duration = Duration::hours(1);
 
-/// A machine, or whatever else asks from its address.
+/// A machine, or another client at its address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Machine {
-    /// Where it asks from: its own address, or that of the last device in between that has one.
+    /// Client's address: its own, or that of the last address translation on the way.
     #[schema(value_type = String)]
     pub address: IpAddr,
-    /// When it was noticed first.
+    /// Time of the first request or handshake.
     #[serde(with = "time::serde::rfc3339")]
     pub first: OffsetDateTime,
-    /// When it was noticed last.
+    /// Time of the last request or handshake.
     #[serde(with = "time::serde::rfc3339")]
     pub last: OffsetDateTime,
-    /// The requests for configs that came from there.
+    /// Requests for configs from the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
-    /// The handshakes that failed.
+    /// Failed handshakes from the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshakes: Option<Handshakes>,
 }
 
-/// Requests for configs: the last one, and how many there were.
+/// Requests for configs: the last one, and their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Requests {
-    /// Which pool it asked for last.
+    /// Pool of the last request.
     pub pool: String,
-    /// What it called itself.
+    /// User agent of the last request.
     pub user_agent: String,
-    /// The spec that it can read, where it asked for one that there is.
+    /// Spec that the client reads, if it requested a known one.
     #[schema(value_type = Option<String>)]
     pub spec: Option<SpecVersion>,
-    /// What it got.
+    /// Result of the last request.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Why the last one would have been refused if its pool were enforced.
+    /// Reason why the last request would have been refused if its pool were enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub would_be_refused: Option<String>,
-    /// How many requests there were.
+    /// Number of requests.
     pub times: u64,
-    /// The first one of the boot that the last one is of.
+    /// Time of the first request of the last boot.
     #[serde(with = "time::serde::rfc3339")]
     pub since: OffsetDateTime,
-    /// The last one.
+    /// Time of the last request.
     #[serde(with = "time::serde::rfc3339")]
     pub last: OffsetDateTime,
 }
 
-/// What a machine got.
+/// Result of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// Its config.
+    /// The config was sent.
     Served {
-        /// The machine config's name.
+        /// Name of the MachineConfig.
         config: String,
-        /// The SHA-256 of what was sent, in hexadecimal: the `ETag`.
+        /// SHA-256 of the sent bytes in hexadecimal, the `ETag`.
         sha256: String,
     },
-    /// None.
+    /// No config was sent.
     Refused {
-        /// The HTTP status. Ignition gives up for good on 4xx, and asks again after 5xx.
+        /// HTTP status. Ignition gives up for good on 4xx, and retries after 5xx.
         status: u16,
-        /// Why: what it was told, or, where its access was refused, what its answer does not say.
+        /// Reason, in more detail than the answer has if access was refused.
         reason: String,
     },
 }
 
-/// Handshakes that failed: the last one, and how many there were.
+/// Failed handshakes: the last one, and their number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Handshakes {
-    /// Why the last one failed.
+    /// Reason of the last failure.
     pub failed: Failed,
-    /// How many failed.
+    /// Number of failed handshakes.
     pub times: u64,
-    /// When the last one did.
+    /// Time of the last failure.
     #[serde(with = "time::serde::rfc3339")]
     pub last: OffsetDateTime,
 }
 
-/// Why a TLS handshake came to nothing.
+/// Reasons of a failed TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Failed {
-    /// The client does not trust the certificate, and says so.
+    /// The client reports that it does not trust the certificate.
     Untrusted,
-    /// It spoke no TLS, or none that is allowed here.
+    /// The client spoke no TLS, or no version or cipher suite that is allowed.
     Tls,
-    /// It took too long.
+    /// The handshake timed out.
     Timeout,
     /// The connection broke.
     Connection,
 }
 
-/// A request for a config and its answer, as they come by.
+/// A request for a config with its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Where it came from.
+    /// Client's address.
     pub address: IpAddr,
-    /// Which pool it was for.
+    /// Requested pool.
     pub pool: &'a str,
-    /// The header of this name.
+    /// Value of `User-Agent`.
     pub user_agent: &'a str,
-    /// The spec that was asked for, if there is such a one.
+    /// Requested spec, if it is a known one.
     pub spec: Option<SpecVersion>,
-    /// The machine config's name and the SHA-256 of what was sent, or the status and why there is none.
+    /// The MachineConfig's name and the SHA-256 of the sent bytes, or the status and the reason.
     pub answer: Result<(&'a str, &'a str), (u16, &'a str)>,
-    /// Why it would have been refused if its pool were enforced.
+    /// Reason why the request would have been refused if its pool were enforced.
     pub would_be_refused: Option<&'static str>,
 }
 
 impl Machine {
-    /// Of which nothing is known yet but the address.
+    /// Creates a record of an address.
     pub(super) fn new(address: IpAddr, now: OffsetDateTime) -> Self {
         let now = whole_seconds(now);
         Self { address, first: now, last: now, requests: None, handshakes: None }
     }
 
-    /// Whether it is a machine that boots, and no person with curl.
+    /// Returns `true` unless the user agent is another program than Ignition.
     #[must_use]
     pub fn is_ignition(&self) -> bool {
         self.requests.as_ref().is_none_or(|requests| requests.user_agent.starts_with("Ignition/"))
     }
 
-    /// Whether it got a config, the last time that it asked.
+    /// Returns `true` if the last request got a config.
     pub(super) fn is_served(&self) -> bool {
         let outcome = self.requests.as_ref().map(|requests| &requests.outcome);
         matches!(outcome, Some(Outcome::Served { .. }))
@@ -164,7 +164,7 @@ impl Machine {
         self.handshakes = Some(Handshakes { failed, times, last: now });
     }
 
-    /// Adds what is known of the same machine elsewhere, where it may not have been cut.
+    /// Merges another record of the same machine, whose texts may be too long.
     pub(super) fn absorb(&mut self, mut other: Self) {
         if let Some(requests) = &mut other.requests {
             requests.cut();
@@ -198,7 +198,7 @@ impl Requests {
         }
     }
 
-    /// Most requests are as the one before: nothing is written that is there already.
+    /// Most requests repeat the one before, so unchanged texts are not written again.
     fn note(&mut self, request: &Request<'_>, now: OffsetDateTime) {
         if now - self.last > PAUSE {
             self.since = now;
@@ -244,7 +244,7 @@ impl Requests {
         }
     }
 
-    /// What its texts take, in bytes.
+    /// Size of the texts in bytes.
     #[cfg(test)]
     pub(super) fn text_bytes(&self) -> usize {
         let outcome = match &self.outcome {
@@ -282,7 +282,7 @@ fn later<T>(own: Option<T>, other: Option<T>, both: impl FnOnce(T, T) -> T) -> O
     }
 }
 
-/// People read these times, and a file on disk holds them.
+/// Truncates a time for display and storage.
 fn whole_seconds(time: OffsetDateTime) -> OffsetDateTime {
     time.replace_nanosecond(0).unwrap_or(time)
 }

@@ -1,8 +1,7 @@
-//! The boot ledger: each machine that asked for its config, what it got, and what came of it.
+//! The boot ledger: each machine that requested its config, the answer, and the result.
 //!
-//! One entry an address, as machines have no other name before they are part of a cluster. What a
-//! machine reads and what it joins is pieced together from three sides: requests, handshakes that
-//! failed before there was one, and the nodes of the cluster.
+//! It has one entry for each address, because machines have no other name before they join a cluster. The entry
+//! combines three sources: requests, handshakes that failed before a request, and the nodes of the cluster.
 
 mod boot_status;
 mod entries;
@@ -22,10 +21,10 @@ pub use self::boot_status::{BootStatus, Severity};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
 
-/// Machines that are remembered. A cluster has some thousands.
+/// Maximum number of remembered machines. A cluster has some thousands.
 pub const MAX_MACHINES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// The machines that asked, the latest first. Shared by those who notice and those who tell.
+/// The remembered machines, shared by all parts of the server.
 #[derive(Debug, Clone)]
 pub struct Ledger(Arc<Mutex<Noted>>);
 
@@ -42,26 +41,26 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// The file of a state or cache folder.
+    /// Name of the file in a state or cache directory.
     pub const FILE: &str = "ledger.json";
 
-    /// An empty one with room for so many machines.
+    /// Creates an empty ledger with this capacity.
     #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
         Self(Arc::new(Mutex::new(Noted { machines: Entries::new(most), changes: 0 })))
     }
 
-    /// Notes a request for a config, and how it was answered.
+    /// Records a request for a config with its answer.
     pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
         self.entry(request.address, now, |machine| machine.asked(request, now));
     }
 
-    /// Notes a handshake that came to nothing.
+    /// Records a failed handshake.
     pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
         self.entry(address, now, |machine| machine.handshake_failed(failed, now));
     }
 
-    /// Takes in what another ledger has: an earlier one, or another server's.
+    /// Merges the records of another ledger: an earlier one, or another server's.
     pub fn absorb(&self, machines: impl IntoIterator<Item = Machine>) {
         let mut machines: Vec<_> = machines.into_iter().collect();
         machines.sort_by_key(|machine| machine.last);
@@ -73,7 +72,7 @@ impl Ledger {
         noted.changes += 1;
     }
 
-    /// All machines, as they are now, the latest first.
+    /// A copy of all machines, the latest first.
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         let mut machines: Vec<_> = self.noted().machines.iter().cloned().collect();
@@ -81,21 +80,21 @@ impl Ledger {
         machines
     }
 
-    /// A number that grows with each change.
+    /// A counter of changes.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.noted().changes
     }
 
-    /// How many machines had to go for others since this ledger is there: it is full, or has as many of
-    /// one network as it may.
+    /// Number of machines that were forgotten for others since the ledger was created: it is full, or has the maximum
+    /// of one network.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.noted().machines.forgotten
     }
 
     fn entry(&self, address: IpAddr, now: OffsetDateTime, note: impl FnOnce(&mut Machine)) {
-        // An IPv4 address that came in by a socket for both is itself.
+        // An IPv4 client of a dual-stack socket has a mapped address.
         let address = address.to_canonical();
         let mut noted = self.noted();
         noted.changes += 1;
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!((second.first, second.last), (NOON, NOON + Duration::minutes(1)));
     }
 
-    /// What 10,000 machines take: the strings by their lengths, all else by its size.
+    /// Counts the memory of 10,000 machines: strings by their lengths, everything else by its size.
     #[test]
     fn ten_thousand_machines_take_less_than_8_mib() {
         let ledger = Ledger::default();
@@ -188,8 +187,8 @@ mod tests {
         }
         let machines = ledger.machines();
         assert_eq!(machines.len(), MAX_MACHINES.get());
-        // A key, two links and a place in the table for each, and 16 bytes the allocator keeps of each
-        // of up to four strings.
+        // Each has a key, two links and a slot in the table, and 16 bytes of the allocator for each of up to four
+        // strings.
         let each = size_of::<Machine>() + size_of::<IpAddr>() + 6 * size_of::<usize>() + 4 * 16;
         let text = |machine: &Machine| machine.requests.as_ref().map_or(0, Requests::text_bytes);
         let bytes: usize = machines.iter().map(|machine| each + text(machine)).sum();

@@ -1,4 +1,4 @@
-//! The nodes of a cluster, by their addresses.
+//! The nodes of a cluster, indexed by address.
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, HashMap};
@@ -9,15 +9,15 @@ use time::OffsetDateTime;
 /// A machine that has joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// `metadata.name`.
+    /// Value of `metadata.name`.
     pub name: String,
-    /// `metadata.creationTimestamp`: when it joined.
+    /// Time of joining, `metadata.creationTimestamp`.
     pub created: OffsetDateTime,
-    /// Its addresses, inside and outside.
+    /// Internal and external addresses.
     pub addresses: Vec<IpAddr>,
 }
 
-/// The nodes that there are.
+/// All nodes of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Nodes {
     by_name: BTreeMap<String, Node>,
@@ -25,7 +25,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Adds a node, or what has changed of it.
+    /// Adds or updates a node.
     pub fn add(&mut self, node: Node) {
         self.remove(&node.name);
         for address in &node.addresses {
@@ -34,37 +34,37 @@ impl Nodes {
         self.by_name.insert(node.name.clone(), node);
     }
 
-    /// Removes the node of this name.
+    /// Removes the node with this name.
     pub fn remove(&mut self, name: &str) {
         self.by_name.remove(name);
         self.by_address.retain(|_, owner| owner != name);
     }
 
-    /// The node that has this address.
+    /// The node with this address.
     #[must_use]
     pub fn at(&self, address: IpAddr) -> Option<&Node> {
         self.by_name.get(self.by_address.get(&address.to_canonical())?)
     }
 }
 
-/// The nodes as they are seen now, or that they are not. Shared by those who watch and those who tell.
+/// The nodes as last observed, shared by the watch and its readers.
 #[derive(Debug, Clone, Default)]
 pub struct NodeIndex(Arc<Mutex<Option<Nodes>>>);
 
 impl NodeIndex {
-    /// These are all nodes that there are.
+    /// Replaces all nodes.
     pub fn set(&self, nodes: Nodes) {
         *self.seen() = Some(nodes);
     }
 
-    /// Notes a change, once all nodes were seen.
+    /// Applies a change, if the nodes were observed.
     pub fn change(&self, change: impl FnOnce(&mut Nodes)) {
         if let Some(nodes) = self.seen().as_mut() {
             change(nodes);
         }
     }
 
-    /// What is seen, `None` where no cluster is, or nothing was seen yet.
+    /// Passes the observed nodes to `at`; `None` without a cluster, or before the first observation.
     pub fn look<T>(&self, at: impl FnOnce(Option<&Nodes>) -> T) -> T {
         at(self.seen().as_ref())
     }
@@ -93,7 +93,7 @@ mod tests {
         };
         assert_eq!(at(&nodes, "2001:db8::1").as_deref(), Some("a"));
         assert_eq!(at(&nodes, "192.0.2.2").as_deref(), Some("b"));
-        // Its address went to another one before it was told that it has a new one.
+        // Another node gets its address before it reports a new one.
         nodes.add(node("c", &["192.0.2.1"]));
         nodes.add(node("a", &["192.0.2.3"]));
         assert_eq!(at(&nodes, "192.0.2.1").as_deref(), Some("c"));

@@ -1,4 +1,4 @@
-//! The Ignition config of a pool.
+//! Merges the Ignition configs of a pool.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use serde_json::value::RawValue;
 use super::parsed::ParsedMachineConfig;
 use super::unmergeable::{Conflict, Unmergeable};
 
-/// The spec that the render controller writes. What needs a newer one is in that.
+/// Spec that the render controller writes. Configs that need a newer one are written in that.
 const SPEC: SpecVersion = SpecVersion::V3_5;
 
-/// An Ignition config out of several.
+/// An Ignition config merged from several.
 pub(super) struct IgnitionConfig {
     pub(super) text: Box<RawValue>,
-    /// What keeps machines from booting from it, and the names of the MachineConfigs that it is about.
+    /// Fault that keeps machines from booting, and the names of the MachineConfigs that cause it.
     pub(super) conflict: Option<(Vec<String>, Conflict)>,
 }
 
-/// The Ignition config of MachineConfigs, given in their order.
+/// Merges the Ignition configs of MachineConfigs, given in their order.
 pub(super) fn ignition_config(
     sources: &[&ParsedMachineConfig],
 ) -> Result<IgnitionConfig, Unmergeable> {
@@ -35,7 +35,7 @@ pub(super) fn ignition_config(
     Ok(IgnitionConfig { text: RawValue::from_string(config.write()?)?, conflict })
 }
 
-/// The sources that have an Ignition config, with that.
+/// The sources that have an Ignition config, with these.
 pub(super) fn parts<'a>(
     sources: &[&'a ParsedMachineConfig],
 ) -> Result<(Vec<&'a ParsedMachineConfig>, Vec<&'a Part>), Unmergeable> {
@@ -49,7 +49,7 @@ pub(super) fn parts<'a>(
     Ok(found)
 }
 
-/// Ignition configs as they are merged for a pool.
+/// Merges Ignition configs with the pool's minimum spec.
 pub(super) fn merged<'a>(parts: &[&'a Part]) -> Merged<'a> {
     ignition::merge(parts, SPEC)
 }

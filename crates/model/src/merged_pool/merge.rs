@@ -1,4 +1,4 @@
-//! From MachineConfigs to one.
+//! Merges MachineConfigs into one.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::unmergeable::Unmergeable;
 use crate::objects::{ControllerConfig, MachineConfig, MachineConfigSpec, ROLE_LABEL};
 
 const WORKER: &str = "worker";
-/// The annotation of MachineConfigs that OpenShift's controllers make. The images in those are the cluster's own.
+/// Annotation of MachineConfigs made by OpenShift's controllers. The images in these are the cluster's own.
 const GENERATED_BY: &str = "machineconfiguration.openshift.io/generated-by-controller-version";
-/// The annotation of a merged MachineConfig whose operating system an administrator chose.
+/// Annotation of a merged MachineConfig whose operating system image an administrator chose.
 const IMAGE_OVERRIDDEN: &str = "machineconfiguration.openshift.io/os-image-url-overridden";
 
 /// Merges MachineConfigs, given in any order, into one that is named after `pool` and its own contents.
 ///
-/// Kernel arguments and extensions are those of all, one after the other; FIPS is on if one has it; the kernel is the
-/// last that is not the default one. Images are those of the last MachineConfig that an administrator made, else the
+/// Kernel arguments and extensions are concatenated; FIPS is on if one MachineConfig has it; the last kernel type that
+/// is not the default wins. Images are those of the last MachineConfig of an administrator, otherwise the
 /// ControllerConfig's.
 pub fn merge(
     pool: &str,
@@ -60,8 +60,8 @@ pub fn merge(
     }
 }
 
-/// MachineConfigs in the order that they are merged in: workers' first, so that what a custom pool has of its own
-/// stays, then by name.
+/// Sorts MachineConfigs for merging: those of workers first, so that those of a custom pool override them, then by
+/// name.
 pub(super) fn ordered<'a>(
     sources: &[&'a ParsedMachineConfig],
 ) -> Result<Vec<&'a ParsedMachineConfig>, Unmergeable> {
@@ -91,12 +91,13 @@ fn kernel_type<'a>(sources: &[&'a ParsedMachineConfig]) -> Result<&'a str, Unmer
     Err(Unmergeable::KernelDevel { names, kernel_type: kernel_type.to_owned() })
 }
 
-/// A field with an image's pull spec.
+/// Getter of a field with an image's pull spec.
 pub(super) type Image = fn(&MachineConfigSpec) -> &str;
 pub(super) const OS_IMAGE: Image = |spec| &spec.os_image_url;
 pub(super) const EXTENSIONS_IMAGE: Image = |spec| &spec.base_os_extensions_container_image;
 
-/// The sources that choose an image, the last of which has it. One that a controller made repeats the cluster's.
+/// The sources that choose an image, the last of which wins. Those made by controllers repeat the cluster's and are
+/// ignored.
 pub(super) fn chosen<'a>(
     sources: &[&'a ParsedMachineConfig],
     image: Image,
@@ -107,7 +108,7 @@ pub(super) fn chosen<'a>(
     })
 }
 
-/// Half of a SHA-256, in as many digits as the render controller's names have.
+/// Half of a SHA-256, with as many digits as the render controller uses in names.
 fn digest(spec: &MachineConfigSpec) -> serde_json::Result<String> {
     let digest = Sha256::digest(serde_json::to_vec(spec)?);
     Ok(HEXLOWER.encode(&digest[..16]))

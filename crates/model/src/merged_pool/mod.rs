@@ -1,4 +1,4 @@
-//! A pool's configuration out of the MachineConfigs that it selects, as OpenShift's render controller makes it.
+//! Merges the MachineConfigs that a pool selects, as OpenShift's render controller does.
 //!
 //! ```text
 //!  pool's selector ── select ──> MachineConfigs ── parse ──> ParsedMachineConfig ──┐ (kept)
@@ -7,12 +7,12 @@
 //!                                                                                  └─ origins: who said what
 //! ```
 //!
-//! The MachineConfigs of the role `worker` come first, then those of other roles, each by name: a custom pool has its
-//! own over those of all workers. Ignition configs are merged by Ignition's rules ([`ignition::merge()`]); what a
-//! MachineConfig has beside its Ignition config is merged in [`merge()`].
+//! The MachineConfigs of the role `worker` come first, then those of other roles, each by name: those of a custom pool
+//! override the workers'. Ignition configs are merged by Ignition's rules ([`ignition::merge()`]); [`merge()`] merges
+//! the other fields of MachineConfigs.
 //!
-//! What differs from the render controller: what two MachineConfigs say together is checked here, and refused with
-//! their names, where the render controller writes a config that no machine boots from; spec 3.6 is read.
+//! Differences from the render controller: the merged config is checked, and refused with the names of the conflicting
+//! MachineConfigs, where the render controller writes a config that no machine boots from; spec 3.6 is read.
 //!
 //! Source: `MergeMachineConfigs` and `ValidateMachineConfig` of openshift/machine-config-operator.
 

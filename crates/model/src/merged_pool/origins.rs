@@ -1,4 +1,4 @@
-//! Which MachineConfig everything in a merged one comes from, and which others it covers.
+//! Origins of merged values: the MachineConfig that each comes from, and those that it overrides.
 
 use super::ignition_config::{merged, parts};
 use super::merge::{EXTENSIONS_IMAGE, Image, OS_IMAGE, chosen, ordered};
@@ -6,32 +6,31 @@ use super::parsed::ParsedMachineConfig;
 use super::unmergeable::Unmergeable;
 use crate::objects::MachineConfigSpec;
 
-/// Where a file, a unit, a kernel argument and so on comes from. Keys may be secret: kernel arguments are among them.
+/// Origin of a file, a unit, a kernel argument and so on. Keys can be secret, as kernel arguments are keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The list or value: of the Ignition config as in [`ignition::Origin`], such as `storage.files`; of the MachineConfig
-    /// with `spec.` before it, such as `spec.kernelArguments`.
+    /// List or value: in the Ignition config as in [`ignition::Origin`], such as `storage.files`; in the MachineConfig
+    /// with the prefix `spec.`, such as `spec.kernelArguments`.
     pub place: String,
-    /// What the item is known by in the list, after what the items around it are known by. Empty for a value that is in
-    /// no list.
+    /// Key of the item in the list, after the keys of the items around it. Empty for a value outside of lists.
     pub keys: Vec<String>,
-    /// What is said of it, and by whom. Empty for an image that the ControllerConfig has.
+    /// Members of the item, with their MachineConfigs. Empty for an image of the ControllerConfig.
     pub members: Vec<Member>,
-    /// The names of the MachineConfigs that say something else of it, without effect.
+    /// Names of the MachineConfigs whose values are overridden.
     pub covered: Vec<String>,
 }
 
-/// A part of what is said of an item.
+/// A member of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Such as `contents.source`; empty for an item that is a text, and for a value that is in no list.
+    /// Name such as `contents.source`; empty for an item that is a text, and for a value outside of lists.
     pub name: String,
-    /// The MachineConfig's name.
+    /// Name of the MachineConfig.
     pub machine_config: String,
 }
 
-/// Where everything that [`super::merge()`] makes of these MachineConfigs comes from: what is in the Ignition config, then
-/// the rest.
+/// Origins of everything that [`super::merge()`] makes of these MachineConfigs: first in the Ignition config, then the
+/// rest.
 pub fn origins(sources: &[&ParsedMachineConfig]) -> Result<Vec<Origin>, Unmergeable> {
     let sources = ordered(sources)?;
     let mut origins = in_ignition(&sources)?;
@@ -70,7 +69,7 @@ fn in_ignition(sources: &[&ParsedMachineConfig]) -> Result<Vec<Origin>, Unmergea
     Ok(origins.collect())
 }
 
-/// The items of a list that all add to.
+/// Origins of a list to which all MachineConfigs add items.
 fn items(
     sources: &[&ParsedMachineConfig],
     place: &str,

@@ -1,4 +1,4 @@
-//! A MachineConfig, read and checked by itself.
+//! A MachineConfig, parsed and checked on its own.
 
 use std::sync::Arc;
 
@@ -7,14 +7,13 @@ use ignition::{Config, Part, SpecVersion};
 use super::unmergeable::Unmergeable;
 use crate::objects::{MachineConfig, MachineConfigSpec};
 
-/// The kernel that a machine has where no MachineConfig says otherwise.
+/// Kernel type of machines without a MachineConfig that sets one.
 pub(super) const DEFAULT_KERNEL: &str = "default";
-/// The other kernels.
 const KERNELS: [&str; 2] = ["realtime", "64k-pages"];
-/// The extension with the headers of the default kernel.
+/// Extension with the headers of the default kernel.
 pub(super) const KERNEL_DEVEL: &str = "kernel-devel";
 
-/// The extensions that the operating system has, as the render controller knows them.
+/// Extensions of the operating system, as listed in the render controller.
 const EXTENSIONS: [&str; 7] = [
     "ipsec",
     "kerberos",
@@ -25,11 +24,11 @@ const EXTENSIONS: [&str; 7] = [
     "usbguard",
 ];
 
-/// What file modes have no effect beyond, before spec 3.6.
+/// Permission bits without the special ones, which have no effect before spec 3.6.
 const PERMISSIONS: i64 = 0o777;
 
-/// A MachineConfig with its Ignition config parsed, which takes most of the time in merging. Worth keeping as long as the
-/// MachineConfig does not change; it takes more memory than the text.
+/// A MachineConfig with its Ignition config parsed, which takes most of the time of merging. Cache it while the
+/// MachineConfig does not change; it needs more memory than the text.
 #[derive(Debug)]
 pub struct ParsedMachineConfig {
     machine_config: Arc<MachineConfig>,
@@ -37,13 +36,13 @@ pub struct ParsedMachineConfig {
 }
 
 impl ParsedMachineConfig {
-    /// Reads and checks a MachineConfig. A faulty one fails only the pools that select it.
+    /// Parses and checks a MachineConfig. A faulty one affects only the pools that select it.
     #[must_use]
     pub fn new(machine_config: &Arc<MachineConfig>) -> Self {
         Self { part: part(machine_config), machine_config: Arc::clone(machine_config) }
     }
 
-    /// The MachineConfig itself.
+    /// The original MachineConfig.
     #[must_use]
     pub fn machine_config(&self) -> &Arc<MachineConfig> {
         &self.machine_config
@@ -57,12 +56,12 @@ impl ParsedMachineConfig {
         &self.machine_config.spec
     }
 
-    /// Its Ignition config, `None` where it has none.
+    /// Parsed Ignition config, `None` if it has none.
     pub(super) fn part(&self) -> Result<Option<&Part>, Unmergeable> {
         self.part.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
-    /// The kernel, where it is not the default one.
+    /// The kernel type, if it is not the default one.
     pub(super) fn special_kernel(&self) -> Option<&str> {
         let kernel = &self.spec().kernel_type;
         KERNELS.contains(&kernel.as_str()).then_some(kernel)
@@ -78,7 +77,7 @@ fn part(machine_config: &MachineConfig) -> Result<Option<Part>, Unmergeable> {
     {
         return Err(Unmergeable::KernelType { name: name(), kernel_type: kernel_type.clone() });
     }
-    // Without an Ignition config, extensions are not looked at by the render controller either.
+    // The render controller does not check extensions without an Ignition config either.
     let Some(text) = machine_config.ignition() else { return Ok(None) };
     let refused = |error| Unmergeable::Ignition { name: name(), error: Arc::new(error) };
     let mut config = Config::parse(text).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! The merged configurations of many pools, kept up to date.
+//! Merged configurations of many pools, updated incrementally.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use super::select::ByLabels;
 use super::unmergeable::Unmergeable;
 use crate::objects::{ControllerConfig, MachineConfig, MachineConfigPool};
 
-/// The merged configurations of pools, as of the last update, with what makes the next one quick: a pool is merged again
-/// only if it selects something that changed.
+/// Merged configurations of pools, with a cache: a pool is merged again only if something that it selects has changed.
 #[derive(Debug, Default)]
 pub struct MergedPools {
     parsed: BTreeMap<String, ParsedMachineConfig>,
@@ -25,7 +24,7 @@ struct MergedPool {
 
 type Outcome = Result<Arc<MachineConfig>, Unmergeable>;
 
-/// What a pool's configuration depends on.
+/// Inputs of a pool's configuration.
 #[derive(Debug)]
 struct MadeOf {
     selected: Vec<Arc<MachineConfig>>,
@@ -42,11 +41,11 @@ impl MadeOf {
 }
 
 impl MergedPools {
-    /// Merges those of `pools` that select other MachineConfigs than at the last update, or changed ones, and forgets
-    /// pools that are not among them.
+    /// Merges those of `pools` that select other or changed MachineConfigs, and removes all pools that are not in
+    /// `pools`.
     ///
-    /// A MachineConfig that did not change is the same `Arc`. `machine_configs` are those that administrators and
-    /// controllers make, without the results.
+    /// An unchanged MachineConfig must be the same `Arc`. `machine_configs` are those of administrators and
+    /// controllers, without rendered ones.
     pub fn update<'a>(
         &mut self,
         pools: impl IntoIterator<Item = &'a MachineConfigPool>,
@@ -65,8 +64,8 @@ impl MergedPools {
         self.parsed.retain(|name, _| used.contains(name.as_str()));
     }
 
-    /// A pool's configuration, or why there is none; `None` for a pool that was not among those of the last update. It
-    /// is the same `Arc` as before where it came out the same.
+    /// A pool's configuration, or the reason why it has none; `None` for a pool that was not in the last update. An
+    /// unchanged one is the same `Arc` as before.
     #[must_use]
     pub fn get(&self, pool: &str) -> Option<Result<&Arc<MachineConfig>, &Unmergeable>> {
         self.pools.get(pool).map(|pool| pool.outcome.as_ref())
@@ -97,7 +96,7 @@ impl MergedPools {
         self.parse(&made_of.selected);
         let parsed = made_of.selected.iter().filter_map(|config| self.parsed.get(config.name()));
         let outcome = merge(pool.name(), &parsed.collect::<Vec<_>>(), controller_config);
-        // The name is by the contents.
+        // The name contains a hash of the contents.
         let outcome = outcome.map(|merged| match last {
             Some(last) if last.same_metadata(&merged) => last,
             _ => Arc::new(merged),
@@ -105,7 +104,7 @@ impl MergedPools {
         MergedPool { made_of, outcome }
     }
 
-    /// Parses those that are not, or that changed since.
+    /// Parses new and changed MachineConfigs.
     fn parse(&mut self, machine_configs: &[Arc<MachineConfig>]) {
         for config in machine_configs {
             let parsed = self.parsed.get(config.name());

@@ -1,4 +1,4 @@
-//! Which MachineConfigs a pool is made of.
+//! Selects the MachineConfigs of a pool by their labels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ pub fn select<'a>(
     ByLabels::new(machine_configs).select(pool)
 }
 
-/// MachineConfigs by their labels: thousands of them have a few dozen sets of labels, and each pool looks at each set
-/// once.
+/// MachineConfigs grouped by their labels: thousands have only a few dozen sets of labels, and each pool checks each
+/// set once.
 pub(super) struct ByLabels<'a>(Vec<Labelled<'a>>);
 
 struct Labelled<'a> {

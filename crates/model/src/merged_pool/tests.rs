@@ -16,7 +16,7 @@ fn machine_config(name: &str, role: &str, spec: &Value) -> Arc<MachineConfig> {
         "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": role}},
         "spec": spec,
     });
-    // From text, as a manifest or an answer of the API is.
+    // Parsed from text, like a manifest or an answer of the API.
     Arc::new(serde_json::from_str(&config.to_string()).unwrap())
 }
 
@@ -269,7 +269,7 @@ fn only_the_pools_that_select_what_changed_are_merged_again() {
         let now = ["worker", "infra"].map(|pool| Arc::clone(merged.get(pool).unwrap().unwrap()));
         [Arc::ptr_eq(&before[0], &now[0]), Arc::ptr_eq(&before[1], &now[1])]
     };
-    // The same once more, under another pointer.
+    // The same contents under another pointer.
     configs.insert("00-worker".to_owned(), of("00-worker", "worker", "a"));
     merged.update(&pools, &configs, None);
     assert_eq!(is_same(&merged), [true, true]);
@@ -295,7 +295,7 @@ fn a_pool_without_a_selector_selects_nothing() {
     assert_eq!(reason, "spec.machineConfigSelector: it has no requirement");
 }
 
-/// A MachineConfig that has names in common with others.
+/// MachineConfigs with names in common.
 fn any_machine_config() -> impl Strategy<Value = Value> {
     let paths = prop::collection::btree_map("/[abc]", prop::option::of("[xy]"), 0..3);
     let lists = prop::collection::vec("[abc]", 0..3);

@@ -1,99 +1,98 @@
-//! Why a pool's MachineConfigs cannot be merged into one.
+//! Reasons why a pool's MachineConfigs cannot be merged.
 
 use std::sync::Arc;
 
 use crate::objects::{InvalidSelector, MachineConfig};
 
-/// Why a pool has no merged configuration. The MachineConfigs that it has to do with are named.
+/// Reasons why a pool has no merged configuration, with the names of the MachineConfigs.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unmergeable {
-    /// The pool's selector selects nothing, whatever there is.
+    /// The pool's selector is invalid, and selects nothing.
     #[error("spec.machineConfigSelector: {0}")]
     Selector(#[from] InvalidSelector),
-    /// No MachineConfig has the labels that the pool selects.
+    /// No MachineConfig matches the pool's selector.
     #[error("no MachineConfig has the labels that spec.machineConfigSelector selects")]
     NoneSelected,
-    /// A MachineConfig without labels, whose role is not known. Only a selector by what a label is not selects one.
+    /// A MachineConfig has no labels, so its role is unknown. Only a selector with NotIn or DoesNotExist selects one.
     #[error("MachineConfig {0} has no labels, so its role is not known")]
     NoLabels(String),
-    /// The Ignition config of a MachineConfig cannot be read or is not valid.
+    /// The Ignition config of a MachineConfig is unreadable or invalid.
     #[error("MachineConfig {name}: spec.config: {error}")]
     Ignition {
-        /// The MachineConfig.
+        /// Name of the MachineConfig.
         name: String,
-        /// What is wrong with it.
+        /// Fault of its Ignition config.
         error: Arc<ignition::Error>,
     },
-    /// A file has setuid, setgid or sticky bits, which have no effect in the spec that it is written in.
+    /// A file has setuid, setgid or sticky bits, which have no effect in its spec.
     #[error(
         "MachineConfig {name}: spec.config: storage.files[{index}].mode: special bits have no effect before Ignition \
          spec 3.6.0"
     )]
     SpecialMode {
-        /// The MachineConfig.
+        /// Name of the MachineConfig.
         name: String,
-        /// The file's place in its list.
+        /// Index of the file.
         index: usize,
     },
-    /// A kernel that there is not.
+    /// The kernel type is unknown.
     #[error(
         "MachineConfig {name}: spec.kernelType: {kernel_type:?} is not default, realtime or 64k-pages"
     )]
     KernelType {
-        /// The MachineConfig.
+        /// Name of the MachineConfig.
         name: String,
-        /// The kernel.
+        /// Kernel type.
         kernel_type: String,
     },
-    /// An extension that the operating system does not have.
+    /// The extension is unknown.
     #[error(
         "MachineConfig {name}: spec.extensions: {extension:?} is no extension of the operating system"
     )]
     Extension {
-        /// The MachineConfig.
+        /// Name of the MachineConfig.
         name: String,
-        /// The extension.
+        /// Name of the extension.
         extension: String,
     },
-    /// The extension `kernel-devel`, which is of the default kernel, with another kernel.
+    /// The extension `kernel-devel`, which is for the default kernel, is combined with another kernel.
     #[error(
         "MachineConfigs {}: extension kernel-devel needs kernelType default, not {kernel_type}",
         names.join(", ")
     )]
     KernelDevel {
-        /// The MachineConfigs that say either.
+        /// Names of the MachineConfigs with either.
         names: Vec<String>,
-        /// The kernel.
+        /// Kernel type.
         kernel_type: String,
     },
-    /// A value could not be written as JSON.
+    /// A value has no JSON form.
     #[error("cannot be written as JSON: {0}")]
     Json(Arc<ignition::Error>),
-    /// Valid MachineConfigs whose Ignition configs together are one that Ignition refuses.
+    /// Valid MachineConfigs have Ignition configs that are invalid when merged.
     #[error("MachineConfigs {}: {conflict}", names.join(", "))]
     Conflict {
-        /// The MachineConfigs that it is about.
+        /// Names of the MachineConfigs that conflict.
         names: Vec<String>,
-        /// What is wrong with their merged config.
+        /// Fault of the merged config.
         conflict: Conflict,
-        /// What the render controller makes of them nevertheless.
+        /// MachineConfig that the render controller would write.
         merged: Arc<MachineConfig>,
     },
 }
 
-/// What Ignition refuses in a merged config.
+/// Faults of a merged config.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Conflict {
-    /// The MachineConfigs say what does not go together, at a place in the merged config.
+    /// Values of the MachineConfigs conflict at a place in the merged config.
     #[error("merged into one, {0}")]
     Invalid(Arc<ignition::Error>),
-    /// A file has no contents of its own. A pool's files overwrite what is on the machine, and with nothing Ignition does
-    /// not do that.
+    /// A file has no contents. Files of a pool overwrite existing ones, and Ignition cannot overwrite with nothing.
     #[error(
         "file {path} has no contents.source to overwrite with: give it one, or set overwrite to false"
     )]
     NoContents {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
 }
@@ -111,7 +110,7 @@ impl From<serde_json::Error> for Unmergeable {
 }
 
 impl Unmergeable {
-    /// What the render controller writes where it does not see that no machine boots from it.
+    /// MachineConfig that the render controller writes without noticing the conflict.
     #[must_use]
     pub fn merged(&self) -> Option<&Arc<MachineConfig>> {
         match self {

@@ -1,10 +1,10 @@
-//! `APIServer cluster`: the TLS profile that the cluster's administrators chose.
+//! The object `APIServer cluster`, with the cluster's TLS profile.
 
 use serde::Deserialize;
 
 use super::metadata::null_as_default;
 
-/// The API server's configuration.
+/// Configuration of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ApiServer {
     #[serde(default, deserialize_with = "null_as_default")]
@@ -17,32 +17,32 @@ struct Spec {
     tls_security_profile: Option<TlsProfile>,
 }
 
-/// A TLS profile: one of the named ones, or a list of one's own.
+/// A TLS profile: a named or a custom one.
 ///
 /// The names are those of Mozilla's recommendations, which OpenShift's profiles follow.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct TlsProfile {
-    /// `Old`, `Intermediate`, `Modern` or `Custom`; empty is `Intermediate`.
+    /// Value `Old`, `Intermediate`, `Modern` or `Custom`; empty is `Intermediate`.
     #[serde(default, rename = "type", deserialize_with = "null_as_default")]
     pub kind: String,
-    /// The list of a `Custom` profile.
+    /// Settings of a `Custom` profile.
     #[serde(default)]
     pub custom: Option<CustomTlsProfile>,
 }
 
-/// What a `Custom` profile allows.
+/// Settings of a `Custom` profile.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct CustomTlsProfile {
-    /// Cipher suites by OpenSSL's names.
+    /// Cipher suites by their OpenSSL names.
     #[serde(default, deserialize_with = "null_as_default")]
     pub ciphers: Vec<String>,
-    /// `VersionTLS10` to `VersionTLS13`.
+    /// Minimum version, `VersionTLS10` to `VersionTLS13`.
     #[serde(default, rename = "minTLSVersion", deserialize_with = "null_as_default")]
     pub min_tls_version: String,
 }
 
 impl ApiServer {
-    /// The chosen profile, `None` where the default applies.
+    /// The chosen profile, `None` for the default.
     #[must_use]
     pub fn tls_profile(&self) -> Option<&TlsProfile> {
         self.spec.tls_security_profile.as_ref()

@@ -1,5 +1,4 @@
-//! Objects that describe the cluster rather than one pool: its certificate authorities, its
-//! kubeconfig, and the config maps and secrets beside them.
+//! Objects that describe the cluster rather than one pool: CAs, kubeconfig, ConfigMaps and Secrets.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::metadata::{Metadata, null_as_default};
 
-/// `ControllerConfig machine-config-controller`: what all pools share.
+/// The object `ControllerConfig machine-config-controller`, with values for all pools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ControllerConfig {
     #[serde(default, deserialize_with = "null_as_default")]
@@ -33,32 +32,32 @@ struct ControllerConfigSpec {
 }
 
 impl ControllerConfig {
-    /// The PEM that kubelet verifies the API server's clients with; empty where there is none.
+    /// CA in PEM by which kubelet verifies clients of the API server; empty if it is not set.
     #[must_use]
     pub fn kube_api_server_serving_ca(&self) -> &[u8] {
         &self.spec.kube_api_server_serving_ca
     }
 
-    /// The PEM that the cloud's API is verified with; empty where there is none.
+    /// CA in PEM of the cloud's API; empty if it is not set.
     #[must_use]
     pub fn cloud_provider_ca(&self) -> &[u8] {
         &self.spec.cloud_provider_ca
     }
 
-    /// The operating system's image where no MachineConfig names one, a pull spec; empty where there is none.
+    /// Pull spec of the operating system's image for pools without one in a MachineConfig; empty if it is not set.
     #[must_use]
     pub fn base_os_image(&self) -> &str {
         &self.spec.base_os_image
     }
 
-    /// The image that extensions are installed from where no MachineConfig names one.
+    /// Image with extensions for pools without one in a MachineConfig.
     #[must_use]
     pub fn base_os_extensions_image(&self) -> &str {
         &self.spec.base_os_extensions_image
     }
 }
 
-/// `Image cluster`: how the cluster treats image registries.
+/// The object `Image cluster`, with settings for image registries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ImageConfig {
     #[serde(default, deserialize_with = "null_as_default")]
@@ -72,14 +71,14 @@ struct ImageConfigSpec {
 }
 
 impl ImageConfig {
-    /// The name of the administrator's config map of registry CAs, empty where there is none.
+    /// Name of the administrator's ConfigMap of registry CAs, empty if there is none.
     #[must_use]
     pub fn additional_trusted_ca(&self) -> &str {
         &self.spec.additional_trusted_ca.name
     }
 }
 
-/// `v1 ConfigMap`
+/// The kind `v1 ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ConfigMap {
     /// Name and namespace.
@@ -91,7 +90,7 @@ pub struct ConfigMap {
 }
 
 impl ConfigMap {
-    /// A config map with these texts and bytes.
+    /// Creates a ConfigMap with these texts and bytes.
     #[must_use]
     pub fn new(
         metadata: Metadata,
@@ -102,8 +101,8 @@ impl ConfigMap {
         Self { metadata, data, binary_data: binary_data.collect() }
     }
 
-    /// All entries, text and binary, in the order of their keys. The API server refuses a key that
-    /// is in both; in a file the binary one wins, as it does for the reference.
+    /// All entries, text and binary, sorted by key. The API server refuses a key that is in both; in a file the binary
+    /// one wins, as with the reference.
     #[must_use]
     pub fn entries(&self) -> BTreeMap<&str, &[u8]> {
         let text = self.data.iter().map(|(key, value)| (key.as_str(), value.as_bytes()));
@@ -111,14 +110,14 @@ impl ConfigMap {
         text.chain(binary).collect()
     }
 
-    /// The value of one key of `binaryData`.
+    /// Value of a key in `binaryData`.
     #[must_use]
     pub fn binary(&self, key: &str) -> Option<&[u8]> {
         self.binary_data.get(key).map(|value| &value.0[..])
     }
 }
 
-/// `v1 Secret`
+/// The kind `v1 Secret`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct Secret {
     /// Name and namespace.
@@ -130,14 +129,14 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// A secret with these values.
+    /// Creates a Secret with these values.
     #[must_use]
     pub fn new(metadata: Metadata, data: BTreeMap<String, Vec<u8>>) -> Self {
         let data = data.into_iter().map(|(key, value)| (key, Base64(value))).collect();
         Self { metadata, data, string_data: BTreeMap::new() }
     }
 
-    /// The value of one key. In a file `stringData` wins, as it does when the API server takes it in.
+    /// Value of a key. In a file `stringData` wins, as in the API server.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<&[u8]> {
         let text = self.string_data.get(key).map(String::as_bytes);
@@ -151,13 +150,13 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// `v1 Config`: how a client reaches the API server.
+/// A kubeconfig, `v1 Config`.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Kubeconfig(serde_json::Value);
 
 impl Kubeconfig {
-    /// The kubeconfig as JSON, which every reader of kubeconfigs takes: JSON is YAML.
+    /// The kubeconfig as JSON, which is valid YAML.
     #[must_use]
     pub fn to_json(&self) -> String {
         self.0.to_string()
@@ -179,7 +178,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Reads a base64 string; null is empty. Line breaks within are allowed, as Go's decoder does.
+/// Decodes base64; null is empty. Line breaks are allowed, as in Go's decoder.
 fn base64_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
     let mut text: String = null_as_default(deserializer)?;
     text.retain(|c| c != '\n' && c != '\r');

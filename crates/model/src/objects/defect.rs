@@ -1,20 +1,19 @@
-//! What is wrong with an object, as deep as whoever asks may know.
+//! Faults of objects, with and without quoted values.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What is wrong with an object or a file.
+/// Fault of an object or a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Defect {
-    /// All that is known. It may quote a value.
+    /// Full reason, which can quote a value.
     pub reason: String,
-    /// The field, and what belongs there, where that is known: names and types, nothing that is in
-    /// the object.
+    /// Field and expected type, if they are known: names and types, no values of the object.
     pub outline: Option<String>,
 }
 
 impl Defect {
-    /// The same with its outline for a reason: for objects whose values are told to nobody.
+    /// Replaces the reason with the outline, for objects whose values are secret.
     pub(super) fn without_values(self) -> Self {
         let reason = self.outline.clone().unwrap_or_else(|| "it cannot be read".to_owned());
         Self { reason, ..self }
@@ -33,7 +32,7 @@ impl From<&str> for Defect {
     }
 }
 
-/// Reads a value, or tells what is wrong and where.
+/// Deserializes a value; the error names the field.
 pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Defect> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().to_string();
@@ -44,14 +43,14 @@ pub(super) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Defect> {
     })
 }
 
-/// What a message of serde's says of types and fields, without the value that it begins with. What a
-/// message has in no such place may be a value.
+/// The parts of a serde message that name types and fields, without the value at its beginning. Other parts may be
+/// values too.
 fn belongs(message: &str) -> Option<String> {
     if let Some(field) = message.strip_prefix("missing field ") {
         return Some(format!("{} is missing", field.trim_matches('`')));
     }
     let is_typed = message.starts_with("invalid type: ") || message.starts_with("invalid value: ");
-    // The last one: a value may have these words as well, and what is expected never does.
+    // The last match: the value can contain these words, and the expected type cannot.
     let (_, expected) = message.rsplit_once(", expected ").filter(|_| is_typed)?;
     let expected = match expected {
         text if text.starts_with("struct ") || text == "a map" => "a mapping",

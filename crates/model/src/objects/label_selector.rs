@@ -1,4 +1,4 @@
-//! `LabelSelector`: which objects are meant, by their labels.
+//! Label selectors of Kubernetes objects.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::metadata::null_as_default;
 use super::object_name::is_object_name;
 
-/// Requirements that an object's labels have to meet, all of them.
+/// Requirements for an object's labels, all of which must be met.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
@@ -28,43 +28,43 @@ struct Requirement {
     values: Vec<String>,
 }
 
-/// Why a selector selects nothing.
+/// Reasons why a selector is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelector {
-    /// Neither labels nor expressions.
+    /// The selector has neither labels nor expressions.
     #[error("it has no requirement")]
     Empty,
-    /// Another operator than the four that there are.
+    /// The operator is unknown.
     #[error("operator {0:?} is not In, NotIn, Exists or DoesNotExist")]
     Operator(String),
-    /// In and NotIn without values, Exists and DoesNotExist with some.
+    /// In or NotIn lacks values, or Exists or DoesNotExist has some.
     #[error("operator {operator} of {key:?} {}", if *has_values { "takes no values" } else { "needs values" })]
     Values {
-        /// The label's name.
+        /// Name of the label.
         key: String,
-        /// What is required of it.
+        /// Operator of the expression.
         operator: String,
-        /// Whether there are values.
+        /// True if the expression has values.
         has_values: bool,
     },
-    /// No label can have this name.
+    /// The label name is invalid.
     #[error("{0:?} is no name of a label")]
     Key(String),
-    /// No label can have this value.
+    /// The label value is invalid.
     #[error("{0:?} is no value of a label")]
     Value(String),
 }
 
 impl LabelSelector {
-    /// Objects that have this label.
+    /// Selects objects with this label.
     #[must_use]
     pub fn of_label(key: &str, value: &str) -> Self {
         let match_labels = [(key.to_owned(), value.to_owned())].into();
         Self { match_labels, match_expressions: Vec::new() }
     }
 
-    /// Whether the selector says something that labels can meet. An empty one selects nothing here: a pool of all
-    /// MachineConfigs is a mistake.
+    /// Checks that labels can satisfy the selector. An empty one is an error here: a pool of all MachineConfigs is a
+    /// mistake.
     pub fn check(&self) -> Result<(), InvalidSelector> {
         if self.match_labels.is_empty() && self.match_expressions.is_empty() {
             return Err(InvalidSelector::Empty);
@@ -88,7 +88,7 @@ impl LabelSelector {
         Ok(())
     }
 
-    /// Whether an object with these labels is selected, by a selector that [`Self::check`] takes.
+    /// Returns `true` if an object with these labels is selected. [`Self::check`] must have accepted the selector.
     #[must_use]
     pub fn matches(&self, labels: &Map<String, Value>) -> bool {
         let label = |key: &String| labels.get(key).and_then(Value::as_str);
@@ -122,8 +122,8 @@ fn check_label<'a>(
     }
 }
 
-/// Kubernetes' page "Labels and Selectors": at most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both
-/// ends.
+/// Returns `true` for a valid label value, by the Kubernetes page "Labels and Selectors": at most 63 letters, digits,
+/// `-`, `_` and `.`, with a letter or digit at both ends.
 fn is_label_value(text: &str) -> bool {
     let ends = [text.bytes().next(), text.bytes().next_back()];
     text.len() <= 63

@@ -1,14 +1,14 @@
-//! What decides whether a machine boots straight into an image that was built for its pool:
-//! MachineOSConfigs and their builds, and the cluster's own image registry.
+//! Objects that decide if a machine boots straight into a layered image of its pool: MachineOSConfigs and their builds,
+//! and the cluster's own image registry.
 
 use serde::Deserialize;
 
 use super::metadata::{Metadata, null_as_default};
 
-/// `machineconfiguration.openshift.io/v1 MachineOSConfig`: a pool's wish for an image of its own.
+/// The kind `machineconfiguration.openshift.io/v1 MachineOSConfig`, which requests a layered image for a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct MachineOsConfig {
-    /// The name.
+    /// Name of the object.
     pub metadata: Metadata,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: MachineOsConfigSpec,
@@ -31,23 +31,23 @@ struct MachineOsConfigStatus {
 }
 
 impl MachineOsConfig {
-    /// The pool that the image is for.
+    /// Name of the pool.
     #[must_use]
     pub fn pool(&self) -> &str {
         &self.spec.machine_config_pool.name
     }
 
-    /// The image that was built last, a pull spec; empty before the first.
+    /// Pull spec of the last built image; empty before the first.
     #[must_use]
     pub fn image(&self) -> &str {
         &self.status.current_image_pull_spec
     }
 }
 
-/// `machineconfiguration.openshift.io/v1 MachineOSBuild`: one build of such an image.
+/// The kind `machineconfiguration.openshift.io/v1 MachineOSBuild`, one build of a layered image.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct MachineOsBuild {
-    /// The name.
+    /// Name of the object.
     pub metadata: Metadata,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: MachineOsBuildSpec,
@@ -79,29 +79,29 @@ struct Condition {
 }
 
 impl MachineOsBuild {
-    /// The machine config that is in the image.
+    /// Name of the MachineConfig in the image.
     #[must_use]
     pub fn machine_config(&self) -> &str {
         &self.spec.machine_config.name
     }
 
-    /// The MachineOSConfig that the image is built for.
+    /// Name of the MachineOSConfig of the build.
     #[must_use]
     pub fn machine_os_config(&self) -> &str {
         &self.spec.machine_os_config.name
     }
 
-    /// Whether the build has condition `Succeeded`.
+    /// Returns `true` if the build has condition `Succeeded`.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
         self.status.conditions.iter().any(|c| c.kind == "Succeeded" && c.status == "True")
     }
 }
 
-/// The namespace of the cluster's own image registry.
+/// Namespace of the cluster's own image registry.
 pub const REGISTRY_NAMESPACE: &str = "openshift-image-registry";
 
-/// `v1 Service`: a name that the cluster's own image registry has inside the cluster.
+/// The kind `v1 Service`, of which those of the cluster's own image registry are read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Service {
     /// Name and namespace.
@@ -122,7 +122,7 @@ struct ServicePort {
 }
 
 impl Service {
-    /// The registry's host as pull specs name it: `name.namespace.svc`, with the first port.
+    /// Host of the registry in pull specs: `name.namespace.svc`, with the first port.
     #[must_use]
     pub fn registry_host(&self) -> String {
         let Metadata { name, namespace } = &self.metadata;
@@ -133,7 +133,7 @@ impl Service {
     }
 }
 
-/// `route.openshift.io/v1 Route`: a name that the cluster's own image registry has outside.
+/// The kind `route.openshift.io/v1 Route`, of which those of the cluster's own image registry are read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Route {
     /// Name and namespace.
@@ -149,7 +149,7 @@ struct RouteSpec {
 }
 
 impl Route {
-    /// The host, empty while the route has none.
+    /// Host of the route, empty if it has none yet.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.spec.host

@@ -1,4 +1,4 @@
-//! `MachineConfig`: an Ignition config with what Ignition itself cannot do (kernel arguments, the
+//! The kind `MachineConfig`: an Ignition config with settings that Ignition does not apply (kernel arguments, the
 //! operating system's image, extensions).
 
 use std::collections::BTreeMap;
@@ -12,10 +12,9 @@ use super::metadata::null_as_default;
 
 const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 
-/// A machine config, as the API server gives it out.
+/// A MachineConfig as returned by the API server.
 ///
-/// It serialises in the reference server's order of fields, so that the copies of it that a
-/// machine finds on its disk read alike.
+/// Fields are serialized in the reference server's order, so that the copies on machines' disks are alike.
 #[derive(Debug, Clone, Deserialize)]
 pub struct MachineConfig {
     #[serde(default, rename = "apiVersion", deserialize_with = "null_as_default")]
@@ -23,48 +22,48 @@ pub struct MachineConfig {
     #[serde(default, deserialize_with = "null_as_default")]
     kind: String,
     metadata: Map<String, Value>,
-    /// What the machine is to be.
+    /// Wanted state of a machine.
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: MachineConfigSpec,
 }
 
-/// The wanted state of a machine.
+/// Wanted state of a machine.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineConfigSpec {
-    /// The operating system's image, a pull spec; empty leaves it alone.
+    /// Pull spec of the operating system's image; empty does not change it.
     #[serde(default, rename = "osImageURL", deserialize_with = "null_as_default")]
     pub os_image_url: String,
-    /// The image that extensions are installed from.
+    /// Image with extensions.
     #[serde(
         default,
         rename = "baseOSExtensionsContainerImage",
         deserialize_with = "null_as_default"
     )]
     pub base_os_extensions_container_image: String,
-    /// The Ignition config as JSON text, `None` where the machine config has none.
+    /// Ignition config as JSON text, `None` if there is none.
     ///
-    /// Text and not a tree: a cluster has many rendered configs of 200 KB, and a tree of one takes
-    /// several times as much memory.
+    /// Text instead of a tree: a cluster has many rendered configs of 200 KB, and a tree needs several times as much
+    /// memory.
     #[serde(default)]
     pub config: Option<Box<RawValue>>,
-    /// Arguments for the kernel beside those of the Ignition config; null and absent stay apart
-    /// from an empty list when the config is written to the machine.
+    /// Kernel arguments in addition to those of the Ignition config. Null and absence are distinguished from an empty
+    /// list when the config is written to the machine.
     #[serde(default)]
     pub kernel_arguments: Option<Vec<String>>,
-    /// Names of the operating system's extensions.
+    /// Names of extensions of the operating system.
     #[serde(default)]
     pub extensions: Option<Vec<String>>,
-    /// Whether the machine is to run in FIPS mode.
+    /// True for FIPS mode.
     #[serde(default, deserialize_with = "null_as_default")]
     pub fips: bool,
-    /// `default`, `realtime` or `64k-pages`; empty is `default`.
+    /// Value `default`, `realtime` or `64k-pages`; empty is `default`.
     #[serde(default, deserialize_with = "null_as_default")]
     pub kernel_type: String,
 }
 
 impl MachineConfig {
-    /// A MachineConfig of this name.
+    /// Creates a MachineConfig with this name.
     #[must_use]
     pub fn new(name: &str, annotations: BTreeMap<String, String>, spec: MachineConfigSpec) -> Self {
         let mut metadata = Map::new();
@@ -77,31 +76,31 @@ impl MachineConfig {
         Self { api_version, kind, metadata, spec }
     }
 
-    /// Whether both have the same name, labels, annotations and so on.
+    /// Returns `true` if both have the same metadata.
     #[must_use]
     pub fn same_metadata(&self, other: &Self) -> bool {
         self.metadata == other.metadata
     }
 
-    /// The MachineConfig's labels, `None` where it has no list of them.
+    /// Labels, `None` if there are none.
     #[must_use]
     pub fn labels(&self) -> Option<&Map<String, Value>> {
         self.metadata.get("labels")?.as_object()
     }
 
-    /// The machine config's name.
+    /// Name of the object.
     #[must_use]
     pub fn name(&self) -> &str {
         self.metadata.get("name").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The value of one of the machine config's annotations.
+    /// Value of an annotation.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.get("annotations")?.get(key)?.as_str()
     }
 
-    /// The Ignition config's JSON text, `None` where the machine config has none.
+    /// JSON text of the Ignition config, `None` if there is none.
     #[must_use]
     pub fn ignition(&self) -> Option<&str> {
         self.spec.config.as_deref().map(RawValue::get)

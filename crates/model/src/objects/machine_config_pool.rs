@@ -1,4 +1,4 @@
-//! `MachineConfigPool`: which rendered config the machines of a pool get.
+//! The kind `MachineConfigPool`, which names the rendered config of a pool.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::label_selector::LabelSelector;
 use super::metadata::null_as_default;
 
-/// Label of a MachineConfig with the role of the machines that it is for.
+/// Label of a MachineConfig with the role of its machines.
 pub const ROLE_LABEL: &str = "machineconfiguration.openshift.io/role";
 
 /// A pool of machines that share one rendered config.
@@ -50,31 +50,31 @@ struct Configuration {
 }
 
 impl MachineConfigPool {
-    /// The pool's name, which is the last part of the URL that its machines ask for.
+    /// Name of the pool, which is the last part of its machines' URL.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// The value of one of the pool's annotations.
+    /// Value of an annotation.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.get(key)?.as_str()
     }
 
-    /// The rendered config that the pool is moving to, empty before the first one is rendered.
+    /// Rendered config that the pool is moving to, empty before the first.
     #[must_use]
     pub fn spec_configuration(&self) -> &str {
         &self.spec.configuration.name
     }
 
-    /// The rendered config that all the pool's machines once ran, empty before the first.
+    /// Rendered config that all machines of the pool last had, empty before the first.
     #[must_use]
     pub fn status_configuration(&self) -> &str {
         &self.status.configuration.name
     }
 
-    /// A pool that selects the MachineConfigs with its name as their role.
+    /// Creates a pool that selects the MachineConfigs with its name as their role.
     #[must_use]
     pub fn of_role(name: &str) -> Self {
         let selector = LabelSelector::of_label(ROLE_LABEL, name);
@@ -85,13 +85,13 @@ impl MachineConfigPool {
         }
     }
 
-    /// Which MachineConfigs the pool's configuration is merged from.
+    /// Selector of the MachineConfigs that are merged for the pool.
     #[must_use]
     pub fn machine_config_selector(&self) -> &LabelSelector {
         &self.spec.machine_config_selector
     }
 
-    /// The same pool with `configuration` as the one that it is moving to, and that its machines once ran.
+    /// A copy of the pool with `configuration` in its spec and status.
     #[must_use]
     pub fn with_configuration(&self, configuration: &str) -> Self {
         let mut pool = self.clone();
@@ -101,7 +101,7 @@ impl MachineConfigPool {
         pool
     }
 
-    /// How many machines already run [`Self::spec_configuration`].
+    /// Number of machines that run [`Self::spec_configuration`].
     #[must_use]
     pub fn updated_machine_count(&self) -> i64 {
         self.status.updated_machine_count

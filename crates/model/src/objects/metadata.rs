@@ -1,14 +1,14 @@
-//! What all kinds have in common: metadata, and that null is the same as absence.
+//! Metadata of objects, and `null` as a default value.
 
 use serde::{Deserialize, Deserializer};
 
-/// What every object says of itself.
+/// Metadata that every kind has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Metadata {
-    /// The object's name, unique in its namespace for its kind.
+    /// Name of the object, unique in its namespace for its kind.
     #[serde(default, deserialize_with = "null_as_default")]
     pub name: String,
-    /// The namespace, empty for objects of the whole cluster.
+    /// Namespace, empty for objects of the whole cluster.
     #[serde(default, deserialize_with = "null_as_default")]
     pub namespace: String,
 }

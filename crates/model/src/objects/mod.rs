@@ -1,8 +1,7 @@
-//! The Kubernetes and OpenShift objects that are read, and only the fields of them that matter here.
+//! Kubernetes and OpenShift objects, reduced to the fields that are read.
 //!
-//! Each type is made from a JSON value, because that is what a manifest file and the Kubernetes
-//! API both come down to. A field that is absent or null has its Go zero value, as it has for the
-//! reference server.
+//! Each type is deserialized from a JSON value, for manifests and the Kubernetes API alike. A field that is absent or
+//! null has its Go zero value, as in the reference server.
 
 mod api_server;
 mod cluster;
@@ -32,10 +31,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Where OpenShift's machine-config-operator lives, and so do servers and controller with what is theirs.
+/// Namespace of OpenShift's machine-config-operator, and of this project's servers, controller and objects.
 pub const OPERATOR_NAMESPACE: &str = "openshift-machine-config-operator";
 
-/// An object of one of the kinds that are read. Those that live on in what is served are shared.
+/// An object of one of the kinds that are read. Large ones are shared with the inputs.
 #[derive(Debug, Clone)]
 pub enum Object {
     /// `machineconfiguration.openshift.io/v1 MachineConfigPool`
@@ -48,7 +47,7 @@ pub enum Object {
     ConfigMap(ConfigMap),
     /// `v1 Secret`
     Secret(Secret),
-    /// `v1 Config`, what `kubectl` calls a kubeconfig
+    /// `v1 Config`, a kubeconfig
     Kubeconfig(Kubeconfig),
     /// `config.openshift.io/v1 APIServer`
     ApiServer(ApiServer),
@@ -64,29 +63,29 @@ pub enum Object {
     Route(Route),
 }
 
-/// Why a manifest's document is no object that can be used.
+/// Reasons why a manifest's document is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// The document is a scalar or a list.
     #[error("a manifest must be a mapping, this is {0}")]
     NotAMapping(&'static str),
-    /// The document does not say what it is.
+    /// The document has no kind.
     #[error("a manifest needs a `kind`")]
     NoKind,
-    /// A field has another type than its kind's schema gives it, or a name is missing.
+    /// A field has the wrong type, or the name is missing.
     #[error("{kind} {name:?}: {}", defect.reason)]
     Malformed {
-        /// The object's kind.
+        /// Kind of the object.
         kind: String,
-        /// The object's name, empty where it has none.
+        /// Name of the object, empty if it has none.
         name: String,
-        /// What is wrong, with the field where the parser knows it.
+        /// Fault, with the field if the parser knows it.
         defect: Defect,
     },
 }
 
 impl ObjectError {
-    /// What is wrong, without the object's kind and name.
+    /// The fault, without the object's kind and name.
     #[must_use]
     pub fn defect(&self) -> Defect {
         match self {
@@ -97,10 +96,10 @@ impl ObjectError {
 }
 
 impl Object {
-    /// Reads one document. `Ok(None)` is a well-formed object of a kind that is not read here.
+    /// Parses one document. `Ok(None)` is a well-formed object of a kind that is not read.
     ///
-    /// A kind is recognised whatever its group says about the version, because the reference
-    /// server's own test data carries group names that the API never had.
+    /// A kind is recognised in any API group, because the reference server's test data has groups that the API never
+    /// had.
     pub fn from_value(value: Value) -> Result<Option<Self>, ObjectError> {
         let Value::Object(fields) = &value else {
             return Err(ObjectError::NotAMapping(type_name(&value)));
@@ -149,7 +148,7 @@ fn decode<T: serde::de::DeserializeOwned>(kind: &str, value: Value) -> Result<T,
         return Err(malformed("metadata.name is missing".into()));
     }
     defect::read(value).map_err(|defect| {
-        // The values of a secret are nobody's business, not even an administrator's.
+        // Values of a Secret are never shown.
         malformed(if kind == "Secret" { defect.without_values() } else { defect })
     })
 }

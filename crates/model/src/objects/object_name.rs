@@ -1,7 +1,6 @@
-//! Names of objects, as the API server takes them.
+//! Names of objects.
 
-/// Whether the API server would take it as the name of an object: a DNS subdomain by RFC 1123.
-/// Names become parts of paths and URLs here.
+/// Returns `true` for a valid name of an object: a DNS subdomain by RFC 1123. Names become parts of paths and URLs.
 #[must_use]
 pub fn is_object_name(name: &str) -> bool {
     let label = |label: &str| {

@@ -1,17 +1,17 @@
-//! How flags and annotations name a secret.
+//! Names of Secrets in flags and annotations.
 
 use super::is_object_name;
 
-/// A secret by its namespace and name.
+/// Namespace and name of a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName {
-    /// The namespace.
+    /// Namespace of the Secret.
     pub namespace: String,
-    /// The name in it.
+    /// Name in the namespace.
     pub name: String,
 }
 
-/// Why a text names no secret.
+/// Error for a text that is no `NAMESPACE/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected NAMESPACE/NAME")]
 pub struct InvalidName;
@@ -19,10 +19,9 @@ pub struct InvalidName;
 impl std::str::FromStr for SecretName {
     type Err = InvalidName;
 
-    /// Reads `NAMESPACE/NAME`.
     fn from_str(text: &str) -> Result<Self, InvalidName> {
         let (namespace, name) = text.split_once('/').ok_or(InvalidName)?;
-        // A namespace is one label.
+        // A namespace is a single DNS label.
         let is_namespace =
             is_object_name(namespace) && namespace.len() <= 63 && !namespace.contains('.');
         if !is_namespace || !is_object_name(name) {
@@ -33,7 +32,7 @@ impl std::str::FromStr for SecretName {
 }
 
 impl std::fmt::Display for SecretName {
-    /// As an administrator would name it.
+    /// Formats the name for messages.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Secret {}/{}", self.namespace, self.name)
     }

@@ -1,16 +1,16 @@
-//! What people write in an object that is not read: kinds, versions and fields that were misspelt, most of all.
+//! Detects parts of objects that are not read: misspelt kinds, versions and fields, above all.
 
 use serde_json::{Map, Value};
 
 /// A kind that is read.
 struct Kind {
     name: &'static str,
-    /// The API's group, with a slash; empty for the core.
+    /// API group with a slash; empty for the core group.
     group: &'static str,
     versions: &'static [&'static str],
-    /// All of its fields beside `apiVersion`, `kind` and `metadata`; empty where others choose them.
+    /// All its fields except `apiVersion`, `kind` and `metadata`; empty if field names are free.
     top: &'static [&'static str],
-    /// Those below that are read, and some that people set beside them. Objects of a cluster have many more.
+    /// Paths below these that are read, and some that people set next to them. Objects of a cluster have many more.
     fields: &'static [&'static str],
 }
 
@@ -121,14 +121,14 @@ const KINDS: [Kind; 12] = [
 const EVERYWHERE: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 impl Kind {
-    /// The version in an `apiVersion`, if that is of this kind's group.
+    /// The version in an `apiVersion`, if it is of this kind's group.
     fn version<'a>(&self, api_version: &'a str) -> Option<&'a str> {
         api_version.strip_prefix(self.group).filter(|version| !version.contains('/'))
     }
 }
 
-/// Why an object of this kind is not what its author takes it for by its `apiVersion`, if it is not. One of
-/// another group may be another thing of the same name.
+/// Reason why an object of this kind is read differently from its `apiVersion`, if it is. In another group, the kind
+/// can be a different one of the same name.
 #[must_use]
 pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
     let kind = KINDS.iter().find(|known| known.name == kind)?;
@@ -140,7 +140,7 @@ pub fn unread_version(kind: &str, api_version: &str) -> Option<String> {
     Some(format!("{api_version} is not known, {becomes}"))
 }
 
-/// Why an object is not read at all, if its kind is a misspelt one of those that are.
+/// Reason why an object is not read, if its kind is misspelt.
 #[must_use]
 pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
     if KINDS.iter().any(|known| known.name == kind) {
@@ -154,8 +154,7 @@ pub fn unread_kind(kind: &str, api_version: &str) -> Option<String> {
     Some(format!("{kind} is not known, so the object is not read; is {meant} meant?"))
 }
 
-/// Fields of an object that have no effect, as far as that is certain: those beside `spec`, and those that are a
-/// misspelt name of another. One line each.
+/// Fields of an object that certainly have no effect: those next to `spec`, and misspelt ones. One line each.
 #[must_use]
 pub fn unread_fields(object: &Map<String, Value>) -> Vec<String> {
     let text = |key| object.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -170,7 +169,7 @@ pub fn unread_fields(object: &Map<String, Value>) -> Vec<String> {
         ["apiVersion", "kind", "metadata"].iter().chain(kind.top).copied().collect();
     let fields: Vec<&str> = EVERYWHERE.iter().chain(kind.fields).copied().collect();
     let mut lines = Vec::new();
-    // What is null says nothing.
+    // Null means absence.
     for (name, value) in object.iter().filter(|(_, value)| !value.is_null()) {
         if top.contains(&&**name) {
             misspelt(value, &below(&fields, name), name, &mut lines);
@@ -181,13 +180,13 @@ pub fn unread_fields(object: &Map<String, Value>) -> Vec<String> {
     lines
 }
 
-/// The paths below a field, of those that begin with it.
+/// The rest of the paths that begin with a field.
 fn below<'a>(paths: &[&'a str], field: &str) -> Vec<&'a str> {
     let parts = paths.iter().filter_map(|path| path.split_once('.'));
     parts.filter(|(head, _)| *head == field).map(|(_, rest)| rest).collect()
 }
 
-/// Finds fields below `place` that are nearly one of `paths`.
+/// Finds fields below `place` that are misspelt names in `paths`.
 fn misspelt(value: &Value, paths: &[&str], place: &str, lines: &mut Vec<String>) {
     match value {
         Value::Array(items) => {
@@ -216,7 +215,8 @@ fn unknown(place: &str, meant: Option<&str>) -> String {
     format!("{place}: unknown field, ignored{hint}")
 }
 
-/// Whether a word is another one but for case, or for one letter: added, left out, replaced, or swapped with the next.
+/// Returns `true` if two words differ only in case, or in one letter: added, missing, replaced, or swapped with the
+/// next.
 #[must_use]
 pub fn is_misspelt(word: &str, meant: &str) -> bool {
     let [a, b] = [word, meant].map(str::to_ascii_lowercase);

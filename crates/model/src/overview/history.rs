@@ -1,4 +1,4 @@
-//! What has changed, and when.
+//! Log of recent changes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,32 +7,32 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-/// Changes that are remembered; the log has them all.
+/// Maximum number of remembered changes; the log has all.
 const MAX_CHANGES: usize = 200;
 
-/// Something that has changed.
+/// A change of the served state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// What, one line.
+    /// Description in one line.
     pub what: String,
 }
 
-/// The last changes. Shared by those who notice and those who tell.
+/// Recent changes, shared by the server's parts and the page.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Noted>>);
 
 #[derive(Debug, Default)]
 struct Noted {
     changes: VecDeque<Change>,
-    /// Earlier ones.
+    /// Number of earlier changes.
     older: u64,
 }
 
 impl History {
-    /// Notes a change.
+    /// Records a change.
     pub fn note(&self, what: String, at: OffsetDateTime) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.changes.len() == MAX_CHANGES {
@@ -42,7 +42,7 @@ impl History {
         noted.changes.push_front(Change { at, what });
     }
 
-    /// All that is remembered, the latest first, and how many came before.
+    /// All remembered changes, the latest first, and the number of earlier ones.
     #[must_use]
     pub fn changes(&self) -> (Vec<Change>, u64) {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::MachineLine;
 use crate::ledger::Outcome;
 
-/// What the columns of [`machine_row`] are.
+/// Headings of the columns of [`machine_row`].
 pub const MACHINE_COLUMNS: [&str; 9] =
     ["ADDRESS", "STATE", "WHY", "POOL", "GOT", "SPEC", "TIMES", "FIRST", "LAST"];
 

@@ -17,38 +17,38 @@ pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
 pub use self::page::{STYLE, controller_page, page};
 
-/// What there is to see at one moment.
+/// State of a server at one time.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Overview {
-    /// When it was put together.
+    /// Time of this state.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// The server that tells.
+    /// Server that reports the state.
     pub server: Server,
-    /// What keeps it from being ready, one line each; nothing if all is well.
+    /// Reasons why the server is not ready, one line each; empty if it is ready.
     pub not_ready: Vec<String>,
-    /// What an administrator should know all the same.
+    /// Other faults for administrators.
     pub degraded: Vec<String>,
-    /// The pools by name.
+    /// Pools by name.
     pub pools: Vec<Pool>,
-    /// The machines that asked, those that are stuck first, and of these the latest first.
+    /// Machines that requested a config, stuck ones first, and the latest first among these.
     #[serde(serialize_with = "lines")]
     #[schema(value_type = Vec<MachineLine>)]
     pub machines: Arc<Vec<MachineLine>>,
     /// Other servers whose machines are missing above, with the reason.
     pub silent_servers: Vec<String>,
-    /// What is served over TLS, leaf first.
+    /// Certificates served over TLS, leaf first.
     pub certificates: Vec<Certificate>,
-    /// Who trusts it, and who does not, as far as this server knows their pointer configs.
+    /// Known pointer configs, with the verdict if a machine boots from each.
     pub pointers: Vec<PointerStatus>,
-    /// The image registries whose certificate authorities machines get.
+    /// Image registries whose CAs machines get.
     pub registries: Vec<String>,
     /// Registries of operating system images for which no CA is given: machines verify them by the CAs of their
     /// operating system.
     pub registries_without_ca: Vec<RegistryInUse>,
-    /// What has changed, the latest first.
+    /// Recent changes, the latest first.
     pub changes: Vec<Change>,
-    /// How many came before these. The log has them.
+    /// Number of earlier changes, which are only in the log.
     pub older_changes: u64,
 }
 
@@ -59,63 +59,63 @@ fn lines<S: Serializer>(lines: &[MachineLine], serializer: S) -> Result<S::Ok, S
 /// A registry that machines pull their operating system from.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct RegistryInUse {
-    /// `host[:port]`
+    /// Host and port, `host[:port]`.
     pub host: String,
-    /// The pools whose machines do.
+    /// Pools whose machines use it.
     pub pools: Vec<String>,
 }
 
-/// What there is to see of a cluster's controller.
+/// State of a cluster's controller.
 #[derive(Debug, Clone, Serialize)]
 pub struct ControllerOverview {
-    /// When it was put together.
+    /// Time of this state.
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
-    /// The process that tells.
+    /// Process that reports the state.
     pub server: Server,
-    /// What is not in order, one line each.
+    /// Faults, one line each.
     pub not_ready: Vec<String>,
-    /// What an administrator should know all the same.
+    /// Other faults for administrators.
     pub degraded: Vec<String>,
-    /// What is served over TLS, leaf first.
+    /// Certificates served over TLS, leaf first.
     pub certificates: Vec<Certificate>,
-    /// Who trusts it, and who does not: the cluster's user data.
+    /// User data of the cluster, with the verdict if a machine boots from each.
     pub pointers: Vec<PointerStatus>,
 }
 
-/// The server that tells.
+/// Process that reports a state.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Server {
-    /// As the command `version` prints it.
+    /// Version, as printed by the command `version`.
     pub version: String,
-    /// Since when it runs.
+    /// Time of its start.
     #[serde(with = "time::serde::rfc3339")]
     pub since: OffsetDateTime,
 }
 
-/// A pool and what its machines are served.
+/// A pool and its config.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Pool {
-    /// `metadata.name`.
+    /// Name of the MachineConfigPool.
     pub name: String,
-    /// The machine config that it serves, if it has one.
+    /// Served MachineConfig, if there is one.
     pub configuration: Option<String>,
-    /// Why its machines get nothing, or something older; `null` if all is well.
+    /// Reason why its machines get nothing, or an older config; `null` if there is none.
     pub problem: Option<String>,
-    /// Who gets it: `off` everybody, `audit` everybody, telling who would be refused, `enforce` who proves
-    /// that he may have it.
+    /// Access mode: `off` for all clients, `audit` for all clients with a report of those that would be refused,
+    /// `enforce` for clients with a proof.
     pub access: String,
-    /// The Ignition specs that it was asked for.
+    /// Ignition specs that were requested.
     pub specs: Vec<String>,
 }
 
-/// A machine, and how it stands with it.
+/// A machine with its boot status.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct MachineLine {
-    /// What is known of it.
+    /// Record of the machine.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What that comes to.
+    /// Boot status by the record.
     #[serde(flatten)]
     pub standing: BootStatus,
 }
@@ -123,21 +123,21 @@ pub struct MachineLine {
 /// A certificate with its time line.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct Certificate {
-    /// Whose it is.
+    /// Common name of the subject.
     pub subject: String,
-    /// Who issued it.
+    /// Common name of the issuer.
     pub issuer: String,
-    /// As people call it: `ECDSA P-256`, `RSA 2048`.
+    /// Algorithm and size of the key: `ECDSA P-256`, `RSA 2048`.
     pub key: String,
-    /// The names and addresses that it is for.
+    /// Names and addresses.
     pub hosts: Vec<String>,
-    /// From when it is valid,
+    /// First moment of its validity.
     #[serde(with = "time::serde::rfc3339")]
     pub not_before: OffsetDateTime,
-    /// and until when.
+    /// Last moment of its validity.
     #[serde(with = "time::serde::rfc3339")]
     pub not_after: OffsetDateTime,
-    /// When it is to be renewed.
+    /// Time of its renewal.
     #[serde(with = "time::serde::rfc3339")]
     pub renewal: OffsetDateTime,
 }
@@ -146,13 +146,13 @@ pub struct Certificate {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Pointer)]
 pub struct PointerStatus {
-    /// The file.
+    /// Name of the file or object.
     pub name: String,
-    /// Why a machine that has it could not boot now; `null` if it could.
+    /// Reason why a machine with it could not boot at present; `null` if it could.
     pub problem: Option<String>,
 }
 
-/// Puts machines in order: those that are stuck first, and of these the latest first.
+/// Sorts machines: stuck ones first, and the latest first among these.
 pub fn sort(machines: &mut [MachineLine]) {
     machines.sort_by_key(|MachineLine { machine, standing }| {
         (standing.rank, std::cmp::Reverse(machine.last), machine.address)
@@ -160,7 +160,7 @@ pub fn sort(machines: &mut [MachineLine]) {
 }
 
 impl Overview {
-    /// How many machines have this rank.
+    /// Number of machines with this rank.
     fn count(&self, rank: Severity) -> usize {
         self.machines.iter().filter(|line| line.standing.rank == rank).count()
     }

@@ -7,9 +7,9 @@ use super::machine_row::moment;
 use super::{Certificate, ControllerOverview, MachineLine, Overview, PointerStatus, Pool};
 use crate::ledger::Severity;
 
-/// The page's style sheet.
+/// Style sheet of the page.
 pub const STYLE: &str = include_str!("style.css");
-/// Machines on the page. The rest is in the JSON: nobody reads ten thousand lines.
+/// Maximum number of machines on the page. The JSON has all.
 const MAX_ROWS: usize = 500;
 /// The width of a time line, in its own units.
 const WIDTH: i64 = 1_000;
@@ -38,7 +38,7 @@ struct ControllerPage<'a> {
     overview: &'a ControllerOverview,
 }
 
-/// A certificate's validity as a line: where renewal and now are on it.
+/// Validity of a certificate as a line, with the positions of renewal and now.
 struct TimeLine {
     renewal: i64,
     now: i64,
@@ -62,7 +62,7 @@ impl Page<'_> {
         }
     }
 
-    /// How many machines there are of each rank, none left out.
+    /// Number of machines of each rank, including those that are not on the page.
     fn counts(&self) -> Vec<(&'static str, usize)> {
         let ranks = [
             Severity::Stuck,
@@ -93,7 +93,7 @@ impl ControllerPage<'_> {
     }
 }
 
-/// The state in a few words: whether it `is_calm` says if there is anything else that an administrator should know.
+/// State in a few words. `is_calm` is false if an administrator should know anything else.
 fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
     if !not_ready.is_empty() {
         "Not ready"
@@ -104,7 +104,7 @@ fn headline(not_ready: &[String], is_calm: bool) -> &'static str {
     }
 }
 
-/// Whether all certificates are valid at `now`, and machines boot from all pointer configs.
+/// Returns true if all certificates are valid at `now`, and machines boot from all pointer configs.
 fn all_boot(certificates: &[Certificate], pointers: &[PointerStatus], now: OffsetDateTime) -> bool {
     let is_valid = |it: &Certificate| (it.not_before..=it.not_after).contains(&now);
     certificates.iter().all(is_valid) && pointers.iter().all(|it| it.problem.is_none())
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!([&silent[0], &broken[0]], ["Ready, with something to look at"; 2]);
     }
 
-    /// Of a server with this overview, and of a controller with as much of it as one has.
+    /// Headlines of a server with this overview, and of a controller with its common parts.
     fn headlines(overview: &Overview) -> [String; 2] {
         let Overview { at, server, not_ready, degraded, certificates, pointers, .. } =
             overview.clone();

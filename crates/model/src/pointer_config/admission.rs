@@ -1,5 +1,4 @@
-//! Whether what a pointer config sends along opens the pool that it fetches, by what is known of tokens:
-//! judged as a server judges a request.
+//! Decides if the credential in a pointer config opens the pool that it fetches, by the same rules as the server.
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,20 +11,20 @@ use crate::access::{
     AccessMode, Credential, KnownTokens, Modes, Networks, Policy, Records, Refusal, Request, decide,
 };
 
-/// What comes of a fetch.
+/// Result for a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Everybody gets the config.
+    /// Every client gets the config.
     Open,
-    /// It is opened by what is sent along.
+    /// The fetch's credential opens the pool.
     Proven,
-    /// Nothing that is sent along opens it, for this reason.
+    /// The fetch is refused, for this reason.
     Refused(Refusal),
-    /// What is sent along is signed by another issuer, whose keys servers have.
+    /// The credential is signed by another issuer; only servers have its keys.
     Unjudged,
 }
 
-/// Judges a fetch. Networks are not looked at: from where a machine will ask is not in its file.
+/// Judges a fetch. Networks are not checked, because the machine's address is unknown.
 #[must_use]
 pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admission {
     let enforced: BTreeMap<String, AccessMode> =
@@ -56,7 +55,7 @@ pub fn admission(fetch: &Fetch, records: &Records, now: OffsetDateTime) -> Admis
     }
 }
 
-/// Whether a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
+/// Returns `true` if a credential has the three parts of a JSON Web Token (RFC 7515, section 7.1).
 fn is_signed(credential: &str) -> bool {
     let mut parts = credential.split('.');
     parts.by_ref().take(3).filter(|part| !part.is_empty()).count() == 3 && parts.next().is_none()

@@ -1,6 +1,6 @@
 //! Tokens in pointer configs: the `Authorization` header of each fetch from a machine config server.
 //!
-//! Headers came with Ignition spec 3.1.0. A URL could carry a token in any spec, but Ignition logs URLs.
+//! Ignition has headers since spec 3.1.0. A URL could carry a token in any spec, but Ignition logs URLs.
 
 use std::ops::Range;
 
@@ -13,33 +13,32 @@ use super::fetch::pool_in;
 use super::json_text::{elements, find, place, spliced, string};
 use super::written::Written;
 
-/// The header's name.
 pub(super) const AUTHORIZATION: &str = "Authorization";
-/// Headers of a fetch, as Ignition has them.
+/// Field with the headers of a fetch.
 pub(super) const HEADERS: &str = "httpHeaders";
 
-/// A fetch of a pool's config, as it is written in a pointer config of any spec.
+/// A fetch of a pool's config, as written in a pointer config of any spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenFetch {
-    /// The pool.
+    /// Pool in the URL.
     pub pool: String,
-    /// What it sends along to prove that it may be answered.
+    /// Credential of the fetch.
     pub authorization: Authorization,
 }
 
 /// The `Authorization` header of a fetch.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Authorization {
-    /// There is none.
+    /// The fetch has no such header.
     Missing,
-    /// This, after `Bearer`.
+    /// Credential after `Bearer`.
     Bearer(String),
-    /// Another scheme, more than one, or what cannot be read.
+    /// Another scheme, several headers, or an unreadable one.
     Other,
 }
 
 impl std::fmt::Debug for Authorization {
-    /// Without what must not be shown.
+    /// Hides the credential.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Missing => "Missing",
@@ -49,22 +48,22 @@ impl std::fmt::Debug for Authorization {
     }
 }
 
-/// Why a pointer config can bring no token along.
+/// Reasons why a pointer config cannot carry a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoHeader {
-    /// It is no pointer config, or fetches nothing for this pool.
+    /// The text is no pointer config, or has no fetch for this pool.
     #[error("it fetches no config of this pool")]
     NoFetch,
-    /// Its spec has no headers.
+    /// The spec has no headers.
     #[error("its Ignition spec {0} has no headers; a pointer config of spec 3.1.0 or newer has")]
     Spec(String),
-    /// Everybody on the way would read the token.
+    /// The fetch has no TLS, so the token could be read on the network.
     #[error("it fetches without TLS, where everybody on the way reads what it brings along")]
     Plain,
 }
 
 impl PointerConfig<'_> {
-    /// The fetches of pools' configs that are written in it, in their order.
+    /// The fetches of pools' configs in the text, in their order.
     #[must_use]
     pub fn written_fetches(&self) -> Vec<WrittenFetch> {
         let Some(written) = self.written() else { return Vec::new() };
@@ -75,17 +74,16 @@ impl PointerConfig<'_> {
         resources(&written).into_iter().map(fetch).collect()
     }
 
-    /// Why it could not bring a token along for `pool`, if it could not.
+    /// Reason why it cannot carry a token for `pool`.
     #[must_use]
     pub fn no_header(&self, pool: &str) -> Option<NoHeader> {
         self.with_bearer(pool, "").err()
     }
 
-    /// Its text with `credential` brought along where it fetches the config of `pool`. Everything else stays as it is,
-    /// byte for byte.
+    /// Sets `credential` in the fetches of `pool`'s config. The rest of the text stays the same, byte for byte.
     ///
     /// # Errors
-    /// Why it can bring nothing along.
+    /// The reason why it cannot carry a token.
     pub fn with_bearer(&self, pool: &str, credential: &str) -> Result<Vec<u8>, NoHeader> {
         let written = self.written().ok_or(NoHeader::NoFetch)?;
         let mut resources = resources(&written);
@@ -112,7 +110,7 @@ pub(super) fn has_headers(version: &str) -> bool {
     matches!((numbers.next(), numbers.next()), (Some(Ok(3)), Some(Ok(1..))))
 }
 
-/// The texts of the fetches from a machine config server, with their URLs.
+/// The JSON texts of the fetches from a machine config server, with their URLs.
 fn resources<'a>(written: &Written<'a>) -> Vec<(&'a str, Uri)> {
     let url = |resource: &'a str| {
         let url: Uri = string(find(resource, &["source"])?)?.parse().ok()?;
@@ -141,11 +139,11 @@ fn is_authorization(header: &str) -> bool {
     name.is_some_and(|name| name.eq_ignore_ascii_case(AUTHORIZATION))
 }
 
-/// The change by which a fetch brings `credential` along, and no other `Authorization`.
+/// The edit that sets `credential` as the only `Authorization` of a fetch.
 fn header_change(text: &str, resource: &str, credential: &str) -> (Range<usize>, String) {
     let header = json!({"name": AUTHORIZATION, "value": format!("Bearer {credential}")});
     let Some(present) = find(resource, &[HEADERS]) else {
-        // A fetch has a source, so there is a member to stand behind.
+        // A fetch has a source, so the object is not empty and needs a comma.
         let end = place(text, resource).end - 1;
         return (end..end, format!(",\"{HEADERS}\":[{header}]"));
     };

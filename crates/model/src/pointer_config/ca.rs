@@ -1,5 +1,5 @@
-//! An entry of `certificateAuthorities`, read as Ignition reads it: it gives up where something is
-//! wrong, and the machine does not boot.
+//! Entries of `certificateAuthorities`, read as Ignition does: an error in one ends Ignition, and the machine does not
+//! boot.
 
 use std::io::Read as _;
 
@@ -10,57 +10,56 @@ use sha2::{Digest as _, Sha256, Sha512};
 
 use super::pem::{BEGIN, Block, block};
 
-/// More than any bundle has, so that a small gzip text cannot fill the memory.
+/// Maximum size of unpacked contents, larger than any bundle, so that small gzip data cannot fill the memory.
 pub(super) const MAX_CONTENTS: u64 = 1 << 20;
 
-/// What is wrong with a data URL, or with what is in it.
+/// Faults of a data URL, or of its contents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContentsFault {
-    /// The source is no data URL.
+    /// The source is no valid data URL.
     #[error("{0}")]
     DataUrl(data_url::Malformed),
-    /// It is not what `compression` says.
+    /// The data is not compressed as `compression` specifies.
     #[error("is not the gzip that its compression says")]
     NotGzip,
-    /// It is large beyond reason.
+    /// The contents are too large.
     #[error("holds more than {MAX_CONTENTS} bytes")]
     TooLarge,
-    /// The hash in `verification` is another text's.
+    /// The hash in `verification` does not match.
     #[error("does not have the hash that its verification says")]
     Hash,
 }
 
-/// What is wrong with an entry.
+/// Faults of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CaFault {
-    /// It cannot be taken out of its source.
+    /// The contents cannot be decoded.
     #[error(transparent)]
     Contents(#[from] ContentsFault),
-    /// There is no PEM in it.
+    /// The contents have no PEM block.
     #[error("holds no certificate in PEM")]
     NoPem,
-    /// A block is cut short or no base64, or does not stand on lines of its own.
+    /// A PEM block is cut short, has invalid base64, or shares its lines with other text.
     #[error("holds PEM that is broken")]
     BrokenPem,
-    /// A block of something else, such as a key.
+    /// A PEM block is no certificate, but a key, say.
     #[error("holds PEM of something other than a certificate")]
     NoCertificate,
-    /// Ignition reads on until the end, and takes nothing else for a block.
+    /// Text follows the last block. Ignition reads to the end, and expects another block.
     #[error(
         "has something after its last certificate, if only an empty line, which Ignition takes for a broken one"
     )]
     Trailing,
 }
 
-/// What is compared with a hash. Ignition reads the digits of a config's in lower case, those of a CA's or a file's in
-/// any case.
+/// Subject of a hash. Ignition accepts only lower case digits for a config, and any case for a CA or a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HashOf {
     Config,
     Other,
 }
 
-/// What a data URL holds, unpacked and compared with its hash.
+/// The contents of a data URL, unpacked and compared with their hash.
 pub(super) fn contents(
     source: &str,
     compression: Option<&str>,
@@ -75,7 +74,7 @@ pub(super) fn contents(
     }
 }
 
-/// What bytes are that are said to have this compression; Ignition knows gzip alone.
+/// Unpacks contents with this compression; Ignition supports only gzip.
 pub(super) fn unpacked(
     bytes: Vec<u8>,
     compression: Option<&str>,
@@ -92,7 +91,7 @@ pub(super) fn unpacked(
     if bytes.len() as u64 > MAX_CONTENTS { Err(ContentsFault::TooLarge) } else { Ok(bytes) }
 }
 
-/// Whether a text has this hash, `sha512-…` or `sha256-…`.
+/// Returns `true` if contents have this hash, `sha512-…` or `sha256-…`.
 fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
     let Some((function, digits)) = hash.split_once('-') else { return false };
     let Ok(sum) = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()) else { return false };
@@ -105,8 +104,8 @@ fn has_hash(bytes: &[u8], hash: &str, hash_of: HashOf) -> bool {
     is_same && (hash_of == HashOf::Other || is_lower())
 }
 
-/// The certificates that Ignition takes from a text, and how many there are: the Ignition of spec 2
-/// takes the first one only, and looks no further. What a block is called does not matter to it.
+/// The certificates that Ignition takes from a text, and the number of blocks: the Ignition of spec 2 takes only the
+/// first block. Labels of blocks do not matter to it.
 pub(super) fn certificates(
     pem: &[u8],
     spec: SpecVersion,
@@ -132,7 +131,7 @@ pub(super) fn certificates(
             Err(fault) => return Err(fault),
         }
     }
-    // Of an empty text Ignition takes no certificate, and goes on; the one of spec 2 gives up.
+    // An empty text is valid in Ignition, except in spec 2.
     if certificates.is_empty() && takes_first {
         return Err(CaFault::NoPem);
     }

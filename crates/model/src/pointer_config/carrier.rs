@@ -1,4 +1,4 @@
-//! Pointer configs as carriers of tokens, as a rotation of tokens sees and writes them.
+//! Reads and writes tokens in pointer configs, for the rotation of tokens.
 
 use pki::Certificate;
 use time::OffsetDateTime;
@@ -10,9 +10,9 @@ use crate::access::rotation::{Carried, PointerToken, PointerWrite};
 use crate::access::{KnownTokens, Records, Token, Verifier as _};
 
 impl PointerConfig<'_> {
-    /// What it carries, called `name`, for each pool that it fetches from. Judged by its authorities as [`Self::assess`]
-    /// does: what fetches from somebody else's server carries nothing of ours. With `may_be_lifted`, a plain one of an
-    /// old spec can carry a token as well.
+    /// The tokens in the config `name`, by the pool of each fetch. As in [`Self::assess`], the CAs decide if it belongs
+    /// to this server: fetches from other servers carry none of its tokens. With `may_be_lifted`, a plain config of an
+    /// old spec can carry a token too.
     #[must_use]
     pub fn carriers(
         &self,
@@ -41,7 +41,7 @@ impl PointerConfig<'_> {
             pointer(fetch.pool, carries)
         };
         let mut pointers: Vec<_> = self.written_fetches().into_iter().map(written).collect();
-        // A machine that fetches by a config within this one is answered as well.
+        // A machine that fetches by a nested config is served too.
         for fetch in self.found() {
             if !pointers.iter().any(|pointer| pointer.pool == fetch.pool) {
                 pointers.push(pointer(fetch.pool.clone(), cannot(LeftAlone::OutOfReach)));
@@ -63,8 +63,8 @@ impl PointerConfig<'_> {
         }
     }
 
-    /// Its text with the token that it is to carry, lifted if need be. `None` where it is not the one that was looked at
-    /// any more.
+    /// The text with the token that it is to carry, lifted if necessary. `None` if the config has changed since it was
+    /// observed.
     #[must_use]
     pub fn carrying(&self, write: &PointerWrite) -> Option<Vec<u8>> {
         let lifted = self.lifted();
@@ -74,7 +74,7 @@ impl PointerConfig<'_> {
     }
 }
 
-/// The newest token that these carry for a pool, of those that open it at `now`.
+/// The newest token in these pointer configs that opens a pool at `now`.
 #[must_use]
 pub fn carried<'a>(
     pointers: &'a [PointerToken],

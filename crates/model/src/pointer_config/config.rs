@@ -1,4 +1,4 @@
-//! A pointer config, read once: as it is written, and as Ignition reads it.
+//! A pointer config, parsed once: as written, and as Ignition reads it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,10 +10,10 @@ use super::fetch::Fetch;
 use super::walk::Walk;
 use super::written::{MAX_BYTES, Written};
 
-/// Size from which on a warning names the limit: the two CAs that a rotation adds still fit.
+/// Size in bytes from which on a warning names the limit: the two CAs that a rotation adds still fit.
 const NEAR_EC2_LIMIT: usize = 14 * 1024;
 
-/// User data of any kind, by which a machine is to fetch its config and know whom to trust for it.
+/// User data of any kind, from which a machine gets the URL of its config and the CAs to trust for it.
 #[derive(Debug)]
 pub struct PointerConfig<'a> {
     bytes: &'a [u8],
@@ -24,7 +24,7 @@ pub struct PointerConfig<'a> {
 }
 
 impl<'a> PointerConfig<'a> {
-    /// Reads user data of any kind, as it is written and as Ignition would.
+    /// Parses user data of any kind, as written and as Ignition would.
     #[must_use]
     pub fn read(user_data: &'a [u8]) -> Self {
         let mut warnings = Vec::new();
@@ -43,37 +43,36 @@ impl<'a> PointerConfig<'a> {
         Self { bytes: user_data, written: Written::read(user_data), fetches, faults, warnings }
     }
 
-    /// Its size.
+    /// Size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The configs of pools that a machine fetches by it, in their order: some, or none where there are faults.
+    /// Fetches of pools' configs that a machine makes, in their order; empty if there are faults.
     #[must_use]
     pub fn fetches(&self) -> &[Fetch] {
         if self.faults.is_empty() { &self.fetches } else { &[] }
     }
 
-    /// Why no machine boots from it, whatever is served, in the order in which Ignition comes by them.
+    /// Reasons why no machine boots from it, regardless of the server, in the order in which Ignition meets them.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// What keeps no machine from booting today, likewise.
+    /// Remarks that keep no machine from booting, in the same order.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// The fetches that Ignition came by, also where there are faults, in themselves or elsewhere. None of what is too
-    /// large to be user data.
+    /// Fetches that Ignition meets, even if there are faults. Empty if the text is too large for user data.
     pub(super) fn found(&self) -> &[Fetch] {
         if self.is_too_large() { &[] } else { &self.fetches }
     }
 
-    /// `None` where it is no Ignition config, or too large to be user data.
+    /// The parsed text; `None` if it is no Ignition config, or too large for user data.
     pub(super) fn written(&self) -> Option<Written<'a>> {
         self.written
     }
@@ -82,8 +81,8 @@ impl<'a> PointerConfig<'a> {
         self.size() > MAX_BYTES
     }
 
-    /// The authorities that a machine trusts when it fetches by it, ours or not, each once; all that are written there
-    /// where it fetches nothing that is understood.
+    /// CAs that a machine trusts in its fetches, of any origin, each once; if no fetch is understood, all CAs in the
+    /// text.
     #[must_use]
     pub fn trusted(&self) -> Vec<Certificate> {
         if self.found().is_empty() {
@@ -98,13 +97,13 @@ impl<'a> PointerConfig<'a> {
         trusted
     }
 
-    /// All authorities that are written in it itself, ours or not.
+    /// All CAs in its own text, of any origin.
     #[must_use]
     pub fn cas(&self) -> Vec<Certificate> {
         self.written.map(|written| written.cas()).unwrap_or_default()
     }
 
-    /// Whether it fetches from `url`.
+    /// Returns `true` if it fetches from `url`.
     #[must_use]
     pub fn fetches_from(&self, url: &str) -> bool {
         if !self.found().is_empty() {
@@ -113,15 +112,14 @@ impl<'a> PointerConfig<'a> {
         self.written.is_some_and(|written| written.sources().any(|source| source == url))
     }
 
-    /// Where it would fetch the config of `pool`: by the server that it fetches from.
+    /// URL of `pool`'s config at the server that it fetches from.
     #[must_use]
     pub fn url_for(&self, pool: &str) -> Option<String> {
         let url = self.written?.https_urls().next()?;
         Some(format!("https://{}/config/{pool}", url.authority()?))
     }
 
-    /// The hosts that it fetches from, in their order. Where no Ignition that is known here fetches anything by it, those
-    /// that are written in it.
+    /// Hosts that it fetches from, in their order. If no known Ignition fetches anything, the hosts in the text.
     #[must_use]
     pub fn hosts(&self) -> Vec<Host> {
         if !self.found().is_empty() {
@@ -130,20 +128,20 @@ impl<'a> PointerConfig<'a> {
         self.written.map(|written| written.hosts()).unwrap_or_default()
     }
 
-    /// Those who may be locked out by it, called `name`: one for each host and what is trusted when it is asked. None if
-    /// no certificate matters to it: it fetches nothing over TLS, or names no authorities that are understood.
+    /// Holders that it can lock out, with this `name`: one for each host, with the CAs trusted for it. Empty if no
+    /// certificate matters: it fetches nothing over TLS, or has no readable CAs.
     #[must_use]
     pub fn holders(&self, name: &str) -> Vec<Holder> {
         if self.found().is_empty() {
             return self.written_holder(name).into_iter().collect();
         }
         let mut holders = holders_of(name, self.found());
-        // Whom a machine trusts by authorities that it fetches is not known; that it needs some is.
+        // The CAs that a machine fetches are unknown; if it needs some, it is a holder.
         holders.retain(|holder| !holder.trusted.is_empty() || self.faults.is_empty());
         holders
     }
 
-    /// The same where no Ignition that is known here fetches anything by it: a newer one may.
+    /// The holder by the text, if no known Ignition fetches anything: a newer one may.
     fn written_holder(&self, name: &str) -> Option<Holder> {
         let written = self.written?;
         let (hosts, trusted) = (written.https_hosts(), written.cas());
@@ -152,7 +150,7 @@ impl<'a> PointerConfig<'a> {
     }
 }
 
-/// Those who fetch by the file `name`, one for each host and what is trusted when it is asked.
+/// Holders of the file `name`, one for each host with the CAs trusted for it.
 pub(super) fn holders_of(name: &str, fetches: &[Fetch]) -> Vec<Holder> {
     let mut holders: Vec<Holder> = Vec::new();
     for Fetch { host, trusted, .. } in fetches {
@@ -165,7 +163,7 @@ pub(super) fn holders_of(name: &str, fetches: &[Fetch]) -> Vec<Holder> {
     holders
 }
 
-/// The config as its own spec has it.
+/// Parses the config in its own spec.
 fn parse(user_data: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
     let start = user_data.trim_ascii_start();
     match start {
@@ -180,7 +178,7 @@ fn parse(user_data: &[u8]) -> Result<(SpecVersion, serde_json::Value), Fault> {
     Config::fields(user_data).map_err(Fault::Invalid)
 }
 
-/// Whether a text is the base64 of an object in JSON.
+/// Returns `true` if a text is the base64 of a JSON object.
 fn is_encoded(text: &[u8]) -> bool {
     let text: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     BASE64.decode(text).is_ok_and(|bytes| bytes.trim_ascii_start().starts_with(b"{"))

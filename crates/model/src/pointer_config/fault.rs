@@ -1,4 +1,4 @@
-//! What keeps a machine from booting from a file, and what is worth knowing of it.
+//! Faults that keep a machine from booting from a pointer config, and remarks about it.
 
 use std::fmt;
 
@@ -7,172 +7,172 @@ use pki::USER_DATA_LIMITS;
 
 use super::ca::{CaFault, ContentsFault};
 
-/// What EC2 takes as user data, in bytes, before it is encoded for the request.
+/// Maximum user data of EC2, in bytes, before it is encoded for the request.
 pub const EC2_LIMIT: usize = USER_DATA_LIMITS[0].1;
-/// What a server reads of a request before it refuses it, where its flags do not say otherwise.
+/// Default maximum size of a request's head, in bytes.
 pub(super) const MAX_HEAD: usize = 16 * 1024;
-/// Headers that a server reads, less those that Ignition sends by itself.
+/// Maximum number of headers in a request, less those that Ignition adds.
 pub(super) const MAX_HEADERS: usize = 96;
 
-/// Why no machine can boot from a file, or should not. One line each.
+/// Reasons why no machine can or should boot from a file. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("it is empty")]
     Empty,
-    /// A shell script, cloud-init's data, PowerShell.
+    /// The file is a shell script, cloud-init's data or PowerShell.
     #[error("it is no Ignition config, but a script or another tool's user data")]
     Script,
-    /// Compressed as a whole.
+    /// The file is compressed as a whole.
     #[error("it is compressed with gzip, which Ignition does not unpack: give it as it is")]
     Gzip,
-    /// Taken from a Secret as it stands there.
+    /// The file is base64, as copied from a Secret.
     #[error("it is encoded in base64, as in a Secret: decode it first (base64 -d)")]
     Base64,
-    /// No JSON, no spec that is known, or against its rules.
+    /// The file is no JSON, has an unknown spec, or violates its rules.
     #[error("{0}")]
     Invalid(ignition::Error),
-    /// A config that leads nowhere.
+    /// The config has no pointer.
     #[error(
         "it is no pointer config: neither ignition.config.{list} nor ignition.config.replace has \
          https://HOST:22623/config/POOL"
     )]
     NoPointer {
-        /// Where its spec has it.
+        /// Name of the list in its spec.
         list: &'static str,
     },
-    /// A config that is fetched in plain HTTP.
+    /// The config is fetched by plain HTTP.
     #[error("{0} has no TLS: whoever is on the way reads the machine's secrets, and can change it")]
     NoTls(http::Uri),
-    /// The path ends before the pool.
+    /// The path lacks the pool.
     #[error("{0} names no pool: it has to end in /config/POOL")]
     NoPool(http::Uri),
-    /// A host that no certificate can name.
+    /// The host cannot be in a certificate.
     #[error("{0} has a host that no certificate can name")]
     NoHost(http::Uri),
-    /// Nothing to trust the server by.
+    /// The config has no CAs to trust.
     #[error(
         "it names no certificate authorities in ignition.security.tls: a machine would trust those \
          of its image, which do not know this server's"
     )]
     NoCas,
-    /// A URL that cannot be asked for.
+    /// The URL cannot be requested.
     #[error("{0} is no URL that a server is asked for")]
     BadUrl(String),
-    /// A port that nothing can listen on.
+    /// The port is invalid.
     #[error("{url} has port {port}, which nothing can listen on")]
     Port {
-        /// The URL.
+        /// URL of the fetch.
         url: http::Uri,
-        /// As it is written.
+        /// Port as written.
         port: String,
     },
-    /// Another path of the server that the pools' configs come from.
+    /// The path is not that of a pool's config.
     #[error("{0} is not served: pools' configs are at /config/POOL")]
     NotServed(http::Uri),
-    /// A compressed pool's config.
+    /// The fetched config is declared as compressed.
     #[error("{0} is to be unpacked with gzip, and the server does not compress what it sends")]
     Compressed(http::Uri),
-    /// What is fetched is compared with a hash.
+    /// The fetched config is compared with a hash.
     #[error(
         "{0} is compared with a hash, which fails once the pool's config changes, and for each \
          Ignition that reads another spec: leave out verification"
     )]
     Hashed(http::Uri),
-    /// A header that Ignition does not send, or the server does not take.
+    /// Ignition does not send a header, or the server does not accept it.
     #[error("header {name:?} of {url} {fault}")]
     Header {
-        /// The URL.
+        /// URL of the fetch.
         url: Box<http::Uri>,
-        /// The header's name.
+        /// Name of the header.
         name: String,
-        /// What is wrong with it.
+        /// Fault of the header.
         fault: HeaderFault,
     },
-    /// More headers than a server reads.
+    /// The headers are larger than a server reads.
     #[error("the headers of {url} take {bytes} bytes, and the server reads {MAX_HEAD} at most")]
     HeadersTooLarge {
-        /// The URL.
+        /// URL of the fetch.
         url: http::Uri,
-        /// With what Ignition sends by itself.
+        /// Size in bytes, with the headers that Ignition adds.
         bytes: usize,
     },
-    /// More headers than a server reads.
+    /// The headers are more than a server reads.
     #[error("{url} has {count} headers, and the server reads {MAX_HEADERS} at most")]
     TooManyHeaders {
-        /// The URL.
+        /// URL of the fetch.
         url: http::Uri,
-        /// Without those that Ignition sends by itself.
+        /// Number of headers, without those that Ignition adds.
         count: usize,
     },
-    /// A source that is empty, which Ignition reads as an empty config and ends with it.
+    /// A source is empty. Ignition reads it as an empty config, and stops.
     #[error("{0} has an empty source, so that a machine boots without the config of its pool")]
     NoSource(String),
-    /// A config in a data URL.
+    /// A config in a data URL is faulty.
     #[error("the config in {place} cannot be read: {fault}")]
     Nested {
-        /// Where it is.
+        /// Place of the data URL.
         place: String,
-        /// What is wrong with it.
+        /// Fault of the config.
         fault: Box<Fault>,
     },
-    /// A data URL, or what is in it.
+    /// A data URL or its contents are faulty.
     #[error("it {0}")]
     Contents(ContentsFault),
-    /// A config in a data URL that an Ignition which reads the one around it need not read.
+    /// A nested config has a spec that an Ignition for the outer one need not read.
     #[error("its Ignition spec is {found}, and that of the config around it {expected}")]
     OtherSpec {
-        /// Its spec.
+        /// Spec of the nested config.
         found: SpecVersion,
-        /// That of the config around it.
+        /// Spec of the outer config.
         expected: SpecVersion,
     },
-    /// A file whose contents are not what is said of them.
+    /// The contents of a file do not match their description.
     #[error("the file {path}, in a data URL, {fault}: a machine ends when it writes it")]
     File {
-        /// Where it is to be.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// Fault of its contents.
         fault: ContentsFault,
     },
-    /// Configs in configs without an end.
+    /// Configs are nested too deeply.
     #[error("configs are nested too deeply")]
     TooDeep,
-    /// A time after which a machine gives up before it has asked.
+    /// A timeout expires before the first request.
     #[error("ignition.timeouts.{field} is {seconds}: a machine gives up before it has asked")]
     Timeout {
-        /// The field.
+        /// Name of the field.
         field: &'static str,
-        /// As it is written.
+        /// Value in seconds.
         seconds: i64,
     },
-    /// Ignition gives up at the first entry that it cannot read.
+    /// An entry of the CAs is unreadable, which ends Ignition.
     #[error("ignition.security.tls.certificateAuthorities[{index}] {fault}")]
     Ca {
-        /// Which one.
+        /// Index of the entry.
         index: usize,
-        /// What is wrong with it.
+        /// Fault of the entry.
         fault: CaFault,
     },
 }
 
-/// Faults that keep no machine from booting today, one line each.
+/// Remarks that keep no machine from booting at present. Each message is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
-    /// It is nearly as large as a platform takes, or larger.
+    /// The size in bytes is near the limit of a platform, or above it.
     Size(usize),
-    /// An entry that is fetched itself.
+    /// The entry with this index is fetched.
     RemoteCa(usize),
-    /// An entry holds more certificates than Ignition reads there.
+    /// An entry has more certificates than Ignition reads.
     OnlyFirst {
-        /// Which entry.
+        /// Index of the entry.
         index: usize,
-        /// How many it holds.
+        /// Number of certificates.
         present: usize,
     },
-    /// Something else that is fetched.
+    /// Another source is fetched.
     OtherSource(String),
-    /// It is fetched through a proxy.
+    /// A proxy is used.
     Proxy,
 }
 
@@ -199,24 +199,24 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What is wrong with a header.
+/// Faults of a header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderFault {
-    /// Ignition takes a header without a value for an error.
+    /// Ignition refuses a header without a value.
     #[error("has no value")]
     NoValue,
-    /// RFC 9110, section 5.1.
+    /// The name violates RFC 9110, section 5.1.
     #[error("has a name that HTTP forbids")]
     Name,
-    /// RFC 9110, section 5.5.
+    /// The value violates RFC 9110, section 5.5.
     #[error("has a value that HTTP forbids")]
     Value,
-    /// It replaces what Ignition asks for.
+    /// The header replaces Ignition's own `Accept`.
     #[error("asks for {asked}, which Ignition does not read from a config of spec {spec}")]
     Accept {
-        /// What a server makes of it.
+        /// Spec that a server reads from it.
         asked: String,
-        /// That of the pointer config.
+        /// Spec of the pointer config.
         spec: SpecVersion,
     },
 }

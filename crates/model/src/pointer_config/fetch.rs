@@ -1,4 +1,4 @@
-//! A fetch of a pool's config: what is asked for, where, and with which headers, as Go's `net/http` sends it.
+//! A fetch of a pool's config: URL, headers and trust, as Go's `net/http` sends it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -10,29 +10,29 @@ use serde_json::Value;
 
 use super::fault::{Fault, HeaderFault, MAX_HEAD, MAX_HEADERS};
 
-/// What the rest of a request may take: its first line but for the URL, and what Ignition sends by itself.
+/// Assumed size of a request without its URL and own headers, in bytes.
 const OTHER_BYTES: usize = 512;
-/// Headers that Go writes itself, whatever a config says of them.
+/// Headers that Go sets itself, regardless of the config.
 const OF_THE_TRANSPORT: [&str; 4] = ["host", "content-length", "transfer-encoding", "trailer"];
 
-/// A pool's config that is fetched over TLS.
+/// A fetch of a pool's config over TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetch {
-    /// As it is written.
+    /// URL as written.
     pub url: http::Uri,
-    /// The host in it, which the serving certificate has to name.
+    /// Host in the URL, which the serving certificate must have.
     pub host: Host,
-    /// The pool in it.
+    /// Pool in the URL.
     pub pool: String,
-    /// What is sent along, names and values, each name once.
+    /// Names and values of headers, each name once.
     pub headers: Vec<(String, String)>,
-    /// The spec that the config is asked for in: that of the pointer config, 2.2 also for 2.0 and 2.1.
+    /// Requested spec: that of the pointer config, 2.2 also for 2.0 and 2.1.
     pub spec: SpecVersion,
-    /// The CAs that a machine trusts when it fetches this.
+    /// CAs that a machine trusts for this fetch.
     pub trusted: Vec<Certificate>,
 }
 
-/// What Ignition sends as `Accept` when it fetches by a config of this spec.
+/// Value of `Accept` that Ignition sends for a config of this spec.
 #[must_use]
 pub fn accept(spec: SpecVersion) -> String {
     let kind = "application/vnd.coreos.ignition+json";
@@ -42,21 +42,20 @@ pub fn accept(spec: SpecVersion) -> String {
     format!("{kind};version={spec}, */*;q=0.1")
 }
 
-/// The pool whose config a URL names, as it is written.
+/// Pool in the path of a URL, as written.
 pub(super) fn pool_in(url: &http::Uri) -> Option<&str> {
     let name = url.path().strip_prefix("/config/")?;
     let name = name.strip_suffix('/').unwrap_or(name);
     (!name.is_empty() && !name.contains('/')).then_some(name)
 }
 
-/// Whether a source is fetched from a server by HTTP.
+/// Returns `true` if a source is fetched by HTTP.
 pub(super) fn is_of_server(source: &str) -> bool {
     let scheme = source.split(':').next().unwrap_or_default();
     ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
-/// The fetch that a resource of a config stands for, and what is wrong with it all the same. An error is a resource
-/// that cannot be fetched by anybody who looks at certificates.
+/// The fetch of a resource, with its remaining faults. An error is a resource for which no certificate can be judged.
 pub(super) fn fetch(
     url: http::Uri,
     resource: &Value,
@@ -66,7 +65,7 @@ pub(super) fn fetch(
     if !url.scheme_str().is_some_and(|scheme| scheme.eq_ignore_ascii_case("https")) {
         return Err(Fault::NoTls(url));
     }
-    // As a server reads it.
+    // The server decodes percent-encoding too.
     let pool = |name| percent_decode_str(name).decode_utf8_lossy().into_owned();
     let Some(pool) = pool_in(&url).map(pool) else { return Err(Fault::NoPool(url)) };
     let Some(host) = url.host().and_then(|host| host.parse().ok()) else {
@@ -86,7 +85,7 @@ pub(super) fn fetch(
     Ok((Fetch { url, host, pool, headers, spec, trusted: trusted.to_vec() }, faults))
 }
 
-/// A port that is none, as it is written. Without one, or with an empty one, it is 443.
+/// An invalid port, as written. A missing or empty one is 443.
 fn bad_port(url: &http::Uri) -> Option<String> {
     let authority = url.authority()?.as_str();
     let (_, port) = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'))?;
@@ -94,7 +93,7 @@ fn bad_port(url: &http::Uri) -> Option<String> {
     (!is_good).then(|| port.to_owned())
 }
 
-/// What is sent along: of several headers with one name Ignition sends the last.
+/// The headers that are sent: of several with one name Ignition sends the last.
 fn headers(
     url: &http::Uri,
     resource: &Value,
@@ -135,7 +134,7 @@ fn headers(
 fn header_fault(name: &str, value: Option<&str>, spec: SpecVersion) -> Option<HeaderFault> {
     let Some(value) = value else { return Some(HeaderFault::NoValue) };
     let Ok(known) = HeaderName::from_bytes(name.as_bytes()) else { return Some(HeaderFault::Name) };
-    // Go looks at it before it takes off the white space around it.
+    // Go checks the value before it trims white space.
     if HeaderValue::from_bytes(value.as_bytes()).is_err() {
         return Some(HeaderFault::Value);
     }

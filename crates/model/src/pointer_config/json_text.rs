@@ -1,7 +1,6 @@
-//! JSON as text: values are found in place, so that an edit leaves every other byte as it is.
+//! Edits JSON as text, so that all other bytes stay the same.
 //!
-//! Nothing is read that is not asked for: a number of any size, any depth, and a field of any
-//! meaning go by unseen.
+//! Only requested values are parsed: numbers of any size, any nesting and unknown fields are skipped.
 
 use std::ops::Range;
 
@@ -19,8 +18,8 @@ pub(super) fn elements(text: &str) -> Option<Vec<&str>> {
     Some(elements.into_iter().map(RawValue::get).collect())
 }
 
-/// The value at a path of names, `None` if there is none. Of members with one name the last one
-/// counts, and a name is that of a field as in Go's `encoding/json`.
+/// The value at a path of names, `None` if there is none. The last of several members with one name counts, and names
+/// match as in Go's `encoding/json`.
 pub(super) fn find<'a>(text: &'a str, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(text, |text, name| {
         let members = members(text)?;
@@ -28,23 +27,23 @@ pub(super) fn find<'a>(text: &'a str, path: &[&str]) -> Option<&'a str> {
     })
 }
 
-/// A text's contents, `None` if it is no string.
+/// The decoded string, `None` if the text is none.
 pub(super) fn string(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }
 
-/// The value that a text is, with nothing but white space around it.
+/// The JSON value of a text, without white space around it.
 pub(super) fn document(text: &str) -> Option<&str> {
     serde_json::from_str(text).ok().map(RawValue::get)
 }
 
-/// Where a part that was found in `whole` stands in it, in bytes.
+/// Byte range of `part` in `whole`, of which it is a slice.
 pub(super) fn place(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     start..start + part.len()
 }
 
-/// The text with other contents at these places, which are in order and apart.
+/// Replaces these ranges of a text, which are sorted and disjoint.
 pub(super) fn spliced(text: &str, changes: &[(Range<usize>, String)]) -> String {
     let mut new = String::with_capacity(text.len());
     let mut end = 0;

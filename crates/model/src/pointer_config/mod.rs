@@ -1,16 +1,17 @@
-//! Pointer configs: the user data of a new machine, which names a server, the CAs to trust it by, and maybe a token.
+//! Pointer configs: the user data of a new machine, with the URL of its config, the CAs to trust, and optionally a
+//! token.
 //!
 //! ```text
 //!                        ┌> Written: its text ──────> trust, bearer: other CAs, a token, every other byte as it was
 //!  bytes ─> PointerConfig ┤                     └────> carrier: what a rotation of tokens sees of it
 //!                        └> walk: what Ignition does ─> verdict (with what is served): will it boot
-//!                             └> Fetches, also where there are faults ─> who trusts whom, which hosts are asked
+//!                             └> Fetches, also where there are faults ─> holders of trust, hosts
 //! ```
 //!
-//! User data may be anything: another tool's, a script, an Ignition config of any spec with more in it than a pointer.
-//! [`PointerConfig::read`] takes all of it. What counts is what Ignition makes of it, so a config is looked at as far as
-//! its own spec goes; `tests/it/pointer_corpus` holds that against Ignition itself. What no Ignition that is known here
-//! fetches anything by is taken as it is written: a newer one may.
+//! User data can be anything: another tool's, a script, an Ignition config of any spec with more than a pointer.
+//! [`PointerConfig::read`] accepts all of it. A config is judged as Ignition reads it, by its own spec;
+//! `tests/it/pointer_corpus` compares the verdict with Ignition. If no known Ignition fetches anything by a config, its
+//! text is used as it is: a newer Ignition may.
 
 mod admission;
 mod bearer;

@@ -1,17 +1,16 @@
-//! PEM as Go's `encoding/pem` reads it, which decides what Ignition makes of a text of CAs: a block starts and ends
-//! on lines of its own, may have headers (RFC 1421) and any name, and what is no block is passed over.
+//! PEM as Go's `encoding/pem` reads it, which decides how Ignition reads CAs: a block begins and ends on its own lines,
+//! can have headers (RFC 1421) and any label, and other text is ignored.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// What a block begins with.
 pub(super) const BEGIN: &[u8] = b"-----BEGIN ";
-/// With the line feed before it.
+/// End of a block, with the line feed before it.
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// Padding is required, stray bits in the last character are not looked at.
+/// Base64 with required padding; stray bits in the last character are ignored, as in Go.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -19,14 +18,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// A block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
-    /// What it is called.
+    /// Label such as `CERTIFICATE`.
     pub(super) label: &'a [u8],
-    /// Its contents, decoded.
     pub(super) contents: Vec<u8>,
-    /// The text behind it.
     pub(super) rest: &'a [u8],
 }
 
@@ -35,7 +31,7 @@ pub(super) fn block(text: &[u8]) -> Option<Block<'_>> {
     let mut rest = text;
     loop {
         let end = find(rest, END)?;
-        // A beginning without an end before the next one is no block.
+        // A beginning that is followed by another one before an end is no block.
         let begin = rfind(&rest[..end], BEGIN);
         let begin = begin.filter(|begin| *begin == 0 || rest[begin - 1] == b'\n');
         let read = begin.and_then(|begin| contents(&rest[begin + BEGIN.len()..]));
@@ -46,7 +42,7 @@ pub(super) fn block(text: &[u8]) -> Option<Block<'_>> {
     }
 }
 
-/// What is in a block of which the text begins with its name.
+/// Parses a block whose text begins with its label.
 fn contents(text: &[u8]) -> Option<Block<'_>> {
     let (label, mut body) = line(text);
     let label = label.strip_suffix(DASHES)?;
@@ -62,7 +58,7 @@ fn contents(text: &[u8]) -> Option<Block<'_>> {
         has_headers = true;
         body = next;
     }
-    // The line feed before the end of an empty block is that of the line above it.
+    // In an empty block, the line feed before the end is that of the first line.
     let (encoded, trailer) = match body.strip_prefix(&END[1..]) {
         Some(trailer) if !has_headers => (&b""[..], trailer),
         _ => {
@@ -79,7 +75,7 @@ fn contents(text: &[u8]) -> Option<Block<'_>> {
     Some(Block { label, contents: BASE64.decode(encoded).ok()?, rest })
 }
 
-/// The first line without its end and the white space before that, and what follows.
+/// The first line without its end and trailing white space, and the rest.
 fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| *byte == b'\n');
     let (line, rest) = end.map_or((text, &b""[..]), |end| (&text[..end], &text[end + 1..]));

@@ -1,4 +1,4 @@
-//! Pointer configs with nothing else in them, as they are made here.
+//! Pointer configs without other contents, as this server makes them.
 
 use ignition::{POINTER_SPEC, SpecVersion, data_url, pointer};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::config::PointerConfig;
 use super::json_text::{find, string};
 
 impl PointerConfig<'_> {
-    /// Whether there is nothing else in it but a token, as [`pointer()`] makes them.
+    /// Returns `true` if it has the form that [`pointer()`] makes, with or without a token.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         let Some(written) = self.written() else { return false };
@@ -25,7 +25,7 @@ impl PointerConfig<'_> {
         present == pointer(url, &pem, version)
     }
 
-    /// A plain one in the oldest spec that has headers, if it is older.
+    /// A plain config of an old spec, converted to the oldest spec with headers.
     #[must_use]
     pub fn lifted(&self) -> Option<Vec<u8>> {
         let written = self.written()?;
@@ -39,7 +39,7 @@ impl PointerConfig<'_> {
     }
 }
 
-/// A plain pointer config may bring a token along: this is what it is without.
+/// Removes the token from a plain pointer config.
 fn without_bearer(pointer: &mut Value) {
     let Some(resource) = pointer.pointer_mut("/ignition/config/merge/0") else { return };
     let is_token_alone = resource

@@ -1,11 +1,10 @@
-//! Whom pointer configs trust that are there already, and how they come to trust others with everything else left as it
-//! is.
+//! Judges and replaces the CAs in existing pointer configs.
 //!
-//! Only what is understood is touched, and in it only the entry of the machine config server's authorities: every byte
-//! around it stays.
+//! Only configs that are understood are edited, and in them only the entry with the machine config server's CAs: every
+//! other byte stays the same.
 //!
-//! An authority is the machine config server's if its certificate or its key is. A name proves
-//! nothing: an administrator's CA may be called `root-ca` too.
+//! A CA is the machine config server's if its certificate or its key is. A name proves nothing: an administrator's CA
+//! can be named `root-ca` too.
 
 use ignition::{ca_source, names_field};
 use pki::certificate::certificate_pem;
@@ -17,19 +16,19 @@ use super::config::PointerConfig;
 use super::json_text::{members, place, spliced};
 use super::written::{MAX_BYTES, Written, certificates};
 
-/// What a text of user data is to us.
+/// Assessment of user data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Assessment {
-    /// It is left alone, for this reason.
+    /// Not edited, for this reason.
     LeftAlone(LeftAlone),
-    /// It trusts what it should.
+    /// Trust is up to date.
     Current,
-    /// It trusts other authorities, or is not there. This is the text that trusts those of the bundle.
+    /// Trust is outdated, or the config is missing; the text that trusts the CAs of the bundle.
     Stale(Vec<u8>),
 }
 
 impl Assessment {
-    /// Why it is left alone, if it is.
+    /// Reason why it is not edited.
     #[must_use]
     pub fn left_alone(&self) -> Option<LeftAlone> {
         match self {
@@ -39,37 +38,37 @@ impl Assessment {
     }
 }
 
-/// Why user data is left alone.
+/// Reasons why user data is not edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LeftAlone {
-    /// A script, another tool's data, broken JSON.
+    /// The text is a script, another tool's data or broken JSON.
     #[error("it is no Ignition config")]
     NoIgnition,
-    /// An Ignition config that names no authorities.
+    /// The Ignition config has no CAs.
     #[error("it names no certificate authorities")]
     NoCas,
-    /// None of the authorities that it names has to do with the machine config server.
+    /// None of its CAs is the machine config server's.
     #[error("it trusts only other authorities than the machine config server's")]
     Foreign,
-    /// One of them is called like the machine config server's, which is no proof.
+    /// A CA has a name of the machine config server's, which proves nothing.
     #[error(
         "it trusts a CA that is named like the machine config server's, but neither its \
          certificate nor its key is known here"
     )]
     NameOnly,
-    /// It trusts the machine config server's where they are not replaced.
+    /// The machine config server's CAs are in a place that is not edited.
     #[error(
         "it trusts the machine config server's CAs where they cannot be replaced: in a config within \
          it, or in a text that is not edited"
     )]
     OutOfReach,
-    /// It has more than [`MAX_BYTES`].
+    /// The text is larger than [`MAX_BYTES`].
     #[error("it has more than {MAX_BYTES} bytes, which no platform takes as user data")]
     TooLarge,
 }
 
 impl LeftAlone {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 6] = [
         Self::NoIgnition,
         Self::NoCas,
@@ -79,7 +78,7 @@ impl LeftAlone {
         Self::TooLarge,
     ];
 
-    /// How metrics and events name it.
+    /// Value of the label in metrics and events.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -94,14 +93,13 @@ impl LeftAlone {
 }
 
 impl PointerConfig<'_> {
-    /// Judges whom it trusts by the bundle that it should trust. `known` are further authorities that were the machine
-    /// config server's once.
+    /// Assesses its trust against the bundle. `known` are other CAs that were the machine config server's before.
     #[must_use]
     pub fn assess(&self, bundle: &[Certificate], known: &[Certificate]) -> Assessment {
         if self.is_too_large() {
             return Assessment::LeftAlone(LeftAlone::TooLarge);
         }
-        // A renewed certificate and a cross-certificate have the key of the one that is known.
+        // Renewed certificates and cross-certificates have the key of the known one.
         let is_ours = |certificate: &Certificate| {
             bundle.iter().chain(known).any(|own| certificate.has_key_of(own))
         };
@@ -118,8 +116,8 @@ impl PointerConfig<'_> {
         if is_out_of_reach { Assessment::LeftAlone(LeftAlone::OutOfReach) } else { assessed }
     }
 
-    /// Whether a machine fetches by other authorities of ours than those of the bundle, which are written in the config
-    /// itself: those of a config within it take their place.
+    /// Returns `true` if a nested config replaces the CAs in this one, and a machine fetches by other CAs of this
+    /// server than those of the bundle.
     fn is_replaced_within(
         &self,
         bundle: &[Certificate],
@@ -131,7 +129,7 @@ impl PointerConfig<'_> {
         })
     }
 
-    /// What a rotation of certificates sees of it, called `name`, judged as [`Self::assess`] does.
+    /// Observes the config `name` for a rotation of certificates, judged as [`Self::assess`] does.
     #[must_use]
     pub fn observe(
         &self,
@@ -142,7 +140,7 @@ impl PointerConfig<'_> {
         self.trust(name, name, self.assess(bundle, known))
     }
 
-    /// The same of the pointer config `name`, which messages call `title`. Does not look for faults.
+    /// The observation of a config that is assessed already; messages call it `title`. Faults are not checked.
     #[must_use]
     pub fn trust(&self, name: &str, title: &str, assessed: Assessment) -> PointerTrust {
         let state = match assessed {
@@ -159,7 +157,7 @@ impl PointerConfig<'_> {
     }
 }
 
-/// The same, by what is written in the config itself.
+/// Assesses the text of the config.
 fn assess_written(
     written: &Written<'_>,
     bundle: &[Certificate],
@@ -190,17 +188,17 @@ fn assess_written(
         .collect();
     let place = |index: usize| place(written.text, texts[index]);
     let mut changes = vec![(place(first), with_source(texts[first], &ca_source(pem.as_bytes())))];
-    // With the comma before each, which the first one that stays makes sure of.
+    // The comma before each removed entry goes too; the first entry stays.
     changes
         .extend(rest.iter().map(|&index| (place(index - 1).end..place(index).end, String::new())));
     Assessment::Stale(spliced(written.text, &changes).into_bytes())
 }
 
-/// One entry of the authorities.
+/// An entry of the CAs.
 struct Entry {
-    /// The machine config server's.
+    /// Certificates of the machine config server.
     ours: Vec<Certificate>,
-    /// The others, whatever they are, as DER.
+    /// Other certificates in DER.
     others: Vec<CertificateDer<'static>>,
 }
 
@@ -217,7 +215,7 @@ impl Entry {
     }
 }
 
-/// An entry with another source. What was said of the contents before holds no more.
+/// An entry with another source. Properties of the old contents are removed.
 fn with_source(entry: &str, source: &str) -> String {
     let quoted = |text: &str| Value::from(text).to_string();
     let mut fields = vec![format!("\"source\":{}", quoted(source))];
@@ -230,8 +228,8 @@ fn with_source(entry: &str, source: &str) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Whether a certificate has a name that the machine config server's authorities have: this
-/// server's own, those of OpenShift's controller, and those of its installer.
+/// Returns `true` if a certificate has a name of a machine config server's CA: this server's, that of OpenShift's
+/// controller, or of its installer.
 fn is_named_like_ours(der: &CertificateDer<'_>) -> bool {
     Certificate::from_der(der).is_some_and(|certificate| {
         certificate.common_name == "root-ca"

@@ -1,5 +1,5 @@
-//! Whether a machine would boot from a pointer config, and if not, why: the one judge of `certs check`, of the
-//! controller, of readiness and of the page. Who is locked out is judged by [`locked_out`].
+//! Decides if a machine boots from a pointer config: the common judge of `certs check`, the controller, readiness and
+//! the page. [`locked_out`] judges the certificates.
 
 use std::collections::BTreeSet;
 
@@ -13,57 +13,57 @@ use super::fault::Fault;
 use super::fetch::Fetch;
 use crate::access::{Records, Refusal};
 
-/// What is known of the servers that a machine asks.
+/// Known state of the servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
-    /// What is served, leaf first; `None` where that is judged elsewhere.
+    /// Served chain, leaf first; `None` if it is judged elsewhere.
     pub chain: Option<&'a [Certificate]>,
-    /// What is known of tokens, if anything is.
+    /// Records of tokens, if they are known.
     pub records: Option<&'a Records>,
-    /// The pools that have a config, empty where they are not known.
+    /// Pools with a config; empty if they are not known.
     pub pools: &'a BTreeSet<String>,
 }
 
-/// Why no machine boots from a file. One line each.
+/// Reasons why no machine boots from a file. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem<'a> {
-    /// It is in the file itself.
+    /// A fault of the file.
     #[error("{0}")]
     Fault(&'a Fault),
-    /// The certificates that are served.
+    /// The served certificates are refused.
     #[error("{0}")]
     LockedOut(Lockout),
-    /// A pool that there is not.
+    /// The pool does not exist.
     #[error(
         "no config from {url}: there is no pool {pool} here: a machine asks again until there is"
     )]
     UnknownPool {
-        /// What is fetched.
+        /// URL of the fetch.
         url: http::Uri,
-        /// The pool in it.
+        /// Pool in the URL.
         pool: String,
     },
-    /// The token.
+    /// The token is refused.
     #[error("no config from {url}: {refusal}")]
     Refused {
-        /// What is fetched.
+        /// URL of the fetch.
         url: http::Uri,
-        /// Why it is refused.
+        /// Reason for the refusal.
         refusal: Refusal,
     },
 }
 
-/// What becomes of a machine that has a pointer config.
+/// Verdict about a pointer config.
 #[derive(Debug)]
 pub struct Verdict<'a> {
-    /// Why no machine boots from it; none if one does.
+    /// Reasons why no machine boots from it; empty if one does.
     pub problems: Vec<Problem<'a>>,
-    /// What a machine fetches, and what comes of its token; empty where the file has faults.
+    /// Fetches with the result for their tokens; empty if the file has faults.
     pub fetches: Vec<(&'a Fetch, Admission)>,
 }
 
 impl PointerConfig<'_> {
-    /// Judges whether a machine would boot from it, called `name`, by what is known of servers.
+    /// Judges the config `name` against the known state of the servers.
     #[must_use]
     pub fn verdict(&self, name: &str, known: Known<'_>, now: OffsetDateTime) -> Verdict<'_> {
         let mut problems: Vec<_> = self.faults().iter().map(Problem::Fault).collect();
@@ -88,12 +88,12 @@ impl PointerConfig<'_> {
         Verdict { problems, fetches }
     }
 
-    /// Why no machine boots from it, called `name`, whatever is served and whatever its token is: one line.
+    /// Reasons why no machine boots from the config `name`, regardless of the served chain and of tokens: one line.
     #[must_use]
     pub fn lockouts(&self, name: &str, pools: &BTreeSet<String>) -> Vec<Lockout> {
         let known = Known { chain: None, records: None, pools };
         let problems = self.verdict(name, known, OffsetDateTime::UNIX_EPOCH).problems;
-        // A URL may have a password in it.
+        // A URL can contain a password.
         let lines: Vec<_> =
             problems.iter().map(|problem| redacted(&problem.to_string()).into_owned()).collect();
         let reason = LockoutReason::Pointer(lines.join("; "));
@@ -102,8 +102,8 @@ impl PointerConfig<'_> {
     }
 }
 
-/// The pools that the files of a state directory are made for, by the files' names without `.ign`: each is the name of
-/// a pool, but for a file that fetches the configs of others alone.
+/// Pools of the files in a state directory, by file names without `.ign`: each name is a pool, unless the file fetches
+/// only configs of others.
 #[must_use]
 pub fn pools_of<'a>(files: impl Iterator<Item = (&'a str, &'a [u8])> + Clone) -> BTreeSet<String> {
     let names: BTreeSet<&str> = files.clone().map(|(name, _)| name).collect();

@@ -1,5 +1,5 @@
-//! The order in which Ignition reads a pointer config: what replaces it, what is merged, and the CAs and timeouts
-//! that hold at each fetch.
+//! Follows Ignition's order of reading a pointer config: replaced and merged configs, and the CAs and timeouts at each
+//! fetch.
 
 use std::iter;
 
@@ -11,10 +11,9 @@ use super::ca::{self, ContentsFault, HashOf};
 use super::fault::{Fault, Warning};
 use super::fetch::{Fetch, fetch, is_of_server};
 
-/// Configs within each other: more than anybody writes.
 const MAX_NESTED: usize = 32;
 
-/// What a config says of how to fetch.
+/// Settings of a config for fetches.
 #[derive(Debug, Clone, Default)]
 struct Settings {
     /// Entries of `certificateAuthorities`, each source once.
@@ -35,7 +34,7 @@ impl Settings {
         }
     }
 
-    /// These, and those of a config that is merged into theirs.
+    /// These settings, with those of a merged config.
     fn with(&self, other: &Self) -> Self {
         let is_of =
             |entry: &&Value| !other.cas.iter().any(|later| later["source"] == entry["source"]);
@@ -48,13 +47,12 @@ impl Settings {
     }
 }
 
-/// What a machine comes by.
 pub(super) struct Walk {
     spec: SpecVersion,
     pub(super) fetches: Vec<Fetch>,
     pub(super) faults: Vec<Fault>,
     pub(super) warnings: Vec<Warning>,
-    /// By their sources, as Ignition keeps what it has fetched.
+    /// Entries that were read, by source: Ignition caches what it fetches.
     read: Vec<(Value, Vec<Certificate>)>,
     trusted: Vec<Certificate>,
     has_cas: bool,
@@ -63,7 +61,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Reads a pointer config with all that is within it.
+    /// Walks through a pointer config and all nested ones.
     pub(super) fn through(spec: SpecVersion, config: &Value) -> Self {
         let mut walk = Self {
             spec,
@@ -89,12 +87,12 @@ impl Walk {
         walk
     }
 
-    /// Where its spec has the configs that are added.
+    /// Name of the list of merged configs in the spec.
     fn list(&self) -> &'static str {
         if self.spec == SpecVersion::V2_2 { "append" } else { "merge" }
     }
 
-    /// Takes over CAs and timeouts; a config without CAs leaves those before.
+    /// Applies CAs and timeouts; a config without CAs keeps the previous ones.
     fn update(&mut self, settings: &Settings) {
         self.check_timeout("httpTotal", settings.http_total);
         if settings.has_proxy && !self.warnings.contains(&Warning::Proxy) {
@@ -116,7 +114,7 @@ impl Walk {
         }
     }
 
-    /// Go counts in nanoseconds, in 64 bits; 0 is no limit.
+    /// Checks a timeout. Go counts in nanoseconds, in 64 bits; 0 is no limit.
     fn check_timeout(&mut self, field: &'static str, seconds: Option<i64>) {
         const SECOND: i64 = 1_000_000_000;
         let Some(seconds) = seconds else { return };
@@ -153,7 +151,7 @@ impl Walk {
         }
     }
 
-    /// Fetches what replaces a config, or else what is merged into it. Returns what holds after it.
+    /// Fetches the config that replaces this one, or else the merged ones. Returns the settings afterwards.
     fn render(&mut self, config: &Value) -> Settings {
         self.check_files(config);
         let section = &config["ignition"]["config"];
@@ -180,7 +178,7 @@ impl Walk {
         merged
     }
 
-    /// Files that are in the config itself: a machine ends with one that is not what is said of it.
+    /// Checks files in the config: Ignition fails at contents that do not match their description.
     fn check_files(&mut self, config: &Value) {
         for file in config["storage"]["files"].as_array().into_iter().flatten() {
             let appended = file["append"].as_array().into_iter().flatten();
@@ -207,7 +205,7 @@ impl Walk {
         settings
     }
 
-    /// The config that a resource holds in itself, if it does. Others, and faults, are noted.
+    /// The config in a data URL, if the resource has one. Others, and faults, are recorded.
     fn resource(&mut self, place: &str, resource: &Value) -> Option<Value> {
         let source = resource["source"].as_str().unwrap_or_default();
         if source.is_empty() {
@@ -262,7 +260,7 @@ impl Walk {
         let (found, config) = Config::fields(&contents).map_err(Fault::Invalid)?;
         let expected = self.spec;
         let is_2 = |spec| spec == SpecVersion::V2_2;
-        // An Ignition that reads the config around it need not read a newer one.
+        // An Ignition that reads the outer config need not read a newer spec.
         if is_2(found) == is_2(expected) && found <= expected {
             Ok(config)
         } else {
@@ -271,13 +269,13 @@ impl Walk {
     }
 }
 
-/// What a data URL holds, unpacked and compared with its hash as the resource around it says.
+/// The contents of a data URL, unpacked and compared with the resource's hash.
 fn contents_of(source: &str, resource: &Value, of: HashOf) -> Result<Vec<u8>, ContentsFault> {
     let compression = resource["compression"].as_str();
     ca::contents(source, compression, resource["verification"]["hash"].as_str(), of)
 }
 
-/// A source that fits into a line.
+/// A source, shortened to fit into a line.
 fn shortened(source: &str) -> String {
     const MAX_CHARACTERS: usize = 60;
     match source.char_indices().nth(MAX_CHARACTERS) {

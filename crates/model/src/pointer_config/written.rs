@@ -1,4 +1,4 @@
-//! A pointer config as it is written: parts of its text, found in place, in an Ignition config of any spec.
+//! The text of a pointer config in any spec, with its parts located for edits.
 
 use http::Uri;
 use http::uri::Scheme;
@@ -10,19 +10,19 @@ use super::ca::unpacked;
 use super::json_text::{document, elements, find, members, string};
 use super::pem::{Block, block};
 
-/// More than any platform takes as user data, in bytes. What is longer is not looked at.
+/// Maximum size of user data that is read, in bytes, larger than any platform's.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// The text of an Ignition config, as far as pointer configs go.
+/// The text of an Ignition config.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written<'a> {
     pub(super) text: &'a str,
-    /// Its section `ignition`.
+    /// Text of its section `ignition`.
     section: &'a str,
 }
 
 impl<'a> Written<'a> {
-    /// `None` if it is no Ignition config, or has more than [`MAX_BYTES`].
+    /// Locates the parts; `None` if it is no Ignition config, or larger than [`MAX_BYTES`].
     pub(super) fn read(user_data: &'a [u8]) -> Option<Self> {
         if user_data.len() > MAX_BYTES {
             return None;
@@ -33,58 +33,55 @@ impl<'a> Written<'a> {
         Some(Self { text, section })
     }
 
-    /// The spec that it declares.
     pub(super) fn version(&self) -> Option<String> {
         find(self.section, &["version"]).and_then(string)
     }
 
-    /// The entries of its authorities.
+    /// Entries of the CAs.
     pub(super) fn entries(&self) -> Vec<&'a str> {
         let list = find(self.section, &["security", "tls", "certificateAuthorities"]);
         list.and_then(elements).unwrap_or_default()
     }
 
-    /// All authorities that are understood in its entries.
+    /// All readable CAs in its entries.
     pub(super) fn cas(&self) -> Vec<Certificate> {
         let ders = self.entries().into_iter().flat_map(certificates);
         ders.filter_map(|der| Certificate::from_der(&der)).collect()
     }
 
-    /// The other configs that it fetches.
+    /// Configs that it fetches.
     pub(super) fn resources(&self) -> impl Iterator<Item = &'a str> {
         let section = find(self.section, &["config"]).unwrap_or("{}");
         let lists = ["merge", "append"].into_iter().filter_map(move |verb| find(section, &[verb]));
         lists.filter_map(elements).flatten().chain(find(section, &["replace"]))
     }
 
-    /// Where it fetches other configs from.
+    /// Sources of the configs that it fetches.
     pub(super) fn sources(&self) -> impl Iterator<Item = String> {
         self.resources().filter_map(|resource| string(find(resource, &["source"])?))
     }
 
-    /// The configs that it fetches from a machine config server.
+    /// URLs of the configs that it fetches from a machine config server.
     fn urls(&self) -> impl Iterator<Item = Uri> {
         let urls = self.sources().filter_map(|source| source.parse::<Uri>().ok());
         urls.filter(|url| url.path().starts_with("/config/"))
     }
 
-    /// Those of them that it fetches over TLS.
     pub(super) fn https_urls(&self) -> impl Iterator<Item = Uri> {
         self.urls().filter(|url| url.scheme() == Some(&Scheme::HTTPS))
     }
 
-    /// The hosts that it fetches from.
     pub(super) fn hosts(&self) -> Vec<Host> {
         self.urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }
 
-    /// Those of them that it fetches from over TLS.
+    /// Hosts of the URLs with TLS.
     pub(super) fn https_hosts(&self) -> Vec<Host> {
         self.https_urls().filter_map(|url| url.host()?.parse().ok()).collect()
     }
 }
 
-/// The certificates of one entry, as DER, whatever their blocks are called. None if it is no data URL that is understood.
+/// The certificates of one entry in DER, regardless of labels. Empty if its data URL is unreadable.
 pub(super) fn certificates(entry: &str) -> Vec<CertificateDer<'static>> {
     let pem = pem(entry).unwrap_or_default();
     let mut certificates = Vec::new();
@@ -98,10 +95,10 @@ pub(super) fn certificates(entry: &str) -> Vec<CertificateDer<'static>> {
     certificates
 }
 
-/// What an entry's data URL holds.
+/// The contents of an entry's data URL.
 pub(super) fn pem(entry: &str) -> Option<Vec<u8>> {
     let bytes = data_url::decode(&string(find(entry, &["source"])?)?).ok()?;
     let compression = find(entry, &["compression"]).and_then(string);
-    // One that may go on is not understood: what is beyond would be lost.
+    // An entry that cannot be unpacked as a whole is not edited, because the rest would be lost.
     unpacked(bytes, compression.as_deref()).ok()
 }

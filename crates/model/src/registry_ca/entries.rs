@@ -1,4 +1,4 @@
-//! What the entries of one config map say.
+//! Parses the entries of a ConfigMap with registry CAs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,47 +13,47 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::RegistryHost;
 use crate::objects::ConfigMap;
 
-/// Certificate authorities (PEM) by the registry that they are for.
+/// CAs in PEM by registry.
 pub type Cas = BTreeMap<RegistryHost, Bytes>;
 
-/// The entries of a config map, each on its own: a bad one takes nothing from the others.
+/// The entries of a ConfigMap. A bad one does not affect the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
-    /// What a machine can trust, one entry a registry.
+    /// Usable CAs, one entry for each registry.
     pub good: Cas,
-    /// The other entries, in the order of their keys.
+    /// Refused entries, in the order of their keys.
     pub refused: Vec<Refused>,
-    /// Registries that have an entry but no certificate in it. What was good for them before stays
-    /// so: a slip of a hand is no reason to take trust away.
+    /// Registries that have an entry without a readable certificate. Their last good value stays, because a mistake
+    /// should not remove trust.
     pub spoilt: BTreeSet<RegistryHost>,
 }
 
 /// An entry that is not used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refused {
-    /// `ConfigMap NAMESPACE/NAME`
+    /// Name in the form `ConfigMap NAMESPACE/NAME`.
     pub place: String,
-    /// The entry's key.
+    /// Key of the entry.
     pub key: String,
-    /// What is wrong with it.
+    /// Reason for the refusal.
     pub reason: Reason,
 }
 
-/// Why an entry is not used.
+/// Reasons why an entry is refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The key names no registry.
+    /// The key is no registry host.
     NoHost,
-    /// No certificate in it can be read.
+    /// The value has no readable certificate.
     NoCertificate,
-    /// Another key of the map names the same registry, and is used.
+    /// Another key for the same registry is used.
     SameHost(String),
-    /// With it, the merged config map would be larger than the API allows.
+    /// The merged ConfigMap would exceed the API's size limit.
     TooLarge,
 }
 
 impl Reason {
-    /// A word for labels.
+    /// Value of the label in metrics.
     #[must_use]
     pub fn label(&self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Reason {
 }
 
 impl std::fmt::Display for Refused {
-    /// One line, without the place.
+    /// Formats the reason in one line, without the ConfigMap's name.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let key = &self.key;
         match &self.reason {
@@ -84,17 +84,16 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Go's decoder, which the reference reads with, does not look at the bits that padding leaves over.
+/// Base64 as in Go's decoder, which the reference uses: stray bits before the padding are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// Reads the entries of a config map.
+/// Parses the entries of a ConfigMap.
 ///
-/// Text that is base64 as a whole is decoded, as the reference does; PEM never is, for its dashes.
-/// All else is handed on as it is. Of several keys for one registry the one in the registry's
-/// plainest spelling is used, or else the first.
+/// Text that is base64 as a whole is decoded, as in the reference; PEM is not, because it has dashes. Other values stay
+/// as they are. Of several keys for one registry the normalised spelling is used, otherwise the first.
 #[must_use]
 pub fn read(map: &ConfigMap) -> Entries {
     let place = place(map);
@@ -136,8 +135,7 @@ pub fn read(map: &ConfigMap) -> Entries {
 }
 
 impl Entries {
-    /// What a machine is to trust: the good entries, and for a registry whose entry is spoilt what
-    /// it had in `before`.
+    /// CAs for machines: the good entries, and for a spoilt one its value in `before`.
     #[must_use]
     pub fn or_last_good(&self, before: &Cas) -> Cas {
         let mut cas = self.good.clone();
@@ -153,7 +151,7 @@ impl Entries {
     }
 }
 
-/// How an administrator would name a config map.
+/// Display name of a ConfigMap.
 pub(super) fn place(map: &ConfigMap) -> String {
     format!("ConfigMap {}/{}", map.metadata.namespace, map.metadata.name)
 }
@@ -166,8 +164,7 @@ fn unwrapped(text: &[u8]) -> Bytes {
     }
 }
 
-/// Whether a container runtime would find a certificate in it: like Go's, it passes over what it
-/// cannot read.
+/// Returns `true` if a container runtime would find a certificate: like Go, it skips unreadable blocks.
 fn holds_certificate(pem: &[u8]) -> bool {
     CertificateDer::pem_slice_iter(pem).flatten().any(|der| X509Certificate::from_der(&der).is_ok())
 }

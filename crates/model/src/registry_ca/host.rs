@@ -1,25 +1,23 @@
-//! How a config map's key names a registry.
+//! Registry hosts in the keys of a ConfigMap.
 
-/// A registry's host with an optional port, as it names a folder below `/etc/docker/certs.d`.
+/// A registry's host with an optional port, the name of a directory in `/etc/docker/certs.d`.
 ///
-/// It keeps the spelling that it was given: the container runtime looks for a folder of the
-/// spelling that an image's name has.
+/// The spelling is kept: the container runtime looks for a directory with the spelling of an image's name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegistryHost(String);
 
-/// Why a key names no registry.
+/// Error for a key that is no registry host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no registry host: expected host, host:port or host..port")]
 pub struct InvalidHost(String);
 
-/// The longest key that a config map can have, and so short that it can name a folder.
+/// Maximum length of a ConfigMap's key, short enough for the name of a directory.
 const LONGEST: usize = 253;
 
 impl RegistryHost {
-    /// Reads `host`, `host:port` or a config map's `host..port`.
+    /// Parses `host`, `host:port` or a ConfigMap's `host..port`.
     ///
-    /// Letters, digits, `-`, `_` and single dots only, so that no key can name a path outside its
-    /// folder.
+    /// Only letters, digits, `-`, `_` and single dots are allowed, so that no key is a path outside of its directory.
     pub fn parse(key: &str) -> Result<Self, InvalidHost> {
         let invalid = || InvalidHost(key.chars().take(LONGEST).collect());
         let name = key.replacen("..", ":", 1);
@@ -43,25 +41,25 @@ impl RegistryHost {
         Ok(Self(name))
     }
 
-    /// `host` or `host:port`.
+    /// The host as `host` or `host:port`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// `host` or `host..port`: a config map's key cannot hold a colon.
+    /// The host as `host` or `host..port`, because a ConfigMap's key cannot have a colon.
     #[must_use]
     pub fn config_map_key(&self) -> String {
         self.0.replacen(':', "..", 1)
     }
 
-    /// Where the container runtime looks for this registry's certificate authorities.
+    /// Path at which the container runtime looks for the registry's CAs.
     #[must_use]
     pub fn certs_d_path(&self) -> String {
         format!("/etc/docker/certs.d/{}/ca.crt", self.0)
     }
 
-    /// The same for all spellings of one registry: host names know no case, and a port is a number.
+    /// A common form of all spellings of one registry: host names ignore case, and a port is a number.
     #[must_use]
     pub fn identity(&self) -> String {
         let name = self.0.to_ascii_lowercase();

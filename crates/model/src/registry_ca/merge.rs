@@ -1,4 +1,4 @@
-//! The merged config map: what it should hold, and whether it has to be written.
+//! Plans the contents of the merged ConfigMap.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use super::entries::{self, Cas, Reason, Refused};
 use super::{ADMINISTRATOR_NAMESPACE, RegistryHost};
 use crate::objects::{ConfigMap, ImageConfig};
 
-/// All values of a config map together may have so many bytes.
+/// Maximum size of all values of a ConfigMap together, in bytes.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// The administrator's config map.
+/// State of the administrator's ConfigMap.
 #[derive(Debug, Clone, Copy)]
 pub enum Administrators<'a> {
-    /// None is named.
+    /// No ConfigMap is named.
     Unnamed,
-    /// This one is named, and is not there.
+    /// A ConfigMap is named and does not exist.
     Missing(&'a str),
-    /// The one that is named.
+    /// The named ConfigMap.
     Found(&'a ConfigMap),
 }
 
 impl<'a> Administrators<'a> {
-    /// The config map that the `Image` object `cluster` names; `find` looks for one by its name in
-    /// the administrator's namespace.
+    /// The ConfigMap that the object `Image cluster` names; `find` looks it up by its name in the administrator's
+    /// namespace.
     pub fn of(
         image: Option<&'a ImageConfig>,
         find: impl FnOnce(&str) -> Option<&'a ConfigMap>,
@@ -36,47 +36,47 @@ impl<'a> Administrators<'a> {
     }
 }
 
-/// The config maps of a cluster as they are now.
+/// Present ConfigMaps of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct RegistryCaMaps<'a> {
-    /// The one that the `Image` object `cluster` names.
+    /// Administrator's ConfigMap, named by the object `Image cluster`.
     pub administrators: Administrators<'a>,
-    /// The registry operator's, `None` where there is none.
+    /// Registry operator's ConfigMap, `None` if it does not exist.
     pub operators: Option<&'a ConfigMap>,
-    /// The merged one, `None` where there is none.
+    /// Merged ConfigMap, `None` if it does not exist.
     pub merged: Option<&'a ConfigMap>,
 }
 
-/// What to do, and what to tell.
+/// Plan for the merged ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergePlan {
-    /// What machines are to trust.
+    /// CAs for machines to trust.
     pub cas: Cas,
-    /// What has to be done to the merged config map.
+    /// Write to the merged ConfigMap.
     pub write: Write,
-    /// The entries that are not used, each alone.
+    /// Entries that are not used.
     pub refused: Vec<Refused>,
-    /// The administrator's config map that is named and missing; what it held last is kept.
+    /// Name of the administrator's ConfigMap, if it is missing; its last values are kept.
     pub missing: Option<String>,
 }
 
-/// What has to be done to the merged config map.
+/// Write to the merged ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// Its values are as they should be.
+    /// The values are up to date.
     Nothing,
-    /// Make it. This is so without any authorities too: an empty map says that there are none.
+    /// Create it, even without CAs: an empty ConfigMap means that there are none.
     Create(Contents),
-    /// Set `data` and `binaryData` to these, with all other fields left as they are.
+    /// Set `data` and `binaryData`, and keep all other fields.
     Update(Contents),
 }
 
-/// `data` and `binaryData` of the merged config map.
+/// Values of the merged ConfigMap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// The values that are text.
+    /// Text values.
     pub data: BTreeMap<String, String>,
-    /// The others.
+    /// Binary values.
     pub binary_data: BTreeMap<String, Bytes>,
 }
 
@@ -98,7 +98,7 @@ impl Contents {
     }
 }
 
-/// A value that a registry should have in the merged config map.
+/// A value for a registry in the merged ConfigMap.
 #[derive(Clone)]
 struct Candidate {
     host: RegistryHost,
@@ -106,8 +106,8 @@ struct Candidate {
     source: Source,
 }
 
-/// Whose entry it is. What the registry operator says goes first where there is not room for all:
-/// it is little, and the cluster's own registry hangs on it.
+/// Origin of an entry. The registry operator's come first if there is not room for all: they are small, and the
+/// cluster's own registry depends on them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
     Merged,
@@ -115,12 +115,12 @@ enum Source {
     Administrators,
 }
 
-/// The candidates by the identity of their registry.
+/// Candidates by the identity of their registry.
 type Candidates = BTreeMap<String, Candidate>;
 
-/// Plans the merged config map from the config maps as they are.
+/// Plans the merged ConfigMap from the present ConfigMaps.
 ///
-/// Applied, a plan leads to a state in which nothing has to be written.
+/// The state after a plan needs no further write.
 #[must_use]
 pub fn plan(observed: RegistryCaMaps<'_>) -> MergePlan {
     let last_good = observed.merged.map(|map| entries::read(map).good).unwrap_or_default();
@@ -135,7 +135,7 @@ struct Merge<'a> {
     missing: Option<&'a str>,
 }
 
-/// Merges the administrator's and the operator's entries over what was good last.
+/// Merges the administrator's and the operator's entries with the last good values.
 fn merge(observed: RegistryCaMaps<'_>, last_good: Cas) -> Merge<'_> {
     let RegistryCaMaps { administrators, operators, merged } = observed;
     let read = |map: Option<&ConfigMap>| map.map(entries::read).unwrap_or_default();
@@ -183,10 +183,10 @@ fn by_identity(cas: Cas, source: Source) -> Candidates {
     cas.into_iter().map(candidate).collect()
 }
 
-/// Chooses what fits into one config map, and names what does not.
+/// Chooses the entries that fit into one ConfigMap, and returns the others.
 ///
-/// A registry that has a value now keeps it, if need be the old one, before another registry gets
-/// its first: what is added last is what is refused, and trust is taken from nobody.
+/// A registry with a present value keeps it, if necessary the old one, before another registry gets its first: late
+/// additions are refused, and no trust is removed.
 fn choose(wanted: &Candidates, last_good: &Candidates) -> (Cas, Vec<(Source, RegistryHost)>) {
     let mut chosen: BTreeMap<&str, &Candidate> = BTreeMap::new();
     let mut total = 0;
@@ -219,8 +219,7 @@ fn choose(wanted: &Candidates, last_good: &Candidates) -> (Cas, Vec<(Source, Reg
     (cas.collect(), refused)
 }
 
-/// Values are compared, wherever they lie: whether one is in `data` or in `binaryData` is no
-/// difference to whoever reads it.
+/// Compares values regardless of their place in `data` or `binaryData`, which does not matter to readers.
 fn write(cas: &Cas, merged: Option<&ConfigMap>) -> Write {
     let Some(merged) = merged else { return Write::Create(Contents::of(cas)) };
     let present = merged.entries();
@@ -233,11 +232,10 @@ fn write(cas: &Cas, merged: Option<&ConfigMap>) -> Write {
     if is_same { Write::Nothing } else { Write::Update(Contents::of(cas)) }
 }
 
-/// What the config maps of a directory come to, by the rules of a cluster, and what is wrong with
-/// them, as place and reason.
+/// CAs from the ConfigMaps of a directory, by the rules of a cluster, and faults as place and reason.
 ///
-/// A directory has nobody who would write the merged config map: where it is there alone, it is
-/// what counts, and where it is not there, `before` is what was good last.
+/// No controller writes the merged ConfigMap in a directory: if it is there alone, it is used; if it is missing,
+/// `before` has the last good values.
 #[must_use]
 pub fn collect(
     config_maps: &[&ConfigMap],

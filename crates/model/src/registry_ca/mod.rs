@@ -1,5 +1,4 @@
-//! The certificate authorities of image registries: how config maps name registries, and which of
-//! them a machine is to trust. Nothing here does I/O.
+//! CAs of image registries: parses them from ConfigMaps, and merges those that machines trust. The module does no I/O.
 //!
 //! ```text
 //!  openshift-config/NAME ────────────────────────────┐
@@ -8,30 +7,26 @@
 //!  merged-trusted-image-registry-ca as it is now ────┘
 //! ```
 //!
-//! OpenShift's enhancement on certificate authorities for image registries is the source of the
-//! rules: the administrator's config map is named by `images.config.openshift.io/cluster`, the
-//! registry operator's is `image-registry-ca`, both are merged into
-//! `merged-trusted-image-registry-ca`, the administrator's entry wins over the operator's, and a
-//! key is `host` or `host..port` because a config map's key cannot hold a colon.
+//! The rules are those of OpenShift's enhancement on CAs for image registries: `images.config.openshift.io/cluster`
+//! names the administrator's ConfigMap, the registry operator's is `image-registry-ca`, both are merged into
+//! `merged-trusted-image-registry-ca`, the administrator's entry overrides the operator's, and a key is `host` or
+//! `host..port` because a ConfigMap's key cannot have a colon.
 //!
 //! # Trust is not taken away by accident
 //!
-//! Every node follows the merged config map, so that what is missing there is trusted nowhere. Its
-//! own values are therefore an input of [`plan`], as what was last good:
+//! Every node follows the merged ConfigMap, so a CA that is missing there is trusted nowhere. Therefore [`plan`] takes
+//! its present values as the last good ones:
 //!
-//! - While the administrator's config map is named and missing, all that the merged one holds is
-//!   kept, except that a registry which the operator's map has gets the operator's value. Nothing
-//!   in the merged map tells whose entry was whose. An operator's entry that is not the same there
-//!   may be an older one of the operator's own, and the cluster's registry would be lost when its
-//!   authority is replaced; that the administrator had overridden it is the rarer case. The other
-//!   way round, an entry that the operator takes away meanwhile stays until the administrator's
-//!   map is back, or is no longer named. Naming no map removes what the administrator had.
-//! - A registry whose entry holds no certificate any more, and for which there is no other entry,
-//!   keeps what the merged map has. Removing the key removes the authority.
-//! - What would make the map larger than the API allows is refused in favour of what is in it.
+//! - While the administrator's ConfigMap is named and missing, the merged values are kept, except that registries in
+//!   the operator's ConfigMap get the operator's value. The merged ConfigMap does not record origins. If an operator's
+//!   entry differs there, it may be an older one of the operator, and keeping it would break the cluster's registry
+//!   when its CA is replaced; an override by the administrator is the rarer case. An entry that the operator removes
+//!   meanwhile stays until the administrator's ConfigMap is back, or is not named any longer. Naming none removes the
+//!   administrator's entries.
+//! - A registry whose only entry has no certificate keeps its merged value. Removing the key removes the CA.
+//! - Entries beyond the API's size limit are refused in favour of present ones.
 //!
-//! The map is emptied when the last authority goes, and never deleted: that there is no map says
-//! that nobody knows, and who follows it keeps what it has.
+//! The ConfigMap is emptied when the last CA is removed, and never deleted: without it nodes keep what they have.
 
 mod entries;
 mod host;
@@ -45,22 +40,22 @@ pub use merge::{
 
 use crate::objects::is_misspelt;
 
-/// The namespace of the administrator's config map.
+/// Namespace of the administrator's ConfigMap.
 pub const ADMINISTRATOR_NAMESPACE: &str = "openshift-config";
-/// The namespace of the registry operator's and of the merged config map.
+/// Namespace of the registry operator's and of the merged ConfigMap.
 pub const MANAGED_NAMESPACE: &str = "openshift-config-managed";
-/// The registry operator's config map.
+/// Name of the registry operator's ConfigMap.
 pub const OPERATOR_MAP: &str = "image-registry-ca";
-/// The config map that both are merged into.
+/// Name of the merged ConfigMap.
 pub const MERGED_MAP: &str = "merged-trusted-image-registry-ca";
 
-/// Why a config map is not read that is nearly called like one of these, if it is: each is read in its own namespace.
+/// Reason why a ConfigMap is not read whose name or namespace is nearly that of one of these.
 #[must_use]
 pub fn misplaced(namespace: &str, name: &str) -> Option<String> {
     let is_name = |known: &str| name == known || is_misspelt(name, known);
     let meant = [MERGED_MAP, OPERATOR_MAP].into_iter().find(|known| is_name(known))?;
     let is_read = (namespace, name) == (MANAGED_NAMESPACE, meant);
-    // The other name may be used for other things elsewhere.
+    // ConfigMaps of other namespaces can use the other name.
     let is_meant = meant == MERGED_MAP
         || namespace == MANAGED_NAMESPACE
         || is_misspelt(namespace, MANAGED_NAMESPACE);

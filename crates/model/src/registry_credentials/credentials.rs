@@ -1,4 +1,4 @@
-//! What a file of registry logins says, as podman, kubelet and Docker write it.
+//! Files of registry credentials, as podman, kubelet and Docker write them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,24 @@ use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-/// The longest name of a registry, in bytes: a host, a port and a path.
+/// Maximum length of a registry's name in bytes: a host, a port and a path.
 const LONGEST: usize = 512;
-/// Registries are hosts with a port, a path or both; Docker's own is a URL, and kubelet knows `*`.
+/// Punctuation in names: registries are hosts with optional port and path; Docker's own is a URL, and kubelet supports
+/// `*`.
 const PUNCTUATION: &str = "-._:/*[]";
 
-/// Go's decoder, by which container runtimes read, does not look at the bits that padding leaves over.
+/// Base64 as in Go's decoder, which container runtimes use: stray bits before the padding are ignored.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// A registry as a file of logins names it: a host with, perhaps, a port and a path.
+/// A registry's name in a file of credentials: a host with optional port and path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Registry(String);
 
 impl Registry {
-    /// `None` for a text that names none, which may be a password in a wrong place.
+    /// Parses a name; `None` for other texts, which may be a misplaced password.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || PUNCTUATION.contains(c);
@@ -31,19 +32,19 @@ impl Registry {
         is_name.then(|| Self(text.to_owned()))
     }
 
-    /// The name as it was given.
+    /// The name as given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// How one registry is logged in to: an object with `auth`, handed on as it is.
+/// Credentials for one registry: an object with `auth`, passed on unchanged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential(Value);
 
 impl Credential {
-    /// The login as JSON.
+    /// The credentials as JSON.
     #[must_use]
     pub fn as_json(&self) -> &Value {
         &self.0
@@ -56,22 +57,22 @@ impl std::fmt::Debug for Credential {
     }
 }
 
-/// Logins by the registry that they are for. `Debug` has the registries only.
+/// Credentials by registry. `Debug` shows only the registries.
 pub type Credentials = BTreeMap<Registry, Credential>;
 
-/// The entries of a file of logins, each on its own: a bad one takes nothing from the others.
+/// The entries of a file. A bad one does not affect the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
-    /// What can be used.
+    /// Usable credentials.
     pub good: Credentials,
-    /// The other entries, in the order of the file.
+    /// Refused entries, in the order of the file.
     pub refused: Vec<Refused>,
-    /// Registries that have an entry which cannot be used. What was good for them before stays so.
+    /// Registries whose entry is unusable. Their last good credentials stay.
     pub spoilt: BTreeSet<Registry>,
 }
 
 impl Entries {
-    /// The good entries, and for a registry whose entry is spoilt what it had in `before`.
+    /// The good entries, and for a spoilt one its credentials in `before`.
     #[must_use]
     pub fn or_last_good(&self, before: &Credentials) -> Credentials {
         let kept = before.iter().filter(|(registry, _)| self.spoilt.contains(*registry));
@@ -80,10 +81,10 @@ impl Entries {
     }
 }
 
-/// An entry that is not used. One line, and nothing of the login in it.
+/// An entry that is not used. The message is one line without credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The key names no registry. What it says instead is not told: it may be anything.
+    /// The key is no registry; it is not shown, since it may be secret.
     #[error(
         "entry {0} of `auths` is for no registry: expected HOST, HOST:PORT or either with /PATH"
     )]
@@ -91,23 +92,23 @@ pub enum Refused {
     /// The entry is no object, or has no `auth`.
     #[error("the entry for {} has no `auth`", .0.as_str())]
     NoAuth(Registry),
-    /// Its `auth` is not what one is.
+    /// The value of `auth` is not base64 of `USER:PASSWORD`.
     #[error("the entry for {} has an `auth` that is no base64 of USER:PASSWORD", .0.as_str())]
     NoCredential(Registry),
 }
 
-/// Why a text is no file of logins. One line, and nothing of the text in it.
+/// Reasons why a text is no file of credentials. The message is one line without the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedCredentials {
-    /// It does not parse.
+    /// The text is no JSON.
     #[error("no JSON (line {line}, column {column})")]
     NoJson {
-        /// Counted from 1.
+        /// Line, counted from 1.
         line: usize,
-        /// Counted from 1.
+        /// Column, counted from 1.
         column: usize,
     },
-    /// There is no object `auths` in it.
+    /// The object `auths` is missing.
     #[error("no object `auths` in it")]
     NoAuths,
 }
@@ -125,8 +126,8 @@ pub(super) fn members(text: &[u8]) -> Result<Map<String, Value>, MalformedCreden
 }
 
 impl Entries {
-    /// Reads a file of logins. Other members than `auths` are passed over: they name programs of the
-    /// machine that wrote it.
+    /// Parses a file of credentials. Members other than `auths` are ignored: they name programs of the machine that
+    /// wrote it.
     pub fn parse(text: &[u8]) -> Result<Self, MalformedCredentials> {
         let members = members(text)?;
         let auths = members.get("auths").and_then(Value::as_object);
@@ -152,7 +153,7 @@ impl Entries {
     }
 }
 
-/// Whether it is base64 of `USER:PASSWORD`. The password may be empty, beside an identity token.
+/// Returns `true` for base64 of `USER:PASSWORD`. The password can be empty, next to an identity token.
 fn is_credential(auth: &str) -> bool {
     let compact: Vec<u8> = auth.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
     let decoded = BASE64.decode(compact).unwrap_or_default();

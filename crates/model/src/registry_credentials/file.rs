@@ -1,42 +1,42 @@
-//! The file that a machine gets.
+//! The file with registry credentials on a machine.
 
 use serde_json::{Map, Value, json};
 
 use super::credentials::{Credential, Credentials, MalformedCredentials, Registry, members};
 
-/// Why logins cannot be put into a machine config's own file. Nothing of the file is in it.
+/// Reasons why credentials cannot be merged into a MachineConfig's own file. Messages contain nothing of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unmergeable {
-    /// It is not in the config: a machine fetches it when it boots, or appends to what it has.
+    /// The contents are not in the config: the machine fetches them, or appends to an existing file.
     #[error("its contents are not in the config")]
     Elsewhere,
-    /// It is not what its compression or its data URL says.
+    /// The contents cannot be decoded or unpacked.
     #[error("its contents cannot be read")]
     Unreadable,
-    /// It is no file of logins.
+    /// The contents are no file of credentials.
     #[error(transparent)]
     Malformed(#[from] MalformedCredentials),
 }
 
-/// A file of logins, with all that is in it.
+/// A file of credentials, with all its members.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CredentialFile(Map<String, Value>);
 
 impl CredentialFile {
-    /// Reads a file. An empty one, and one without `auths`, has no logins.
+    /// Parses a file. An empty one, and one without `auths`, has no credentials.
     pub fn parse(text: &[u8]) -> Result<Self, MalformedCredentials> {
         let mut members = if text.is_empty() { Map::new() } else { members(text)? };
         let auths = members.entry("auths").or_insert_with(|| json!({}));
         if auths.is_object() { Ok(Self(members)) } else { Err(MalformedCredentials::NoAuths) }
     }
 
-    /// The login for a registry.
+    /// Credentials for a registry.
     #[must_use]
     pub fn credential(&self, registry: &Registry) -> Option<&Value> {
         self.0.get("auths")?.get(registry.as_str())
     }
 
-    /// Sets the login for a registry, or takes it out.
+    /// Sets or removes the credentials for a registry.
     pub fn set(&mut self, registry: &Registry, credential: Option<&Credential>) {
         let Some(Value::Object(auths)) = self.0.get_mut("auths") else { return };
         match credential {
@@ -47,7 +47,7 @@ impl CredentialFile {
         };
     }
 
-    /// The file as JSON, its members in the order that they had.
+    /// The file as JSON, with its members in the original order.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         Value::Object(self.0.clone()).to_string().into_bytes()
@@ -60,9 +60,9 @@ impl std::fmt::Debug for CredentialFile {
     }
 }
 
-/// What the file is to hold, JSON, when `present` is there already; `None` where it says so as it is.
+/// Merges credentials into the `present` JSON file; `None` if it needs no change.
 ///
-/// `logins` win over what is there for the same registry, and all else in it stays, in its order.
+/// `logins` override entries for the same registry; all others stay, in their order.
 pub fn merged_file(
     present: Option<&[u8]>,
     credentials: &Credentials,

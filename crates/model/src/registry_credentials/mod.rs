@@ -1,20 +1,18 @@
-//! Logins to image registries that new machines get: what a secret says, and which logins a pool's
-//! machines have. Nothing here does I/O.
+//! Registry credentials of new machines: parses them from Secrets, and merges those of a pool. The module does no I/O.
 //!
 //! ```text
 //!  machine config's /var/lib/kubelet/config.json ─┐
-//!  Secret for all pools ──────────────────────────┼─> one login a registry, the lowest line's wins
+//!  Secret for all pools ──────────────────────────┼─> one entry a registry, the lowest line's wins
 //!  Secret of the pool's own ──────────────────────┘
 //! ```
 //!
-//! - **The later word wins.** A rendered machine config has a copy of the secret from when it was
-//!   rendered, so the secret goes before it: a login that was replaced meanwhile would keep a
-//!   machine from its first image. What is meant for one pool goes before what is meant for all.
-//! - **One registry at a time.** A login that cannot be used takes nothing from the others, and what
-//!   was good last stays: a machine without it would be stuck behind its first pull, and
-//!   Ignition does not come back with a better config.
-//! - **Nobody is told a login.** Registries are named, and positions in a text; what is in a secret
-//!   is in no message and in no `Debug`.
+//! - **The most specific source wins.** A rendered MachineConfig has a copy of the Secret from the time of rendering,
+//!   so the Secret overrides it: replaced credentials would keep a machine from its first image. The pool's Secret
+//!   overrides that for all pools.
+//! - **Registries are independent.** An unusable entry does not affect the others, and its last good value stays: a
+//!   machine without it would be stuck at its first pull, and Ignition does not fetch again.
+//! - **Credentials are never shown.** Messages and `Debug` have registries and positions in a text, no contents of a
+//!   Secret.
 
 mod credentials;
 mod file;
@@ -24,7 +22,7 @@ pub use credentials::{Credential, Credentials, Entries, MalformedCredentials, Re
 pub use file::{CredentialFile, Unmergeable, merged_file};
 pub use secrets::{POOL_ANNOTATION, RegistryCredentials, Unresolved, read};
 
-/// Where kubelet, the container runtime and the first boot's image pull look for logins.
+/// File in which kubelet, the container runtime and the first boot's image pull look for credentials.
 pub const PATH: &str = "/var/lib/kubelet/config.json";
-/// The secret that an installer fills, by its namespace and name.
+/// Default Secret, which an installer fills, as `NAMESPACE/NAME`.
 pub const DEFAULT_SECRET: &str = "openshift-config/pull-secret";

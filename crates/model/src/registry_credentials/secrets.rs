@@ -1,4 +1,4 @@
-//! Which secrets are read, and what the machines of a pool get of them.
+//! Chooses the Secrets that are read, and merges the credentials of a pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use super::credentials::{Credentials, Entries};
 use crate::objects::SecretName;
 use crate::objects::{MachineConfigPool, Secret};
 
-/// Names the secret with the logins of one pool's machines, as `NAMESPACE/NAME`.
+/// Annotation of a pool that names a Secret with credentials of its machines, as `NAMESPACE/NAME`.
 pub const POOL_ANNOTATION: &str = "machineconfiguration.openshift.io/registry-auth";
 
-/// The key of a secret of type `kubernetes.io/dockerconfigjson`.
+/// Key in a Secret of type `kubernetes.io/dockerconfigjson`.
 const KEY: &str = ".dockerconfigjson";
 
-/// Reads the logins of a secret. The reason that there are none has nothing of the secret in it.
+/// Parses the credentials of a Secret. The error contains nothing of the Secret.
 pub fn read(secret: &Secret) -> Result<Entries, String> {
     let text = secret.value(KEY).ok_or_else(|| {
         format!("has no key {KEY:?}: expected a secret of type kubernetes.io/dockerconfigjson")
@@ -21,29 +21,29 @@ pub fn read(secret: &Secret) -> Result<Entries, String> {
     Entries::parse(text).map_err(|error| format!("key {KEY:?}: {error}"))
 }
 
-/// The secrets that machines get registry logins of.
+/// Secrets with registry credentials of machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegistryCredentials {
-    /// The one for all pools. Without it nobody gets any logins, and no pool's annotation counts.
+    /// Secret for all pools. Without it machines get no credentials, and pools' annotations are ignored.
     pub secret: Option<SecretName>,
-    /// What is known of the secrets. `None` is a secret that is not there, or that may not be read:
-    /// machines do without. One that is not in here has not been read yet, or was never understood.
+    /// Contents of the Secrets. `None` is a Secret that does not exist or cannot be read, without which machines do. A
+    /// missing entry has not been read yet, or was never understood.
     pub known: BTreeMap<SecretName, Option<Arc<Credentials>>>,
 }
 
-/// Why it is not known which logins a pool's machines get.
+/// Reasons why a pool's credentials are not known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved {
-    /// The pool's annotation names no secret.
+    /// The pool's annotation is malformed.
     #[error("its annotation {POOL_ANNOTATION} names no secret: expected NAMESPACE/NAME")]
     Annotation,
-    /// The secret was not read yet, or cannot be understood.
+    /// The Secret has not been read yet, or is malformed.
     #[error("its registry logins are not known: {0} has not been read")]
     Unread(SecretName),
 }
 
 impl RegistryCredentials {
-    /// The secrets that are needed for `pools`.
+    /// The Secrets that are needed for `pools`.
     pub fn wanted<'a>(
         &self,
         pools: impl Iterator<Item = &'a MachineConfigPool>,
@@ -53,8 +53,7 @@ impl RegistryCredentials {
         own.chain([secret.clone()]).collect()
     }
 
-    /// The logins that machines of `pool` get, once it is known that nobody else can read them;
-    /// `None` where there are none to be had.
+    /// The credentials of machines of `pool`, which must be enforced; `None` if there are none.
     pub fn credentials(
         &self,
         pool: &MachineConfigPool,
@@ -79,7 +78,7 @@ impl RegistryCredentials {
     }
 }
 
-/// The secret of the pool's own.
+/// The Secret in the pool's annotation.
 fn own(pool: &MachineConfigPool) -> Option<Result<SecretName, Unresolved>> {
     let name = pool.annotation(POOL_ANNOTATION)?;
     Some(name.parse().map_err(|_| Unresolved::Annotation))

@@ -1,8 +1,8 @@
-//! Makes a config small to send: what is in its files is gzipped, where that takes less.
+//! Compresses the file contents of a config, if that makes it smaller.
 //!
-//! Most of a config is text, percent-encoded. Gzip and base64 bring 440 KB to some 120. The bytes
-//! on disk are the same: `compression` says that Ignition is to unpack them, and `verification` is
-//! of what is unpacked, in every spec that is compacted.
+//! Most of a config is percent-encoded text. Gzip and base64 reduce 440 KB to some 120. The bytes on disk are the same:
+//! `compression` has Ignition unpack them, and `verification` is of the unpacked contents in every spec that is
+//! compacted.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,19 +13,19 @@ use flate2::write::GzEncoder;
 use ignition::{Config, data_url};
 use sha2::{Digest as _, Sha256};
 
-/// Contents that were compressed before.
+/// Cache of compressed contents.
 ///
-/// Pools have most of their files in common, and a config in several specs has all but one, while
-/// compressing takes longer than all else in rendering. Kept as long as many configs are rendered.
+/// Pools share most of their files, and so do a config's specs, while compressing takes longer than the rest of
+/// rendering. It is kept while many configs are rendered.
 #[derive(Debug, Default)]
 pub struct CompressedContents {
-    /// By the SHA-256 of the plain data URL; `None` where the plain one is no longer than the other.
+    /// Results by the SHA-256 of the plain data URL; `None` if that is the shorter one.
     known: Mutex<BTreeMap<[u8; 32], Option<String>>>,
 }
 
-/// Gzips what is in the files of `config`.
+/// Compresses the file contents of `config`.
 ///
-/// The same config gives the same bytes, at any time.
+/// The same config always gives the same bytes.
 pub(super) fn compact(config: &mut Config, compressed: &CompressedContents) {
     config.compress_files(|url| compressed.gzipped(url));
 }
@@ -37,25 +37,25 @@ impl CompressedContents {
         if let Some(gzipped) = known().get(&digest) {
             return gzipped.clone();
         }
-        // Without the lock: that two threads do the same now and then costs less than waiting.
+        // Compress without the lock: occasional duplicate work costs less than waiting.
         let gzipped = gzipped(url);
         known().insert(digest, gzipped.clone());
         gzipped
     }
 }
 
-/// What a resource says besides its source when it is compressed.
+/// Text that a compressed resource has in addition to its source.
 const FIELD: &str = r#""compression":"gzip","#;
 
-/// How hard gzip tries, of 9. A change in all pools waits for it: level 9 takes twice as long and finds
-/// another percent, Zopfli takes a hundred times as long and finds five.
+/// Level of gzip. A change in all pools waits for it: level 9 takes twice as long and saves another percent, Zopfli
+/// takes a hundred times as long and saves five.
 const LEVEL: u32 = 6;
 
-/// The data URL of the gzipped contents of `url`, where saying it is shorter.
+/// The data URL of the gzipped contents of `url`, if it is shorter.
 fn gzipped(url: &str) -> Option<String> {
     let contents = data_url::decode(url).ok()?;
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
-    // Nothing fails that writes to a vector.
+    // Writing to a vector does not fail.
     encoder.write_all(&contents).ok()?;
     let gzipped = data_url::encode_base64(&encoder.finish().ok()?);
     (gzipped.len() + FIELD.len() < url.len()).then_some(gzipped)
@@ -101,11 +101,11 @@ mod tests {
         let resource = |fields: &str, url: &str| format!("{fields}\"source\":\"{url}\"");
         let shorter = gzipped(&first).unwrap();
         assert!(resource(FIELD, &shorter).len() < resource("", &first).len());
-        // No byte more would do: contents this simple take the same when they are one longer.
+        // One byte more would not fit: contents this simple compress to the same size when they are one byte longer.
         assert_eq!(resource(FIELD, &shorter).len(), resource("", &longest_kept).len());
     }
 
-    /// A gzip header has a place for a time.
+    /// The gzip header has a field for the time.
     #[test]
     fn the_same_contents_give_the_same_bytes() {
         let url = data_url::encode(&b"text ".repeat(100));
@@ -128,7 +128,7 @@ mod tests {
         prop_oneof![prop::collection::vec(any::<u8>(), 0..2_000), runs]
     }
 
-    /// A data URL, with whether it is of gzipped contents.
+    /// A data URL, plain or of gzipped contents.
     fn resource() -> impl Strategy<Value = Value> {
         (contents(), 0..3).prop_map(|(contents, kind)| match kind {
             0 => json!({"source": data_url::encode(&contents)}),
@@ -146,7 +146,7 @@ mod tests {
         json!(config.clone().lower(SpecVersion::V3_1).unwrap())
     }
 
-    /// What all the resources of a config's files put on disk.
+    /// Contents that the config's files put on disk.
     fn unpacked(config: &Value) -> Vec<Vec<u8>> {
         let files = config["storage"]["files"].as_array().unwrap();
         let resources = files.iter().flat_map(|file| {

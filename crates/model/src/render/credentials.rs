@@ -1,12 +1,12 @@
-//! Registry logins in a machine's config.
+//! Registry credentials in a machine's config.
 
 use ignition::Config;
 use ignition::contents::Contents;
 
 use crate::registry_credentials::{self, Credentials, Unmergeable, merged_file};
 
-/// Adds registry logins to the file that is there, or appends one. A file that says the same already
-/// stays as it is, byte for byte: machine-config-daemon compares it with the machine config's.
+/// Adds registry credentials to the existing file, or appends a file. An up-to-date file stays the same, byte for byte:
+/// machine-config-daemon compares it with the MachineConfig's.
 pub(super) fn add_credentials(
     config: &mut Config,
     credentials: &Credentials,
@@ -63,7 +63,7 @@ mod tests {
         config["storage"]["files"].as_array().unwrap().clone()
     }
 
-    /// What is on a machine's disk: the file's contents.
+    /// Contents of a file on the machine's disk.
     fn contents(file: &Value) -> String {
         let config = json!({"ignition": {"version": "3.4.0"}, "storage": {"files": [
             {"path": "/x", "contents": file["contents"]},
@@ -151,7 +151,7 @@ mod tests {
                 assert_eq!((&served["mode"], &served["user"]), (&json!(0o600), &file["user"]));
             }
         }
-        // As it was read, so it is served: spec 2 has it too.
+        // An unchanged file is served as it was read, also in spec 2.
         let old = json!({"ignition": {"version": "2.2.0"}, "storage": {"files": [{
             "filesystem": "root", "path": registry_credentials::PATH,
             "contents": {"source": data_url::encode(own.to_string().as_bytes())}, "mode": 0o600,
@@ -165,7 +165,6 @@ mod tests {
         assert!(!contents(file_at(&content, CONTENT)).contains("new.example"));
     }
 
-    /// The same file, gzipped.
     const GZIPPED: &str = "data:;base64,H4sIAAAAAAACA6tWSiwtyShWsqpWyi/P00utSMwtyEkFcUHiSlZKScYpp\
                            f55jrZKtTpKhaWJlXqZ+ciyRhXZENnaWgBsBAeISwAAAA==";
 

@@ -1,4 +1,4 @@
-//! What is secret in a rendered config: whoever may ask for the config reads it.
+//! Secrets in a rendered config, which every client with access can read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,17 @@ use super::steps::{ENCAPSULATED, MACHINE_CONFIG};
 use crate::escape::{NAME, cut, escaped};
 use crate::objects::MachineConfig;
 
-/// So many places are named in a line.
+/// Maximum number of places named in a line.
 const NAMED: usize = 5;
 
-/// Everything in a rendered config that is found to be secret, the bootstrap kubeconfig with its
-/// token included. The copy of the machine config that is in there says the same once more, and is
-/// left out.
+/// All secrets in a rendered config, including the bootstrap kubeconfig with its token. The copy of the MachineConfig
+/// in it is ignored, since it repeats them.
 pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
     let mut config = Config::parse(&String::from_utf8_lossy(rendered))?;
     config.remove_file(MACHINE_CONFIG);
     let arguments: BTreeSet<_> = in_arguments(&kernel_arguments(&config)).collect();
     let mut found: BTreeSet<_> = secrets(&config, &mut Room::default()).into_iter().collect();
-    // What the arguments are told for is not told of their file once more.
+    // Secrets in kernel arguments are not reported again for the file with the arguments.
     found.retain(|it| {
         let is_reported = || arguments.iter().any(|argument| argument.kind == it.kind);
         it.place != SecretPlace::File(ENCAPSULATED.to_owned()) || !is_reported()
@@ -30,8 +29,8 @@ pub fn exposed(rendered: &[u8]) -> Result<Vec<Secret>, ignition::Error> {
     Ok(found.into_iter().collect())
 }
 
-/// The kernel's arguments in the machine config that a rendered config has encapsulated: its daemon sets them, in
-/// place of Ignition.
+/// Kernel arguments in the encapsulated MachineConfig of a rendered config: machine-config-daemon sets them, not
+/// Ignition.
 pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
     let file = config.body().storage.files.iter().find(|file| file.path == ENCAPSULATED);
     file.into_iter()
@@ -47,8 +46,8 @@ pub(crate) fn kernel_arguments(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// What administrators are told of a pool's config: the places in one line, the first few by name, and how
-/// many more there are; `None` where there are none. No value is in it.
+/// One line about a pool's config for administrators, without values: the first few places, and the number of the
+/// others; `None` without secrets.
 #[must_use]
 pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
     let mut places: BTreeMap<&SecretPlace, BTreeSet<SecretKind>> = BTreeMap::new();
@@ -56,7 +55,7 @@ pub fn exposed_line(pool: &str, secrets: &[Secret]) -> Option<String> {
         places.entry(place).or_default().insert(*kind);
     }
     let mut places: Vec<_> = places.into_iter().collect();
-    // What opens most comes first.
+    // The most dangerous secrets come first.
     places.sort_by(|(a, a_kinds), (b, b_kinds)| (a_kinds.first(), a).cmp(&(b_kinds.first(), b)));
     let named: Vec<String> = places.iter().take(NAMED).map(named).collect();
     let more = match places.len().saturating_sub(NAMED) {

@@ -1,10 +1,10 @@
-//! Whether a machine boots straight into an image that was built for its pool.
+//! Decides if a machine boots straight into a layered image of its pool.
 
 use crate::inputs::Layering;
 use crate::objects::MachineConfigPool;
 
-/// The image that a new machine of `pool` is to run, a pull spec, when it is served the machine
-/// config `configuration`; `None` where it starts with the machine config's own image.
+/// Pull spec of the layered image for a new machine of `pool` that is served the MachineConfig `configuration`; `None`
+/// if it starts with the MachineConfig's own image.
 ///
 /// That is the pool's MachineOSConfig's current image, once
 /// - a build of that MachineOSConfig and this very machine config has succeeded, and
@@ -29,7 +29,7 @@ pub(super) fn layered_image(
     (build.has_succeeded() && !is_internal).then(|| image.to_owned())
 }
 
-/// Whether a pull spec names an image in the registry `host`, which may have a port.
+/// Returns `true` if a pull spec names an image in the registry `host`, which can have a port.
 fn is_in_registry(image: &str, host: &str) -> bool {
     image.strip_prefix(host).is_some_and(|rest| rest.starts_with(['/', ':']))
 }

@@ -1,5 +1,4 @@
-//! From inputs to the bytes that a machine is served: a pure function of the inputs, the pool and
-//! the Ignition spec version.
+//! Renders the config of a pool: a pure function of the inputs, the pool and the Ignition spec version.
 //!
 //! ```text
 //! Inputs ── select ──> PoolInputs ── render(version, form) ──> Ignition config as JSON

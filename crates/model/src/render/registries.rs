@@ -1,13 +1,12 @@
-//! The image registries that new machines pull their operating system from.
+//! Image registries from which new machines pull their operating system.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::select;
 use crate::inputs::Inputs;
 
-/// The registries of the pools' operating system images for which no CA is given, each with its pools. A machine
-/// verifies such a registry by the CAs of its own operating system, and is stuck at its first pull where those do not
-/// vouch for it.
+/// Registries of operating system images without a configured CA, each with its pools. A machine verifies such a
+/// registry with its own CAs, and is stuck at its first pull if these do not vouch for it.
 #[must_use]
 pub fn registries_without_ca(inputs: &Inputs) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -23,8 +22,8 @@ pub fn registries_without_ca(inputs: &Inputs) -> BTreeMap<String, BTreeSet<Strin
     found
 }
 
-/// `host[:port]` of a pull spec. The first part of an image's name is a registry if it has a dot or a port, or is
-/// `localhost`, as container runtimes read it.
+/// The part `host[:port]` of a pull spec. As in container runtimes, the first part of an image's name is a registry if
+/// it has a dot or a port, or is `localhost`.
 fn registry(image: &str) -> Option<&str> {
     let (first, _) = image.split_once('/')?;
     (first.contains(['.', ':']) || first == "localhost").then_some(first)

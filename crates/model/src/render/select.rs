@@ -1,4 +1,4 @@
-//! Which machine config a pool's next machine gets.
+//! Selects the MachineConfig for a pool's next machine.
 
 use std::sync::Arc;
 
@@ -8,26 +8,25 @@ use crate::objects::MachineConfig;
 use crate::refusal::RefusalCode;
 use crate::registry_credentials::{Credentials, Unresolved};
 
-/// The part of the inputs that one pool's answers depend on, and nothing else: as long as it
-/// stays the same, so do the answers.
+/// The inputs that one pool's answers depend on, and no others: while they stay the same, so do the answers.
 #[derive(Debug, Clone)]
 pub struct PoolInputs {
-    /// How the config is rendered.
+    /// Rules for rendering.
     pub mode: ServingMode,
-    /// The machine config that is served.
+    /// MachineConfig that is served.
     pub machine_config: Arc<MachineConfig>,
-    /// The name that machines know it by: what the pool's configuration is called.
+    /// Name of the pool's configuration, by which machines know it.
     pub configuration: String,
-    /// A layered operating system image that was built for this pool and config, a pull spec.
+    /// Pull spec of a layered image that was built for this pool and config.
     pub image: Option<String>,
-    /// Registry logins for the machine, where nobody else can read its config.
+    /// Registry credentials for the machine, if only clients with a proof can read its config.
     pub credentials: Option<Arc<Credentials>>,
-    /// What all pools share.
+    /// Values that all pools share.
     pub shared: Arc<Shared>,
 }
 
 impl PoolInputs {
-    /// Whether both give the same answers, told by identity where that is cheaper than content.
+    /// Returns `true` if both give the same answers. Large values are compared by pointer.
     #[must_use]
     pub fn same(&self, other: &Self) -> bool {
         self.mode == other.mode
@@ -39,36 +38,36 @@ impl PoolInputs {
     }
 }
 
-/// Why a pool has nothing to serve.
+/// Reasons why a pool has nothing to serve.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unselected {
-    /// There is no such pool.
+    /// The pool does not exist.
     #[error("there is no pool of this name")]
     UnknownPool,
-    /// `bootstrap` answers for the control plane only.
+    /// Only the control plane is served during bootstrap.
     #[error("only the pools master and arbiter are served during bootstrap")]
     NotInBootstrap,
     /// The pool names no rendered config yet.
     #[error("the pool has no rendered config yet")]
     NoConfiguration,
-    /// The pool names a machine config that is not there.
+    /// The MachineConfig of the pool does not exist.
     #[error("machine config {0} is not there")]
     NoMachineConfig(String),
-    /// There is no ControllerConfig, without which a machine would miss its CAs.
+    /// The ControllerConfig does not exist, so a machine would miss its CAs.
     #[error("ControllerConfig machine-config-controller is not there")]
     NoControllerConfig,
-    /// There is no kubeconfig, without which a machine could not join the cluster.
+    /// The kubeconfig does not exist, so a machine could not join the cluster.
     #[error("the kubeconfig for new machines cannot be made")]
     NoKubeconfig,
-    /// A machine that goes without its registry logins is stuck behind its first image, and does not
-    /// ask for a config again; one that waits goes on by itself.
+    /// The registry credentials are not known. A machine without them would be stuck at its first image without
+    /// fetching again; one that waits retries.
     #[error("{0}")]
     NoCredentials(#[from] Unresolved),
 }
 
 impl Unselected {
-    /// Whether the pool itself says that it serves nothing, as against something it refers to
-    /// being out of reach: only then is a last good answer given up.
+    /// Returns `true` if the pool itself has nothing to serve, instead of an object that it needs being unavailable.
+    /// Only then is the last good answer dropped.
     #[must_use]
     pub fn is_meant(&self) -> bool {
         match self {
@@ -80,7 +79,7 @@ impl Unselected {
         }
     }
 
-    /// The code that its answer carries.
+    /// Code of the answer.
     #[must_use]
     pub fn code(&self) -> RefusalCode {
         match self {
@@ -95,11 +94,10 @@ impl Unselected {
     }
 }
 
-/// Chooses what `pool` serves.
+/// Selects the config that `pool` serves.
 ///
-/// A pool that has moved machines to its new config (`status.updatedMachineCount > 0`) serves that
-/// one; until then its new config is not proven, and it serves the one before. In `bootstrap` no
-/// machine has moved yet.
+/// A pool with machines that run its new config (`status.updatedMachineCount > 0`) serves that one; until then the new
+/// config is unproven, and the previous one is served. During `bootstrap` no machine runs the new one yet.
 pub fn select(inputs: &Inputs, pool: &str) -> Result<PoolInputs, Unselected> {
     if inputs.mode == ServingMode::Bootstrap && !BOOTSTRAP_POOLS.contains(&pool) {
         return Err(Unselected::NotInBootstrap);

@@ -1,4 +1,4 @@
-//! Rendering, step by step. The order is a contract: machines and their tooling read these files.
+//! Steps of rendering. Their order is a contract: machines and their tools read the resulting files.
 
 use bytes::Bytes;
 use ignition::{self, Config, Form, SpecVersion};
@@ -17,56 +17,55 @@ const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
-/// A copy of the machine config, on every machine.
+/// Path of a copy of the MachineConfig on every machine.
 pub(super) const MACHINE_CONFIG: &str = "/etc/mcs-machine-config-content.json";
-/// The machine config without its Ignition config, on every machine.
+/// Path of the MachineConfig without its Ignition config on every machine.
 pub(crate) const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
-/// The annotation of a machine config that was rendered for an image built beforehand.
+/// Annotation of a MachineConfig that was rendered for a pre-built image.
 const PRE_BUILT_IMAGE: &str = "machineconfiguration.openshift.io/pre-built-image";
 
-/// The newest spec that machine-config-daemon reads in the encapsulated machine config.
+/// Newest spec that machine-config-daemon reads in the encapsulated MachineConfig.
 const NEWEST_ENCAPSULATED: SpecVersion = SpecVersion::V3_5;
 
-/// Why a pool's config cannot be said in a spec version.
+/// Reasons why a pool's config cannot be rendered in a spec.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The machine config has no Ignition config at all.
+    /// The MachineConfig has no Ignition config.
     #[error("machine config {0} has no Ignition config")]
     NoIgnition(String),
-    /// The Ignition config is invalid, or the version cannot say it.
+    /// The Ignition config is invalid, or the spec cannot express it.
     #[error("machine config {name}: {error}")]
     Ignition {
-        /// The machine config.
+        /// Name of the MachineConfig.
         name: String,
-        /// What Ignition would refuse, or what the version lacks.
+        /// Fault of the config, or missing feature of the spec.
         error: ignition::Error,
     },
-    /// The machine config has a file of registry logins that others cannot be added to.
+    /// The MachineConfig has a file of registry credentials that cannot be merged.
     #[error(
         "machine config {name}: {}: {error}, so that no registry logins can be added",
         registry_credentials::PATH
     )]
     Credentials {
-        /// The machine config.
+        /// Name of the MachineConfig.
         name: String,
-        /// What is wrong with its file.
+        /// Fault of the file.
         error: Unmergeable,
     },
-    /// A value could not be written as JSON.
+    /// A value has no JSON form.
     #[error("machine config {name}: {error}")]
     Json {
-        /// The machine config.
+        /// Name of the MachineConfig.
         name: String,
-        /// What the serialiser says.
+        /// Error of the serializer.
         error: serde_json::Error,
     },
 }
 
-/// The Ignition config that a machine of this pool is served in `version`, as JSON.
+/// Renders the Ignition config for machines of a pool in `version`, as JSON.
 ///
-/// A version that cannot be had compact is plain in either form. `compressed` makes it quicker where
-/// much is rendered at once, and changes nothing else.
+/// A version without compression is plain in either form. `compressed` is a cache for rendering many configs.
 pub fn render(
     inputs: &PoolInputs,
     version: SpecVersion,
@@ -82,8 +81,8 @@ pub fn render(
     let mut config = Config::parse(text).map_err(ignition)?;
     let mut machine_config = MachineConfig::clone(&inputs.machine_config);
 
-    // Specs before 3.3 have no kernel arguments. machine-config-daemon applies those of the
-    // machine config at the first boot, so they can move there; taking arguments away cannot.
+    // Specs before 3.3 have no kernel arguments. machine-config-daemon applies those of the MachineConfig at the first
+    // boot, so additions can move there, and removals cannot.
     if version < SpecVersion::V3_3 {
         let moved = config.take_kernel_arguments().map_err(ignition)?;
         if !moved.is_empty() {
@@ -131,11 +130,11 @@ pub fn render(
         compact(&mut config, compressed);
     }
     let lowered = config.lower(version).map_err(ignition)?;
-    // It is kept for long: without the room that was left to grow.
+    // The result is kept for long, so spare capacity is released.
     serde_json::to_vec(&lowered).map(|json| json.into_boxed_slice().into()).map_err(json)
 }
 
-/// What machine-config-daemon makes the node's annotations of.
+/// Text from which machine-config-daemon makes the node's annotations.
 fn node_annotations(inputs: &PoolInputs, machine_config: &MachineConfig) -> String {
     let configuration = &inputs.configuration;
     let mut annotations = json!({
@@ -152,9 +151,9 @@ fn node_annotations(inputs: &PoolInputs, machine_config: &MachineConfig) -> Stri
     annotations.to_string()
 }
 
-/// JSON, indented by four spaces.
+/// JSON with an indentation of four spaces.
 fn indented(machine_config: &MachineConfig) -> serde_json::Result<Vec<u8>> {
-    // The Ignition config is kept as compact text; as a value it is indented with the rest.
+    // As a value, the Ignition config's compact text is indented too.
     let value = serde_json::to_value(machine_config)?;
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
     let mut bytes = Vec::new();
@@ -162,8 +161,7 @@ fn indented(machine_config: &MachineConfig) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The machine config with an Ignition config that holds nothing but a version: for the parts that
-/// Ignition itself does not do.
+/// The MachineConfig with an empty Ignition config, for the settings that Ignition does not apply.
 fn encapsulate(
     mut machine_config: MachineConfig,
     mode: ServingMode,

@@ -1,6 +1,6 @@
 //! DER elements as Go reads them (`golang.org/x/crypto/cryptobyte`, X.690 sections 8 and 10).
 
-/// What is left to read. A read that fails leaves it anywhere: nothing is read from it afterwards.
+/// Unread input. After a failed read its position is unspecified.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
@@ -17,7 +17,7 @@ pub(super) const fn context(number: u8) -> u8 {
     0x80 | number
 }
 
-/// A constructed one.
+/// A constructed element with a context-specific tag.
 pub(super) const fn constructed(number: u8) -> u8 {
     0xa0 | number
 }
@@ -100,12 +100,12 @@ impl<'a> Reader<'a> {
         Some(octets.iter().fold(sign, |value, octet| value << 8 | i64::from(*octet)))
     }
 
-    /// An integer above zero.
+    /// An integer above zero, as octets.
     pub(super) fn positive(&mut self) -> Option<&'a [u8]> {
         self.integer(INTEGER).filter(|octets| octets[0] & 0x80 == 0 && *octets != [0])
     }
 
-    /// A bit string (`ReadASN1BitString`): how many bits at its end are none of it, and its octets.
+    /// A bit string (`ReadASN1BitString`): the number of unused bits at its end, and its octets.
     pub(super) fn bit_string(&mut self) -> Option<(u8, &'a [u8])> {
         let (&unused, octets) = self.read(BIT_STRING)?.0.split_first()?;
         let is_clear = match octets.last() {

@@ -12,9 +12,9 @@ use super::names::{is_domain, is_mailbox, is_uri};
 #[derive(Clone, Copy)]
 struct Known {
     identifier: &'static [u32],
-    /// Its name in RFC 5280.
+    /// Name in RFC 5280, for messages.
     name: &'static str,
-    /// Whether it must not be critical.
+    /// True if it must not be critical.
     is_never_critical: bool,
     check: fn(Reader<'_>) -> Option<()>,
 }
@@ -47,7 +47,7 @@ const KNOWN: [Known; 13] = [
     never_critical(known(&[1, 3, 6, 1, 5, 5, 7, 1, 1], "authorityInfoAccess", information_access)),
 ];
 
-/// Judges the extensions: what is in their explicit tag.
+/// Checks the extensions: the contents of their explicit tag.
 pub(super) fn check(mut list: Reader<'_>) -> Result<(), Malformed> {
     let fault = || Malformed::Field("list of extensions");
     let mut list = list.read(SEQUENCE).ok_or_else(fault)?;
@@ -70,7 +70,7 @@ pub(super) fn check(mut list: Reader<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// `parseExtension`.
+/// Splits an extension into identifier, criticality and value (`parseExtension`).
 fn extension(mut extension: Reader<'_>) -> Option<(Vec<u32>, bool, Reader<'_>)> {
     let identifier = extension.object_identifier()?;
     let is_critical = if extension.is_next(BOOLEAN) { extension.boolean()? } else { false };
@@ -150,12 +150,13 @@ fn is_mailbox_or_domain(name: &str) -> bool {
     if name.contains('@') { is_mailbox(name) } else { is_domain(name, true) }
 }
 
-/// A domain and no address. No domain has a colon; which of those Go reads as addresses differs by its release.
+/// Returns `true` for a domain that is no address. No domain has a colon; which of those with one Go reads as addresses
+/// differs by its release.
 fn is_uri_domain(domain: &str) -> bool {
     !domain.contains(':') && domain.parse::<IpAddr>().is_err() && is_domain(domain, true)
 }
 
-/// An address and a mask of as many octets, ones before zeros.
+/// Returns `true` for an address followed by a mask of the same length, ones before zeros.
 fn is_network(octets: &[u8]) -> bool {
     let mask = match octets.len() {
         8 => &octets[4..],

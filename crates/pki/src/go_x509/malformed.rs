@@ -1,12 +1,12 @@
-//! Why Go's parser refuses a certificate.
+//! Reasons why Go's parser refuses a certificate.
 
-/// What is wrong with a certificate for Go's parser.
+/// A fault of a certificate for Go's parser.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It is no sequence of a certificate's three parts, or something follows it.
+    /// The text is no sequence of a certificate's three parts, or data follows it.
     #[error("it is no DER encoding of one certificate")]
     Encoding,
-    /// A field is missing, or is not encoded as it has to be.
+    /// A field is missing or malformed.
     #[error("its {0} is malformed")]
     Field(&'static str),
     /// The serial number is below zero.
@@ -24,7 +24,7 @@ pub enum Malformed {
     /// An extension is there more than once.
     #[error("it has the extension {0} twice")]
     Twice(String),
-    /// Go takes it, and what reads certificates here does not.
+    /// Go accepts the certificate, and the parser of this crate does not.
     #[error("it cannot be read here")]
     Unread,
 }

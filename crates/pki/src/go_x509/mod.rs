@@ -1,13 +1,14 @@
-//! What Go's parser of certificates refuses, and why (`crypto/x509.ParseCertificate`).
+//! The checks of Go's certificate parser (`crypto/x509.ParseCertificate`).
 //!
-//! Machines boot by Ignition, a Go program. A client in Go parses every certificate of a chain before it verifies
-//! any, so that one that its parser refuses locks out all machines, whatever they trust. The rules are those of
-//! RFC 5280 section 4 as Go reads them, each the strictest of the releases 1.19 and 1.26: Debian builds Ignition with
-//! the first. Where they say "Go's function", that is where to look when a release changes.
+//! Machines boot by Ignition, a Go program. A client in Go parses every certificate of a chain before it verifies any,
+//! so one certificate that its parser refuses locks out all machines. The rules are those of RFC 5280 section 4 as Go
+//! reads them, each the strictest of the releases 1.19 and 1.26: Debian builds Ignition with the first. Names of Go's
+//! functions are in parentheses, for comparison when a release changes.
 //!
-//! `tests/it/go_parser` holds this against Go by mutated certificates: what Go refuses is refused. The reverse is
-//! not so for what nobody issues: keys on P-224 and keys that are not of whole octets, times without seconds or with
-//! an offset, zones of IPv6 addresses in URIs, colons in a constraint of URIs, and a version that overflows.
+//! `tests/it/go_parser` compares the checks with Go by mutated certificates: every certificate that Go refuses is
+//! refused. The reverse does not hold for certificates that no CA issues: keys on P-224, keys that are not of whole
+//! octets, times without seconds or with an offset, zones of IPv6 addresses in URIs, colons in a constraint of URIs,
+//! and a version that overflows.
 
 mod der;
 mod extensions;
@@ -21,7 +22,7 @@ pub(super) use public_key::rsa_key;
 
 use der::{INTEGER, Reader, SEQUENCE, SET, constructed, context};
 
-/// Judges one certificate in DER.
+/// Checks one certificate in DER.
 pub(super) fn check(der: &[u8]) -> Result<(), Malformed> {
     let mut input = Reader(der);
     let mut certificate = input.read(SEQUENCE).ok_or(Malformed::Encoding)?;
@@ -61,7 +62,7 @@ pub(super) fn check(der: &[u8]) -> Result<(), Malformed> {
     certificate.bit_string().map(drop).ok_or(Malformed::Field("signature"))
 }
 
-/// The version as it is counted, from 1 on.
+/// The version number, from 1.
 fn version(signed: &mut Reader<'_>) -> Option<i64> {
     if !signed.is_next(constructed(0)) {
         return Some(1);
@@ -71,7 +72,7 @@ fn version(signed: &mut Reader<'_>) -> Option<i64> {
     (0..=2).contains(&version).then_some(version + 1)
 }
 
-/// A name of issuer or subject (`parseName`, RFC 5280 section 4.1.2.4).
+/// Checks a name of issuer or subject (`parseName`, RFC 5280 section 4.1.2.4).
 fn name(signed: &mut Reader<'_>) -> Option<()> {
     let mut name = signed.read(SEQUENCE)?;
     while !name.is_empty() {
@@ -86,7 +87,7 @@ fn name(signed: &mut Reader<'_>) -> Option<()> {
     Some(())
 }
 
-/// Whether a string holds what its type allows (`parseASN1String`).
+/// Returns `true` if a string has only characters of its type (`parseASN1String`).
 fn is_string(tag: u8, value: &[u8]) -> bool {
     match tag {
         // UTF8String
@@ -99,7 +100,7 @@ fn is_string(tag: u8, value: &[u8]) -> bool {
         20 => true,
         // IA5String
         22 => value.is_ascii(),
-        // BMPString, without surrogates and what is no character.
+        // BMPString, without surrogates and noncharacters.
         30 => {
             let (units, rest) = value.as_chunks::<2>();
             let is_character = |unit: &[u8; 2]| !matches!(u16::from_be_bytes(*unit), 0xd800..=0xdfff | 0xfdd0..=0xfdef | 0xfffe..);

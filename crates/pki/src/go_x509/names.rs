@@ -2,7 +2,7 @@
 
 use core::net::Ipv6Addr;
 
-/// Whether Go takes a domain (`domainNameValid`). A constraint may begin with a dot.
+/// Returns `true` if Go takes a domain (`domainNameValid`). A constraint may begin with a dot.
 pub(super) fn is_domain(domain: &str, is_constraint: bool) -> bool {
     if domain.is_empty() {
         return true;
@@ -13,7 +13,7 @@ pub(super) fn is_domain(domain: &str, is_constraint: bool) -> bool {
     domain.split('.').all(is_label)
 }
 
-/// Whether Go takes a mailbox (`parseRFC2821Mailbox`): a local part and a domain.
+/// Returns `true` if Go takes a mailbox (`parseRFC2821Mailbox`): a local part and a domain.
 pub(super) fn is_mailbox(text: &str) -> bool {
     let rest = match text.strip_prefix('"') {
         Some(quoted) => after_quoted(quoted.as_bytes()),
@@ -23,7 +23,7 @@ pub(super) fn is_mailbox(text: &str) -> bool {
     domain.and_then(|domain| str::from_utf8(domain).ok()).is_some_and(|it| is_domain(it, false))
 }
 
-/// What follows a quoted local part (RFC 5321 section 4.1.2).
+/// The text after a quoted local part (RFC 5321 section 4.1.2).
 fn after_quoted(mut text: &[u8]) -> Option<&[u8]> {
     loop {
         let (&character, rest) = text.split_first()?;
@@ -40,7 +40,7 @@ fn after_quoted(mut text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What follows a local part of atoms, which dots part (RFC 5321 section 4.1.2); a backslash may be in it.
+/// The text after a local part of atoms separated by dots (RFC 5321 section 4.1.2); a backslash escapes a character.
 fn after_atoms(mut text: &[u8]) -> Option<&[u8]> {
     let mut local = Vec::new();
     while let Some((&character, rest)) = text.split_first() {
@@ -60,7 +60,7 @@ fn after_atoms(mut text: &[u8]) -> Option<&[u8]> {
     is_dotted_well.then_some(text)
 }
 
-/// Whether Go takes a URI of ASCII (`net/url.Parse`), and its host. Zones of IPv6 addresses are refused.
+/// Returns `true` if Go accepts a URI of ASCII (`net/url.Parse`), and its host. Zones of IPv6 addresses are refused.
 pub(super) fn is_uri(uri: &str) -> bool {
     if uri.bytes().any(|c| c < b' ' || c == 0x7f) {
         return false;
@@ -73,7 +73,7 @@ fn is_uri_without_fragment(uri: &str) -> bool {
     let Some((scheme, rest)) = scheme(uri) else { return false };
     let path = rest.split_once('?').map_or(rest, |(path, _)| path);
     if !path.starts_with('/') {
-        // Without a scheme, a colon in the first segment would be one's (RFC 3986 section 3.3).
+        // Without a scheme, a colon in the first segment would end one (RFC 3986 section 3.3).
         let segment = path.split('/').next().unwrap_or_default();
         return !scheme.is_empty() || !segment.contains(':') && is_escaped_well(path);
     }
@@ -86,7 +86,7 @@ fn is_uri_without_fragment(uri: &str) -> bool {
     is_escaped_well(path) && is_authority(scheme, authority)
 }
 
-/// The scheme, empty where there is none, and what follows it; `None` if it is missing before a colon (`getScheme`).
+/// The scheme, empty if there is none, and the rest; `None` if a colon comes first (`getScheme`).
 fn scheme(uri: &str) -> Option<(&str, &str)> {
     let is_part = |c: u8| c.is_ascii_alphanumeric() || b"+-.".contains(&c);
     let end = uri.bytes().position(|c| !is_part(c)).unwrap_or(uri.len());
@@ -100,11 +100,11 @@ fn scheme(uri: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// `parseAuthority` and `validUserinfo`.
+/// Checks user information and host (`parseAuthority`, `validUserinfo`).
 fn is_authority(scheme: &str, authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     let is_user = |c: u8| c.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&c);
-    // A colon parts name and password, so that neither half of an escaped octet is in the other.
+    // A colon separates name and password, so that no escaped octet spans both.
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
     user.bytes().all(is_user)
         && is_escaped_well(name)
@@ -112,7 +112,7 @@ fn is_authority(scheme: &str, authority: &str) -> bool {
         && is_uri_host(scheme, host)
 }
 
-/// `parseHost`, and that what it gives is a domain.
+/// Checks the host (`parseHost`), and that it is a domain.
 fn is_uri_host(scheme: &str, host: &str) -> bool {
     let is_port = |port: &str| port.bytes().all(|c| c.is_ascii_digit());
     if let Some(literal) = host.strip_prefix('[') {
@@ -125,17 +125,17 @@ fn is_uri_host(scheme: &str, host: &str) -> bool {
     if split.is_some_and(|(_, port)| !is_port(port)) || host.contains('[') {
         return false;
     }
-    // Only octets beyond ASCII may be escaped in a host, which no domain has, and the percent sign itself.
+    // In a host, Go accepts escapes only of the percent sign and of octets beyond ASCII, which no domain has.
     let host = host.replace("%25", "!");
     let is_allowed = |c: u8| c.is_ascii_alphanumeric() || b"!$&'()*+,;=:]<>\"-_.~".contains(&c);
     host.bytes().all(is_allowed) && is_domain(&host, false)
 }
 
-/// Whether two hexadecimal digits follow each percent sign (`unescape`).
+/// Returns `true` if two hexadecimal digits follow each percent sign (`unescape`).
 fn is_escaped_well(text: &str) -> bool {
     let mut parts = text.as_bytes().split(|c| *c == b'%');
     parts.next();
-    // Digits of an octet hold no percent sign, so that none of them is cut.
+    // The digits of an escaped octet contain no percent sign, so that the split keeps them whole.
     parts.all(|part| part.len() >= 2 && part[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -143,7 +143,7 @@ fn is_escaped_well(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What Go answers is asked in tests/it/go_verifier.rs.
+    /// Go itself judges them in `tests/it/go_verifier.rs`.
     #[test]
     fn uris_are_taken_as_go_takes_them() {
         let taken = [

@@ -13,27 +13,28 @@ const DSA: &[u32] = &[1, 2, 840, 10_040, 4, 1];
 const ECDSA: &[u32] = &[1, 2, 840, 10_045, 2, 1];
 const ED25519: &[u32] = &[1, 3, 101, 112];
 
-/// The curves of TLS, with the length of a coordinate. Go knows P-224 too, by which nobody can serve.
+/// Curves of TLS, with the length of a coordinate in octets. Go also parses P-224, with which no TLS server can serve.
 const CURVES: [(&[u32], &EcdsaVerificationAlgorithm, usize); 3] = [
     (&[1, 2, 840, 10_045, 3, 1, 7], &ECDSA_P256_SHA256_ASN1, 32),
     (&[1, 3, 132, 0, 34], &ECDSA_P384_SHA384_ASN1, 48),
     (&[1, 3, 132, 0, 35], &ECDSA_P521_SHA512_ASN1, 66),
 ];
 
-/// An ASN.1 NULL.
+/// ASN.1 NULL, the parameters of an RSA key.
 const NULL: [u8; 2] = [5, 0];
 
-/// Judges a subject's public key: the contents of its information (RFC 5280 section 4.1.2.7). Keys of kinds that Go
-/// does not know are not looked into.
+/// Checks a subject's public key: the contents of its information (RFC 5280 section 4.1.2.7). Keys of kinds that Go
+/// does not know are accepted unread.
 pub(super) fn check(mut info: Reader<'_>) -> Result<(), Malformed> {
     let fault = Malformed::Field("public key");
     let mut algorithm = info.read(SEQUENCE).ok_or(fault.clone())?;
     let kind = algorithm.object_identifier().ok_or(fault.clone())?;
-    // What follows the parameters is not looked at.
+    // Go ignores elements after the parameters.
     let parameters =
         if algorithm.is_empty() { &[][..] } else { algorithm.any().ok_or(fault.clone())?.whole };
     let (unused, key) = info.bit_string().ok_or(fault.clone())?;
-    // Go moves the bits of a key that is not of whole octets. None is (RFC 3279 section 2.3, RFC 8410 section 4).
+    // Go shifts the bits of a key that is not of whole octets. No such key exists (RFC 3279 section 2.3, RFC 8410
+    // section 4).
     let is_whole = unused == 0;
     let is_good = match &kind[..] {
         RSA => is_whole && parameters == NULL && is_rsa(Reader(key)).is_some(),
@@ -45,7 +46,7 @@ pub(super) fn check(mut info: Reader<'_>) -> Result<(), Malformed> {
     if is_good { Ok(()) } else { Err(fault) }
 }
 
-/// The modulus and the exponent of a public key with its algorithm, as it is encoded; `None` if it is none of RSA's.
+/// Modulus and exponent of an encoded public key with its algorithm; `None` if it is no RSA key.
 pub(in super::super) fn rsa_key(info: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut info = Reader(info).read(SEQUENCE)?;
     let kind = info.read(SEQUENCE)?.object_identifier()?;
@@ -61,7 +62,7 @@ fn is_rsa(mut key: Reader<'_>) -> Option<()> {
     Some(())
 }
 
-/// A point that is not compressed, and on its curve.
+/// Checks that a point is uncompressed and on its curve.
 fn is_ecdsa(mut parameters: Reader<'_>, point: &[u8]) -> Option<()> {
     let curve = parameters.object_identifier()?;
     let (_, algorithm, length) = CURVES.iter().find(|(known, ..)| *known == curve)?;

@@ -7,7 +7,7 @@ use super::der::Reader;
 const UTC_TIME: u8 = 23;
 const GENERALIZED_TIME: u8 = 24;
 
-/// Judges both ends of a validity.
+/// Checks both ends of a validity.
 pub(super) fn validity(mut ends: Reader<'_>) -> Option<()> {
     moment(&mut ends)?;
     moment(&mut ends)
@@ -22,7 +22,7 @@ fn moment(ends: &mut Reader<'_>) -> Option<()> {
     let (pairs, _) = digits.as_chunks::<2>();
     let mut pairs = pairs.iter().map(|[tens, ones]| (tens - b'0') * 10 + (ones - b'0'));
     let year = match (element.tag, digits.len()) {
-        // Whether a year is a leap year does not depend on its century here: 1950 to 2049.
+        // Both centuries of a two-digit year, 1950 to 2049, have the leap years of 2000 to 2099.
         (UTC_TIME, 12) => 2000 + i32::from(pairs.next()?),
         (GENERALIZED_TIME, 14) => i32::from(pairs.next()?) * 100 + i32::from(pairs.next()?),
         _ => return None,

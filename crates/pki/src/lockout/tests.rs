@@ -1,4 +1,4 @@
-//! A chain for each reason, and the same without its fault.
+//! A chain for each reason, and the same chain without the fault.
 
 use super::*;
 use crate::KeyAlgorithm;
@@ -17,7 +17,7 @@ const ADDRESS: &str = "192.0.2.1";
 type Change = fn(&mut CertificateParams);
 const UNCHANGED: Change = |_| {};
 
-/// A certificate that may sign others.
+/// A certificate that can sign others.
 struct Issued {
     params: CertificateParams,
     key: KeyPair,
@@ -32,7 +32,7 @@ fn issue(mut params: CertificateParams, name: &str, by: Option<&Issued>) -> Issu
     Issued { params, key, certificate }
 }
 
-/// A certificate of this name and key, self-signed without an issuer.
+/// A certificate with this name and key, self-signed without an issuer.
 fn signed(params: &CertificateParams, key: &KeyPair, by: Option<&Issued>) -> Certificate {
     let issued = match by {
         None => params.self_signed(key),
@@ -81,7 +81,7 @@ fn refused(
     locked_out(chain, &[holder], NOW).pop().map(|lockout| lockout.reason)
 }
 
-/// A leaf below an intermediate CA below a trusted root, each of them changed.
+/// Judges a leaf below an intermediate CA below a trusted root, each of them changed.
 fn refused_with(root: Change, intermediate: Change, leaf_change: Change) -> Option<LockoutReason> {
     let root = ca("root", None, root);
     let intermediate = ca("intermediate", Some(&root), intermediate);
@@ -128,7 +128,7 @@ fn what_is_wrong_with_the_leaf_is_reported() {
 }
 
 fn add_critical_extension(params: &mut CertificateParams) {
-    // NULL, below a number that is kept for examples (RFC 5612).
+    // NULL, under a number reserved for examples (RFC 5612).
     let mut extension =
         CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 32473, 1], vec![5, 0]);
     extension.set_criticality(true);
@@ -195,7 +195,7 @@ fn what_is_wrong_with_a_ca_is_reported_whether_it_is_sent_or_trusted() {
         assert_eq!(refused_with(UNCHANGED, change, UNCHANGED), Some(reason));
     }
     for (change, reason) in faults_of("root") {
-        // A trusted CA's validity is asked first of all.
+        // The validity of a trusted CA is checked first.
         let reason = match reason {
             LockoutReason::Expired { .. } | LockoutReason::NotYetValid { .. } => {
                 LockoutReason::NoValidCa
@@ -289,7 +289,7 @@ fn every_way_is_tried_in_whatever_order_it_is_sent() {
     };
     let sound = of_new(&old, UNCHANGED);
     let expired = of_new(&old, |params| params.not_after = NOW - YEAR / 2);
-    // The other way round: a loop.
+    // The other direction makes a loop.
     let back = signed(&old.params, &old.key, Some(&new));
     let leaf = leaf(&new, UNCHANGED);
     let mut sent = [expired.clone(), back.clone(), sound.clone(), new.certificate.clone()];
@@ -335,7 +335,7 @@ fn clients_bound_what_they_read_and_try() {
     let issuer = ca("intermediate", Some(&root), UNCHANGED);
     let leaf = leaf(&issuer, UNCHANGED);
     let sent = |namesakes: usize, last: &Certificate| -> Vec<Certificate> {
-        // They have its name and its key's identifier, which nobody checks.
+        // They share the name and the key identifier, which is not verified.
         let others = (0..namesakes).map(|_| {
             let identifier = issuer.certificate.extensions.key_identifier.clone();
             let mut params = issuer.params.clone();

@@ -1,4 +1,4 @@
-//! What is issued for others, by whom, and what is taken of others.
+//! Tests of certificates issued for requests, and of CAs that administrators provide.
 
 use rcgen::{CertificateParams, GeneralSubtree, KeyPair, NameConstraints};
 use time::Duration;
@@ -9,7 +9,7 @@ use crate::issue::{cross_sign, issue_ca};
 
 const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
-/// A CA that signed itself.
+/// A self-signed CA.
 struct Root {
     certificate: Certificate,
     key: KeyPair,
@@ -22,7 +22,6 @@ impl Root {
         Self { certificate, key }
     }
 
-    /// One with constraints of its own.
     fn constrained(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -36,7 +35,7 @@ impl Root {
         Signer { certificate: &self.certificate, key: &self.key }
     }
 
-    /// This CA below another one.
+    /// Cross-signs this CA by another one.
     fn below(&self, other: &Self) -> Certificate {
         cross_sign(&self.certificate, other.signer(), NOW).unwrap()
     }
@@ -85,7 +84,7 @@ fn a_ca_of_somebody_s_own_signs_where_its_roots_vouch_for_it() {
         Ok((issued.chain.len(), issued.roots))
     };
     let roots = |all: &[&Root]| all.iter().map(|root| root.certificate.clone()).collect();
-    // It is a root itself, is given with others, or hangs on one.
+    // The CA is a root, comes with other roots, or is below one.
     assert_eq!(issued(&ca.pem(), ""), Ok((1, roots(&[&ca]))));
     let both = ca.pem() + &other.pem();
     assert_eq!(issued(&ca.pem(), &both), Ok((1, roots(&[&ca, &other]))));
@@ -151,7 +150,7 @@ fn what_is_issued_has_the_names_uses_and_time_that_were_asked_for() {
     let usages = [Usage::CERT_SIGN].into();
     let ca = issue(&requested(&names, &usages, true), root.signer()).unwrap();
     assert_eq!(ca.signing_fault(), None);
-    // Not beyond the CA's own time, on either side.
+    // The validity is clamped to the CA's on both sides.
     let always = Validity { begin: NOW - Duration::days(9), end: NOW + Duration::days(900) };
     let asked = Requested { validity: always, ..requested(&names, &usages, false) };
     let leaf = issue(&asked, root.signer()).unwrap();
@@ -230,7 +229,7 @@ fn what_was_not_asked_for_is_in_excess_and_repeated_common_names_are_not() {
     assert_eq!(reported.unwrap(), "it is for the e-mail address a@example.com too");
 }
 
-/// A subject's name of these attributes: the type's identifier, the string's type, the value.
+/// A subject's name with these attributes: the type's identifier, the string's type, the value.
 fn name(attributes: &[(&[u8], u8, &[u8])]) -> Vec<u8> {
     let tlv = |tag: u8, parts: &[&[u8]]| {
         let value = parts.concat();
@@ -276,13 +275,13 @@ fn every_name_in_a_subject_is_in_excess_that_was_not_asked_for() {
         let leaf = issue(&requested(&asked, &usages, false), root.signer()).unwrap();
         assert_eq!(excess(&leaf, &sent, false), expected, "{subject:?}");
     }
-    // Machines could not read these.
+    // Machines cannot read these.
     for value in [(COMMON_NAME, universal, &b"\0\0\0r"[..]), (COMMON_NAME, bmp, b"\0ro")] {
         let asked = SigningRequest { subject_name: name(&[value]), ..sent.clone() };
         let refused = issue(&requested(&asked, &usages, false), root.signer());
         assert!(matches!(refused, Err(IssueError::Unreadable)), "{value:?}");
     }
-    // What was asked for in the subject comes among the alternative names.
+    // Issuers copy names of the subject into the alternative names.
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "a");
     params.subject_alt_names = vec![SanType::Rfc822Name("Ann@example.com".try_into().unwrap())];

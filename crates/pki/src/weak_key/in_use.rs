@@ -1,4 +1,4 @@
-//! No weak key is taken, or goes unsaid, wherever it is in what is served.
+//! Tests that weak keys are refused or reported wherever they are in use.
 
 use num_bigint::BigUint;
 use pem::Pem;
@@ -17,7 +17,7 @@ use crate::{Certificate, CertificateState, External, Host, Policy, StoredPair, U
 
 const NOW: OffsetDateTime = datetime!(2026-01-01 0:00 UTC);
 
-/// A prime of 1024 bits, the next one that does as well, and another one.
+/// A prime of 1024 bits, the next prime after it, and another prime.
 const PRIME: &[u8] = b"c4753c54ebfac901cd58884beae74bcbde2a25571e9be5d68c98980793eee6305413c7e7d0c52d1ea0d2b59d7de8115e5c17bd7b202ccd7d21a9c49cf6e05a5eb669dbd1952b0100bb0bda9c22e3850abefc83df433883df1fa333d448c02fa28b3acc49fa3608020e1d7b7cf59ae879d7129727c9883305432128b2d59a6237";
 const NEXT: &[u8] = b"c4753c54ebfac901cd58884beae74bcbde2a25571e9be5d68c98980793eee6305413c7e7d0c52d1ea0d2b59d7de8115e5c17bd7b202ccd7d21a9c49cf6e05a5eb669dbd1952b0100bb0bda9c22e3850abefc83df433883df1fa333d448c02fa28b3acc49fa3608020e1d7b7cf59ae879d7129727c9883305432128b2d59a632d";
 const OTHER: &[u8] = b"e5825b855b175528afcd1ce343c6dae5687660d7ede68123602d93a9f3af6a85b5774ff9544bbd6b3944d23ec22dd8eb8c20a7051e332807cfaa13cd512f4f922711034806106a4d828241aec60615c88f5acc84de89a8dcde96b63edab14871ac79b68f5c2074e3dc29134e5064a877f7790a637855fa7c02eef68afacdd2ed";
@@ -62,7 +62,7 @@ fn key(primes: [&[u8]; 2], exponent: u32) -> Key {
     Key { pair: key_of(text.as_bytes()).unwrap(), text }
 }
 
-/// Keys that can be used, each with what is wrong with it.
+/// Usable keys, each with its weakness.
 fn weak_keys() -> [(Key, Weakness); 2] {
     [
         (key([PRIME, OTHER], 3), Weakness::Exponent),
@@ -70,7 +70,7 @@ fn weak_keys() -> [(Key, Weakness); 2] {
     ]
 }
 
-/// The public half of a key that no library would make.
+/// The public half of a key that no library generates.
 fn divisible_by_three() -> SubjectPublicKeyInfo {
     let numbers = [number(PRIME) * 3_u32 * number(OTHER), BigUint::from(65_537_u32)];
     let public = yasna::construct_der(|writer| write_numbers(writer, &numbers));
@@ -122,7 +122,7 @@ fn stored(certificates: &[Certificate], key: &Key) -> StoredPair {
     StoredPair { certificates, key, ..StoredPair::default() }
 }
 
-/// Certificates with a weak key that somebody else has signed.
+/// Certificates with a weak key that another CA has signed.
 fn weak_intermediates() -> Vec<(Certificate, Weakness)> {
     let root = Ca::new();
     let below = |(key, weakness)| {
@@ -135,7 +135,7 @@ fn weak_intermediates() -> Vec<(Certificate, Weakness)> {
     let issuer = Issuer::from_params(&params, &root.key.pair);
     let made = params.signed_by(&divisible_by_three(), &issuer).unwrap();
     let made = Certificate::from_der(made.der()).unwrap();
-    // It is not to be taken for its own.
+    // It must not count as self-signed.
     assert!(!made.is_issued_by(&made));
     all.push((made, Weakness::SmallFactor(3)));
     all

@@ -193,7 +193,7 @@ fn what_is_needed_is_waited_for() {
 fn what_is_signed_is_current_and_older_cas_vouch_for_it() {
     let (old, new) = (Ca::new(Duration::days(100)), Ca::new(Duration::DAY));
     let cross = cross_sign(&new.certificate, old.signer(), NOW - Duration::DAY).unwrap();
-    // As the secret has them: the cross-certificate, and the older CA with its key.
+    // The Secret's contents: the cross-certificate, and the older CA with its key.
     let previous = cross.to_pem() + &old.certificate.to_pem() + &old.key.serialize_pem();
     for (previous, length) in [("", 1), (&previous[..], 2)] {
         let mut state = state(&new, previous);

@@ -1,4 +1,4 @@
-//! What an issuer says, understood and not.
+//! Tests of valid and invalid issuers.
 
 use serde_json::json;
 

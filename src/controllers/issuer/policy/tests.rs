@@ -1,4 +1,4 @@
-//! What is signed by which policy, and what not.
+//! Tests of requests that policies cover, and of others.
 
 use super::*;
 

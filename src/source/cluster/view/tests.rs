@@ -1,4 +1,4 @@
-//! What holds of the view when reports come in.
+//! Tests of the view, by sequences of reports.
 
 use super::*;
 use serde_json::value::to_raw_value;
@@ -47,13 +47,13 @@ fn read() -> ClusterView {
     view
 }
 
-/// What is fetched for a pool comes in.
+/// Applies the fetch of a pool's MachineConfig.
 fn fetch(view: &mut ClusterView, name: &str, object: Option<&Value>) {
     assert!(view.configs.take_needed().contains(&name.to_owned()), "{name} is not needed");
     view.configs.fetched(name, object.map(item));
 }
 
-/// Each pool, with the config that its machines get if that is there.
+/// Pools with the config of their machines, if there is one.
 fn served(view: &mut ClusterView) -> Vec<(String, Option<String>)> {
     let inputs = view.inputs(None).unwrap();
     let served = inputs.pools.values().map(|pool| {
@@ -90,7 +90,7 @@ fn there_are_no_inputs_before_every_kind_and_every_config_was_read() {
     }
     assert_eq!(view.missing(), ["contents of machineconfigs"]);
     assert!(view.inputs(None).is_none());
-    // That there is none of this name is an answer, too.
+    // A missing object is an answer, too.
     fetch(&mut view, "one", None);
     assert_eq!(served(&mut view), [("worker".to_owned(), None)]);
 }
@@ -165,7 +165,7 @@ fn what_was_kept_is_what_is_served_after_a_restart() {
     restarted.restore(view.snapshot());
     assert!(restarted.missing().is_empty());
     assert_eq!(served(&mut restarted), before);
-    // What has changed meanwhile is found out by the first lists.
+    // The first lists find changes of the meantime.
     list(&mut restarted, Kind::MachineConfigPool, &[pool("worker", "two")]);
     assert_eq!(served(&mut restarted), before);
     fetch(&mut restarted, "two", Some(&config("two", "2")));

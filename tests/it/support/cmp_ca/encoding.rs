@@ -1,10 +1,10 @@
-//! What the message crates lack of messages, or have otherwise than the standard.
+//! Parts of CMP messages that the message crates lack, or encode differently from the standard.
 
 use der::asn1::{Any, AnyRef, BitString, ObjectIdentifier, OctetString};
 use der::{Encode as _, Sequence, Tag, TagNumber};
 use x509_cert::Certificate;
 
-/// A message as it is read here.
+/// A message, parsed.
 #[derive(Sequence)]
 pub(super) struct Raw<'a> {
     pub(super) header: AnyRef<'a>,

@@ -50,7 +50,7 @@ impl Shared {
             Quirk::Garbage => ("200 OK", "application/pkixcmp", b"\x30\x80no message".to_vec()),
             Quirk::Huge => ("200 OK", "application/pkixcmp", vec![0x30; 1 << 20]),
             Quirk::Silent => {
-                // Until the client has gone.
+                // Wait until the client has gone.
                 return stream.read(&mut [0]).map(|_| ());
             }
             _ => ("200 OK", "application/pkixcmp", self.message(&body)),

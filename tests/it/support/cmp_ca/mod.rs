@@ -1,5 +1,5 @@
-//! A small CA that speaks CMPv2 over HTTP and misbehaves as it is told. It reads and writes by the message crates and
-//! by what little those lack, not by the code under test; `openssl cmp` as its client shows that it speaks the protocol.
+//! A small CA that speaks CMPv2 over HTTP, and misbehaves on request. It uses the message crates with additions, and
+//! none of the code under test; `openssl cmp` as its client proves that it speaks the protocol.
 
 mod answers;
 mod encoding;
@@ -22,24 +22,24 @@ pub(crate) use self::quirk::Quirk;
 
 pub(crate) const SECRET: &str = "a password";
 pub(crate) const REFERENCE: &str = "4711";
-/// Whose name is in the answers.
+/// Sender of the answers.
 pub(crate) const NAME: &str = "CN=issuing";
 const NONCE: &[u8] = b"nonce of the CA.";
 
-/// What a CA saw.
+/// Events that a CA saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// A request, by the number of its body; whether by a password.
+    /// A request, by the number of its body; true if it is protected by a password.
     Request {
         kind: u8,
         by_password: bool,
     },
     /// A poll.
     Poll,
-    /// A confirmation, and a rejection with what it says.
+    /// A confirmation, and a rejection with its text.
     Confirmed,
     Rejected(String),
-    /// Whatever came while it was away.
+    /// A message while the CA was unavailable.
     TurnedAway,
 }
 
@@ -59,9 +59,9 @@ struct Shared {
     stranger: Pair,
     machine: Pair,
     seen: Mutex<Vec<Seen>>,
-    /// By their ids.
+    /// Open transactions by ID.
     open: Mutex<BTreeMap<Vec<u8>, Open>>,
-    /// The last certificates, by serial number.
+    /// Serial numbers of the last certificates.
     serials: Mutex<Vec<Vec<u8>>>,
     ended: AtomicBool,
     tls: Option<Arc<ServerConfig>>,
@@ -73,7 +73,7 @@ impl Shared {
     }
 }
 
-/// A CA that listens. It ends with this value.
+/// A listening CA, which ends when the value is dropped.
 pub(crate) struct CmpCa {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -85,7 +85,7 @@ impl CmpCa {
         Self::start_with(quirk, false)
     }
 
-    /// The same over TLS, by a certificate of its root for localhost.
+    /// Starts a CA over TLS, with a certificate of its root for localhost.
     pub(crate) fn start_tls() -> Self {
         Self::start_with(Quirk::None, true)
     }
@@ -117,14 +117,14 @@ impl CmpCa {
                 if serving.ended.load(Ordering::SeqCst) {
                     return;
                 }
-                // A client that goes away is what some tests are about.
+                // Some tests are about clients that disconnect.
                 let _ = serving.serve(socket);
             }
         }));
         Self { address, shared, thread }
     }
 
-    /// Goes on like this.
+    /// Behaves like this from now on.
     pub(crate) fn behave(&self, quirk: Quirk) {
         *lock(&self.shared.quirk) = quirk;
     }
@@ -133,7 +133,7 @@ impl CmpCa {
         self.address
     }
 
-    /// The CA at the top, and the one that issues, in PEM.
+    /// Root and issuing CA in PEM.
     pub(crate) fn root(&self) -> String {
         pem(&self.shared.root.der)
     }

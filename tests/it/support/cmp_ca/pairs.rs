@@ -49,7 +49,7 @@ pub(super) fn unnamed() -> CertificateParams {
     params
 }
 
-/// TLS by a certificate of `root` for localhost.
+/// TLS with a certificate of `root` for localhost.
 pub(super) fn tls(root: &Pair) -> Arc<ServerConfig> {
     let key = KeyPair::generate().expect("a key");
     let params = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");

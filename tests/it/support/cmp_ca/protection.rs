@@ -1,4 +1,4 @@
-//! How messages are protected.
+//! Protection of messages.
 
 use aws_lc_rs::{digest, hmac, signature};
 use cmpv2::parameter::PbmParameter;

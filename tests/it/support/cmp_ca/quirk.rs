@@ -1,31 +1,31 @@
-//! What a CA does otherwise than it should.
+//! Misbehaviour of a CA.
 
-/// What the CA does otherwise than it should, or may.
+/// A deviation from correct or usual behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quirk {
     None,
-    /// A message as it should be, but for one thing.
+    /// Correct messages with one fault.
     WrongTransaction,
     NoTransaction,
     WrongNonce,
     NoNonce,
-    /// Somebody else's name as the sender, and none.
+    /// Another name as the sender, and none.
     WrongSender,
     NoSender,
     WrongSecret,
     Unprotected,
     Changed,
-    /// A MAC of SHA-1.
+    /// A MAC with SHA-1.
     Sha1,
     FewRounds,
     ManyRounds,
-    /// Signed by a machine that has a certificate of this CA.
+    /// Signed by a machine with a certificate of this CA.
     SignedByMachine,
-    /// Signed by a CA of the same name that nobody knows.
+    /// Signed by an unknown CA of the same name.
     SignedByStranger,
-    /// A certificate for a key of the CA's own.
+    /// A certificate for a key of the CA.
     WrongKey,
-    /// A certificate by a CA of the same name that nobody knows.
+    /// A certificate by an unknown CA of the same name.
     OfStranger,
     NoCertificate,
     /// A CA's certificate, and one for another name.
@@ -34,31 +34,31 @@ pub(crate) enum Quirk {
     TwoCertificates,
     OtherRequest,
     OtherKind,
-    /// A refusal in the answer, as an error message, and as one that anybody may have written.
+    /// A refusal in the answer, as an error message, and as an unprotected one.
     Refuses,
     Error,
     UnprotectedError,
     Mods,
     Implicit,
-    /// No certificate of its root comes along.
+    /// The certificate of the root is not sent.
     NoRoot,
-    /// So many polls: after a status, and after an error message that says to wait.
+    /// So many polls: after a status, and after an error message that asks to wait.
     Waits(usize),
     WaitsByError(usize),
-    /// Every poll has the first answer once more, which says to wait and not how long.
+    /// Every poll repeats the first answer, which asks to wait without a time.
     WaitsAgain,
     /// A poll's answer without a poll.
     LaterUnasked,
     /// The delayed answer repeats the first nonce.
     FirstNonce,
-    /// Something else than a confirmation at the end.
+    /// Another message instead of a confirmation at the end.
     NeverConfirms,
     /// No message at all.
     Huge,
     NotFound,
-    /// The answer of a proxy before a server that is away.
+    /// The answer of a proxy for an unavailable server.
     Unavailable,
-    /// Knows no transaction of before.
+    /// Earlier transactions are unknown.
     Forgets,
     Redirect,
     WrongType,

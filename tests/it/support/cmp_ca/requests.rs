@@ -1,4 +1,4 @@
-//! Messages that come, each of which has to be what the standard says.
+//! Checks received messages against the standard.
 
 use aws_lc_rs::digest;
 use cmpv2::header::PkiHeader;
@@ -23,11 +23,10 @@ const OLD_CERTIFICATE: &str = "1.3.6.1.5.5.7.5.1.5";
 const ALTERNATIVE_NAME: &str = "2.5.29.17";
 const EXTENSION_REQUEST: &str = "1.2.840.113549.1.9.14";
 
-/// What a certificate is asked for with.
+/// Contents of a certificate request.
 pub(super) struct Wanted {
     pub(super) subject: Name,
     pub(super) key: SubjectPublicKeyInfoOwned,
-    /// The alternative names.
     pub(super) names: Option<Extension>,
 }
 
@@ -92,7 +91,7 @@ impl Shared {
         let [confirmed] = &confirmations[..] else { panic!("one certificate was asked for") };
         let hash = digest::digest(&digest::SHA256, &open.issued);
         assert_eq!(confirmed.hash.as_bytes(), hash.as_ref());
-        // OpenSSL says that it accepts; without a word it is accepted too.
+        // OpenSSL sends a status of acceptance; no status means acceptance too.
         let rejection = confirmed.status.as_ref().filter(|status| status.number != 0);
         lock(&self.seen).push(match rejection {
             Some(status) => Seen::Rejected(status.text.clone().unwrap_or_default().concat()),

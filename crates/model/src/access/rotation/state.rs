@@ -1,4 +1,4 @@
-//! What a rotation of tokens sees, and what it comes to.
+//! Input and results of the rotation of tokens.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::super::mode::AccessMode;
 use super::super::records::Records;
 use super::super::token::Token;
 
-/// How tokens are made.
+/// Settings of the rotation.
 #[derive(Debug, Clone, Copy)]
 pub struct RotationPolicy {
-    /// How old the token of a pointer config gets. Default 7 days.
+    /// Age at which a pointer config's token is replaced. Default 7 days.
     pub period: Duration,
-    /// How long a token is accepted after no pointer config carries it any more. Default 24 hours.
+    /// Time for which a token is accepted after no pointer config carries it any longer. Default 24 hours.
     pub overlap: Duration,
 }
 
@@ -24,107 +24,107 @@ impl Default for RotationPolicy {
     }
 }
 
-/// A pointer config, or one of several fetches in it.
+/// A fetch in a pointer config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerToken {
-    /// What it is found by again.
+    /// Unique name of the pointer config.
     pub name: String,
-    /// The pool that it fetches from.
+    /// Pool of the fetch.
     pub pool: String,
-    /// What it brings along.
+    /// Credential of the fetch.
     pub carries: Carried,
-    /// Whether it is not to be written now: it could not be a moment ago. That says nothing of whether it
-    /// can be: one that never can [cannot carry a token](Carried::Cannot).
+    /// True if it must not be written at present, because the last write failed. A pointer config that can never be
+    /// written [cannot carry a token](Carried::Cannot).
     pub waits: bool,
 }
 
-/// What a pointer config brings along.
+/// Credential that a fetch carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Carried {
-    /// Nothing yet.
+    /// No credential.
     Nothing,
-    /// One of our tokens.
+    /// A token of this server.
     Token(Token),
-    /// A proof of another kind, which is its owner's affair.
+    /// Another credential, managed by its owner.
     Other,
-    /// Nothing, nor can it, for this reason.
+    /// No credential, and none can be added, for this reason.
     Cannot(String),
 }
 
-/// All that is known.
+/// Complete input of the plan.
 #[derive(Debug, Clone, Default)]
 pub struct TokenState {
-    /// The tokens themselves.
+    /// Tokens in plain text.
     pub issued: Issued,
-    /// What servers are told.
+    /// Records that servers read.
     pub records: Records,
-    /// The pointer configs.
+    /// Fetches of all pointer configs.
     pub pointers: Vec<PointerToken>,
-    /// The pools, and what is asked for each.
+    /// Access modes by pool.
     pub pools: BTreeMap<String, AccessMode>,
 }
 
-/// What is to be written.
+/// A write of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
-    /// The tokens themselves.
+    /// The list of tokens in plain text.
     Issued(Issued),
-    /// What servers are told.
+    /// The records that servers read.
     Records(Records),
-    /// Tokens into pointer configs.
+    /// Tokens of pointer configs.
     Pointers(Vec<PointerWrite>),
 }
 
-/// A token into a pointer config.
+/// A token to write into a pointer config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerWrite {
-    /// Which one.
+    /// Unique name of the pointer config.
     pub name: String,
-    /// Into its fetch of this pool's config.
+    /// Pool of the fetch.
     pub pool: String,
-    /// The token.
+    /// Token to write.
     pub token: Token,
 }
 
-/// Why something is written, in the words of a log.
+/// Reasons for a write, as logged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// A pool has no token.
+    /// The pool has no token.
     #[error("pool {0} had no token")]
     First(String),
-    /// A pool's token is old.
+    /// The pool's token is due for replacement.
     #[error("the token of pool {0} was old")]
     Due(String),
-    /// Servers are to accept tokens.
+    /// Servers must accept new tokens.
     #[error("servers are told of new tokens")]
     New,
-    /// Pointer configs are to carry tokens.
+    /// Pointer configs must carry the newest tokens.
     #[error("pointer configs carry the newest tokens")]
     Carry,
-    /// No pointer config carries these any more.
+    /// Tokens are superseded and get an expiry.
     #[error("no pointer config carries the tokens before, which end")]
     Ending,
-    /// They have ended, and nobody needs their text.
+    /// Expired tokens are deleted, first the text, later the hash.
     #[error("tokens that end are forgotten")]
     Forgotten,
-    /// Both lists are to say which pools are enforced.
+    /// Both lists must name the enforced pools.
     #[error("which pools are enforced is kept with the tokens")]
     Remembered,
-    /// Enforcing may begin or has no reason any more, or a pointer config lacks a token.
+    /// The evidence has changed: a pool can or need not be enforced, or a pointer config lacks a token.
     #[error("what is known of pointer configs has changed")]
     Standing,
 }
 
-/// What comes next.
+/// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// A write, after which everything is looked at again.
+    /// Make this write, then observe and plan again.
     Write(Reason, Write),
-    /// Nothing.
+    /// Nothing is due.
     Settled {
-        /// When something will be due by itself, if anything will.
+        /// Time at which something becomes due without any change, if ever.
         until: Option<OffsetDateTime>,
-        /// What an administrator should know, one line each.
+        /// Faults for administrators, one line each.
         attention: Vec<String>,
     },
 }

@@ -31,7 +31,7 @@ impl World {
         Self { state, made: 0 }
     }
 
-    /// Makes one write, and tells why.
+    /// Applies one write, and returns its reason.
     fn step(&mut self, now: OffsetDateTime) -> Option<Reason> {
         self.made = self.made.wrapping_add(1);
         let fresh = Token::new([self.made; 32]);
@@ -84,7 +84,7 @@ fn a_token_that_servers_know_for_another_pool_is_carried_no_more() {
     assert_eq!(world.state.pointers[0].carries, Carried::Token(world.token()));
 }
 
-/// As people write it who mean never.
+/// The last moment, which people write for "never".
 #[test]
 fn the_last_day_that_there_is_is_an_end_like_any_other() {
     let last = datetime!(9999-12-31 23:59:59 UTC);
@@ -96,7 +96,7 @@ fn the_last_day_that_there_is_is_an_end_like_any_other() {
     world.state.records.tokens.push(named);
     assert_eq!(world.settle(NOON), []);
     assert_eq!(world.settled(NOON).0, Some(NOON + POLICY.period));
-    // A clock at its end makes a token, and what ends then ends.
+    // At the last moment a token is made, and tokens expire.
     world.settle(last);
     assert_eq!(world.settle(last), []);
     world.settled(last);
@@ -124,7 +124,7 @@ fn a_token_is_issued_published_carried_and_enforced_in_this_order() {
     assert_eq!(world.until(&old), Some(due + POLICY.overlap));
     assert_eq!(world.until(&world.token()), None);
     assert_eq!(world.state.issued.tokens.len(), 1, "what ends is nobody's to hand out");
-    // Long after, it is not even known.
+    // After a long time, it is not even known.
     let mut now = due;
     while now < due + POLICY.overlap + REMEMBERED {
         now += POLICY.period;
@@ -145,7 +145,7 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
     world.state.pointers[1].carries = Carried::Other;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
-    // One that comes later does not open the pool to everybody again.
+    // A later one does not open the pool again.
     world.state.pointers[1].carries = cannot;
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
@@ -154,7 +154,7 @@ fn a_pointer_that_cannot_carry_a_token_holds_enforcing_back() {
         attention,
         ["pool worker: its machines are refused: worker-1: spec 2.2 has no headers"]
     );
-    // Asked for no more, and again: it has to be in order anew.
+    // With the mode changed and restored, the pool must qualify again.
     world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
@@ -168,11 +168,11 @@ fn a_pool_that_appears_is_never_said_to_lack_a_token_that_its_pointer_config_is_
     let mut world = World::new("infra", enforce, &[Carried::Nothing]);
     world.settle(NOON);
     world.state.pools.insert("worker".to_owned(), enforce);
-    // It has none at all: nobody can be locked out of it.
+    // Without a pointer config, no machine can be locked out.
     let mut without = world.clone();
     without.settle(NOON);
     assert!(without.state.records.enforced.contains("worker"));
-    // One is made for it, before or after the keeper has seen the pool.
+    // A pointer config is made for it, before or after the controller has seen the pool.
     let other = world.state.pointers[0].clone();
     let carries = Carried::Nothing;
     let made =
@@ -209,7 +209,7 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
     let mut world = World::new("worker", AccessMode::Enforce, &[cannot]);
     world.settle(NOON);
     assert_eq!(world.state.records.lacking["worker"], ["worker-0: spec 3.0 has no headers"]);
-    // It was replaced by one of a newer spec, which cannot be written now; nor when the next is due.
+    // A pointer config of a newer spec replaces it, and cannot be written, not even when the next token is due.
     world.state.pointers[0].carries = Carried::Nothing;
     world.state.pointers[0].waits = true;
     for now in [NOON, NOON + POLICY.period] {
@@ -226,7 +226,7 @@ fn a_pool_that_is_open_stays_so_until_its_pointers_carry_tokens() {
     assert!(world.state.records.lacking.is_empty());
 }
 
-/// A pool that is enforced, and has since got a pointer config that can carry no token.
+/// An enforced pool that later got a pointer config without room for a token.
 fn enforced_with_one_that_cannot() -> World {
     let mut world =
         World::new("worker", AccessMode::Enforce, &[Carried::Nothing, Carried::Nothing]);
@@ -250,7 +250,7 @@ fn a_pool_that_was_away_is_enforced_when_it_is_back() {
     world.state.pools.clone_from(&pools);
     world.settle(NOON);
     assert!(world.state.records.enforced.contains("worker"));
-    // Where nothing of it is left, one of the same name is another.
+    // After all of a pool is gone, a pool with the same name is a new one.
     let (ends, _) = later.settled(NOON);
     assert_eq!(ends, Some(NOON + POLICY.overlap));
     later.settle(NOON + POLICY.overlap);
@@ -280,7 +280,7 @@ fn to_write_a_token_into_a_pointer_config_makes_it_none() {
     world.state.pointers[0].carries = Carried::Token(made_up.clone());
     assert_eq!(world.settle(NOON), [Reason::Carry]);
     assert!(world.state.records.find(&made_up.hash()).is_none());
-    // Nor is one back that was revoked so long ago that nothing of it is known.
+    // A token that was revoked so long ago that it is forgotten is not accepted again.
     let leaked = world.token();
     world.state.records.tokens[0].revoked = Some(NOON);
     world.settle(NOON);
@@ -313,15 +313,15 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     let mut world = World::new("worker", AccessMode::Audit, &[Carried::Nothing]);
     world.settle(NOON);
     let first = world.token();
-    // Behind: nothing is made, nothing ends.
+    // Clock behind: nothing is made, nothing expires.
     let behind = NOON - Duration::days(3_650);
     assert!(world.settle(behind).is_empty());
     assert!(world.settled(behind).1[0].contains("is the clock right?"));
-    // Ahead: another one is made, and the end of the first is far away.
+    // Clock ahead: another token is made, and the first one's expiry is far away.
     let ahead = NOON + Duration::days(3_650);
     world.settle(ahead);
     assert_eq!(world.until(&first), Some(ahead + POLICY.overlap));
-    // Right again, it is behind what was made; once that is revoked or replaced, ends are set anew.
+    // Correct again, the clock is earlier than the token; once that is revoked or replaced, expiries are corrected.
     assert!(world.settle(NOON).is_empty());
     assert!(world.settled(NOON).1[0].contains("is the clock right?"));
     let mut revoked = world.clone();
@@ -336,7 +336,7 @@ fn a_clock_that_is_wrong_ends_nothing_for_good() {
     let token = Token::new([201; 32]);
     let third = IssuedToken { token: token.clone(), pool: "worker".to_owned(), made: NOON };
     world.state.issued.tokens.push(third);
-    // Nobody rotates tokens with a name.
+    // Tokens with a name are not rotated.
     let mut named = world.state.records.tokens[0].clone();
     (named.sha256, named.made) = (Token::new([202; 32]).hash(), ahead);
     (named.name, named.until) = (Some("rack-7".to_owned()), None);

@@ -9,10 +9,9 @@ use serde_json::json;
 
 use super::*;
 
-/// 2026-01-01.
 const NOW: OffsetDateTime = time::macros::datetime!(2026-01-01 0:00 UTC);
 
-/// A key of the issuer's, by the name that tokens call it.
+/// A key of the issuer, with its ID in tokens.
 struct Signer {
     id: &'static str,
     algorithm: Algorithm,
@@ -30,13 +29,13 @@ impl Signer {
                 let private = &generate(&PKCS_ED25519)[5..48];
                 EncodingKey::from_ed_der(&[b"\x30\x2e\x02\x01\x00", private].concat())
             }
-            // The library takes the key as in PKCS#1, which lies in PKCS#8 after 26 bytes.
+            // The library takes the key in PKCS#1, which begins after 26 bytes of PKCS#8.
             _ => EncodingKey::from_rsa_der(&generate(&PKCS_RSA_SHA256)[26..]),
         };
         Self { id, algorithm, key }
     }
 
-    /// Its public half, as a set has it.
+    /// The public half, as in a key set.
     fn jwk(&self) -> Value {
         let mut jwk = Jwk::from_encoding_key(&self.key, self.algorithm).unwrap();
         jwk.common.key_id = Some(self.id.to_owned());
@@ -67,7 +66,7 @@ static EC: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec", Algorithm::ES25
 static EC_384: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec-384", Algorithm::ES384));
 static ED: LazyLock<Signer> = LazyLock::new(|| Signer::new("ed", Algorithm::EdDSA));
 static RSA: LazyLock<Signer> = LazyLock::new(|| Signer::new("rsa", Algorithm::RS256));
-/// Known to nobody, by the name of one that is known.
+/// An unknown key with the ID of a known one.
 static STRANGER: LazyLock<Signer> = LazyLock::new(|| Signer::new("ec", Algorithm::ES256));
 
 fn settings() -> Settings {
@@ -86,7 +85,7 @@ fn tokens() -> SignedTokens {
     set(&[EC.jwk(), EC_384.jwk(), ED.jwk(), RSA.jwk()]).unwrap()
 }
 
-/// What a token says that is good for workers, for an hour.
+/// Claims of a token that opens workers for an hour.
 fn claims() -> Value {
     let now = NOW.unix_timestamp();
     json!({
@@ -95,7 +94,7 @@ fn claims() -> Value {
     })
 }
 
-/// The same, but for one claim.
+/// The same claims with one changed.
 fn claims_with(name: &str, value: Value) -> Value {
     let mut claims = claims();
     claims[name] = value;
@@ -223,10 +222,10 @@ fn only_the_named_key_with_an_algorithm_of_its_own_is_believed() {
         (EC.signed_as(head("ES384", "ec"), &good), refused(BadSignature)),
         (EC.signed_as(head("ES256", "gone"), &good), refused(Unknown)),
         (EC.signed_as(head("ES256", ""), &good), refused(Unknown)),
-        // One key alone can be meant.
+        // Without a key ID, only one key is suitable.
         (EC.signed_as(json!({"alg": "ES256"}), &good), accepted()),
         (STRANGER.signed_as(json!({"alg": "ES256"}), &good), refused(BadSignature)),
-        // Nobody's keys but the set's.
+        // Only keys of the set count.
         (
             STRANGER.signed_as(json!({"alg": "ES256", "jwk": stranger_jwk}), &good),
             refused(BadSignature),
@@ -275,7 +274,7 @@ fn what_is_no_token_is_left_to_others() {
     }
 }
 
-/// Of a token by a key that is not there it is not told what would be wrong with it beside that.
+/// A token with an unknown key is refused for the key alone, whatever else is wrong.
 #[test]
 fn a_key_that_is_not_there_tells_nothing() {
     let unknown = json!({"alg": "ES256", "kid": "gone"});
@@ -320,7 +319,7 @@ fn without_a_name_no_key_is_guessed_among_several() {
     let nameless = second.signed_as(json!({"alg": "ES256"}), &claims());
     assert_eq!(both.verify(&nameless, "worker", NOW), refused(SignedRefusal::Unknown));
     assert_eq!(both.verify(&second.sign(&claims()), "worker", NOW), accepted());
-    // Two keys of one name are two that may be meant.
+    // Two keys with one ID are both tried.
     let same = set(&[EC.jwk(), STRANGER.jwk()]).unwrap();
     for signer in [&*EC, &*STRANGER] {
         assert_eq!(same.verify(&signer.sign(&claims()), "worker", NOW), accepted());

@@ -116,7 +116,7 @@ fn between_two_rules_the_stricter_one_holds() {
     for both in [before.stricter(&after), after.stricter(&before)] {
         assert_eq!(both.enforced(), ["a", "b", "d", "e"].map(str::to_owned).into());
         assert_eq!(both.of("c"), AccessMode::Audit);
-        // Nobody is refused for good by a rule that goes, or that has only just come.
+        // Refusals are temporary during a change of the rule.
         let known: Vec<_> = ["a", "b", "d", "e"].map(|pool| both.are_known(pool)).into();
         assert_eq!(known, [false, false, false, true]);
     }
@@ -225,7 +225,7 @@ fn a_pool_that_is_to_be_enforced_is_open_on_evidence_alone() {
     assert_eq!(modes.held().next().unwrap().1, "1; 2; 3; 4; 5; and 2 more");
 }
 
-/// What is missing, empty, about others and contradictory, side by side.
+/// Records that are missing, empty, about others or contradictory.
 #[test]
 fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() {
     let token = Token::new([1; 32]);
@@ -264,7 +264,7 @@ fn what_is_not_known_of_a_pool_opens_it_to_nobody_and_refuses_nobody_for_good() 
             let plain = Request { is_private: false, ..stranger };
             assert_eq!(refusal(&plain), Some(Refusal::NotRead), "{records:?}");
         }
-        // A proof is one, whatever else is not known.
+        // A proof is valid regardless of the unknown parts.
         assert_eq!(refusal(&request("worker", Credential::Bearer(token.as_str()))), None);
     }
 }
@@ -278,7 +278,7 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
     for wanted in [&enforce, &gone] {
         let contested = evidence.clone().following(Some(&enforced), wanted);
         assert_eq!(contested.contested, enforced.enforced);
-        // It goes on to be, over a restart as well.
+        // The pool stays contested, over a restart too.
         let json = serde_json::to_vec(&contested).unwrap();
         let again = evidence.clone().following(Some(&Records::read(&json).unwrap()), wanted);
         assert_eq!(again, contested);
@@ -288,10 +288,10 @@ fn a_pool_that_was_enforced_is_contested_until_less_is_asked_or_it_is_enforced_a
             assert_eq!(less.following(None, &enforce), evidence);
         }
     }
-    // Nobody else says so.
+    // Other writers cannot mark a pool as contested.
     let claimed = Records { contested: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(claimed.following(None, &enforce), evidence);
-    // Who keeps the tokens says of which pools nothing is known, and when that is over.
+    // The controller writes unsure pools, and removes them.
     let reported = Records { unsure: enforced.enforced.clone(), ..evidence.clone() };
     assert_eq!(reported.clone().following(None, &asked(AccessMode::Audit)), reported);
     assert_eq!(reported.standing("worker"), Standing::Waiting(Waiting::Contested));

@@ -42,12 +42,12 @@ fn named(name: &str, key: &KeyPair) -> Certificate {
     Certificate::from_der(params.self_signed(key).unwrap().der()).unwrap()
 }
 
-/// One that has nothing to do with the machine config server.
+/// A CA that is not the machine config server's.
 fn stranger() -> Certificate {
     named("stranger", &KeyAlgorithm::P256.generate().unwrap())
 }
 
-/// The certificates of an entry that are understood.
+/// The readable certificates of an entry.
 fn understood(entry: &Value) -> Vec<Certificate> {
     let ders = certificates(&entry.to_string());
     ders.iter().filter_map(|der| Certificate::from_der(der)).collect()
@@ -138,7 +138,7 @@ fn strangers_stay_where_they_are() {
     assert_eq!(entries[0], plain(&[&stranger]));
     assert_eq!(entries[1], other);
     assert_eq!(understood(&entries[2]), bundle);
-    // In one text with ours, it stays too.
+    // In one entry with this server's CAs, it stays too.
     let after = patched(&config("3.1.0", &[plain(&[&stranger, &old])]), &bundle);
     let entries = &after["ignition"]["security"]["tls"]["certificateAuthorities"];
     assert_eq!(understood(&entries[0]), [new, old, stranger.clone()]);
@@ -147,12 +147,12 @@ fn strangers_stay_where_they_are() {
     assert_eq!(alone, Assessment::LeftAlone(LeftAlone::Foreign));
 }
 
-/// What becomes of an authority in a pointer config, whose only other one it may be.
+/// Result for a CA in a pointer config, alone or with another one.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    /// The bundle stands in its place.
+    /// The bundle replaces it.
     Replaced,
-    /// It stays beside the bundle, which stands in the place of what is ours.
+    /// The CA stays next to the bundle, which replaces this server's CAs.
     Kept,
     /// The whole text stays.
     LeftAlone(LeftAlone),
@@ -173,7 +173,7 @@ fn a_ca_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
     let known = std::slice::from_ref(&old);
     let ours = |certificate| (certificate, Fate::Replaced, Fate::Replaced);
     let other = |certificate, alone| (certificate, Fate::LeftAlone(alone), Fate::Kept);
-    // What is known beside the bundle, the authority, and its fate alone and beside one of ours.
+    // Known CAs next to the bundle, the CA, and its fate alone and together with this server's.
     let cases = [
         ("the old root-ca", known, ours(old.clone())),
         ("the same, renewed", known, ours(renewed.clone())),
@@ -201,7 +201,7 @@ fn a_ca_is_ours_by_its_certificate_or_its_key_and_never_by_its_name() {
             let text = match assess(text.as_bytes(), bundle, known) {
                 Assessment::Stale(text) => text,
                 Assessment::LeftAlone(reason) => return Fate::LeftAlone(reason),
-                // It trusts the bundle, and the other one besides.
+                // It trusts the bundle and the other one.
                 Assessment::Current => text.into_bytes(),
             };
             assert_eq!(assess(&text, bundle, known), Assessment::Current, "{case}: once is enough");
@@ -259,7 +259,7 @@ fn every_byte_around_the_cas_stays() {
     let own = plain(&[&old]).to_string();
     let spaced = own.replacen('{', "{ ", 1).replacen(':', " :\n", 1);
     let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
-    // What stands before the list and after it.
+    // Text before and after the list.
     let around = [
         (r#"{"ignition":{"security":{"tls":{"certificateAuthorities":["#, "]}}}}"),
         (
@@ -278,7 +278,7 @@ fn every_byte_around_the_cas_stays() {
         ),
     ];
     let stranger = plain(&[&stranger()]).to_string().replacen('{', r#"{"x":1.10, "#, 1);
-    // The list before, and after.
+    // The list before and after.
     let lists = [
         (own.clone(), written.clone()),
         (spaced.clone(), written.clone()),
@@ -412,11 +412,11 @@ fn names_are_read_in_any_case_as_ignition_does() {
         panic!("{mixed}")
     };
     assert_eq!(assess(&repaired, &bundle, &[]), Assessment::Current);
-    // What was said of the contents before is gone, however it was written.
+    // Properties of the old contents are removed, in any spelling of their names.
     assert!(!String::from_utf8(repaired).unwrap().contains("COMPRESSION"));
 }
 
-/// What boots is known by what it trusts when it fetches, however it says so.
+/// A config that boots is judged by the CAs that it fetches with, in any notation.
 #[test]
 fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
     let (old, new) = (ca(100), ca(0));
@@ -464,7 +464,7 @@ fn what_ignition_reads_is_replaced_or_told_to_be_out_of_reach() {
         assert_eq!(carried.len(), 1);
         assert_eq!(carried[0].pool, "worker");
         assert!(matches!(carried[0].carries, crate::access::rotation::Carried::Cannot(_)));
-        // A stranger's is not ours to tell of.
+        // A config of another server is not reported.
         let unknown = assess(&text, &bundle, &[]);
         assert!(
             matches!(unknown, Assessment::LeftAlone(reason) if reason != LeftAlone::OutOfReach)

@@ -1,4 +1,4 @@
-//! Files as people have them, and what is said of each.
+//! Typical files, with the verdict for each.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -39,7 +39,7 @@ fn data(contents: &[u8]) -> String {
     format!("data:,{}", percent_encode(contents, NON_ALPHANUMERIC))
 }
 
-/// A sound config, changed.
+/// A sound config with a change.
 fn changed(version: SpecVersion, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     let mut config = pointer(URL, ca().to_pem().as_bytes(), version);
     change(&mut config);
@@ -60,7 +60,7 @@ fn lines<T: ToString>(findings: &[T]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()
 }
 
-/// The only fault.
+/// The only fault of a file.
 fn fault(user_data: &[u8]) -> String {
     let config = PointerConfig::read(user_data);
     assert_eq!(config.fetches(), []);
@@ -157,7 +157,7 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
     });
     assert!(fault(&spec_2).contains("ignition.config.append"), "spec 2 does not merge");
 
-    // What replaces the config is all that is fetched.
+    // Only the config that replaces this one is fetched.
     let other = "https://[2001:db8::1]:22623/config/master/";
     let (fetches, _) = sound(&with_config(json!({
         "merge": [{"source": URL}],
@@ -165,7 +165,7 @@ fn a_config_has_to_lead_to_a_pool_over_tls() {
     })));
     assert_eq!(fetches.len(), 1);
     assert_eq!(fetches[0].host, "2001:db8::1".parse().unwrap());
-    // Several are all fetched, with what is to be sent, and what is in data URLs is read.
+    // Several configs are all fetched, with their headers, and data URLs are read.
     let headers = json!([
         {"name": "Authorization", "value": "Bearer x"},
         {"name": "authorization", "value": " Bearer y "},
@@ -365,10 +365,10 @@ fn a_ca_that_ignition_cannot_read_is_named_with_its_place() {
         }
     }
 
-    // Spec 3.0 has no compression, so that Ignition leaves it as it is.
+    // Spec 3.0 has no compression, so that Ignition does not unpack it.
     let entry = json!({"source": data(&gzip), "compression": "gzip"});
     assert!(fault(&with_ca(SpecVersion::V3_0, &entry)).ends_with("no certificate in PEM"));
-    // Spec 2 reads the first certificate, whatever follows.
+    // Spec 2 reads only the first certificate.
     let (first, second) = (ca(), ca());
     let both = plain(&format!("{}{}\n\n", first.to_pem(), second.to_pem()));
     let (fetches, warnings) = sound(&with_ca(SpecVersion::V2_2, &both));

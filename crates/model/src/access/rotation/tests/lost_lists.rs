@@ -1,4 +1,4 @@
-//! Lists of tokens that are lost, restored or made anew.
+//! Tests of token lists that are lost, restored or rebuilt.
 
 use super::*;
 
@@ -14,13 +14,13 @@ fn a_list_that_is_lost_or_restored_is_made_anew_with_the_pools_that_were_enforce
         assert!(standing(&world.state, NOON).enforced.contains("worker"));
         world.settle(NOON);
         assert!(world.state.records.enforced.contains("worker"));
-        // Asked for no more, neither list says so.
+        // After a change of the mode, neither list has the pool.
         world.state.pools.insert("worker".to_owned(), AccessMode::Audit);
         world.settle(NOON);
         assert_eq!(world.state.issued.enforced, BTreeSet::new());
         assert_eq!(world.state.records.enforced, BTreeSet::new());
     }
-    // Nor is there a moment in which servers know more than is kept with the tokens.
+    // At no time do the records have more enforced pools than the list of tokens.
     let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing]);
     while world.step(NOON).is_some() {
         assert!(world.state.issued.enforced.is_superset(&world.state.records.enforced));
@@ -51,7 +51,7 @@ fn where_both_lists_are_lost_evidence_opens_no_pool_until_less_is_asked() {
     world.state.pools.insert("worker".to_owned(), AccessMode::Enforce);
     world.settle(NOON);
     assert!(matches!(world.state.records.standing("worker"), Standing::Open(_)), "{world:?}");
-    // What is lost with all that any pointer config carries never was.
+    // If a list is lost with all pointer configs that carry its tokens, nothing shows that it existed.
     let cannot = Carried::Cannot("spec 3.0 has no headers".to_owned());
     let mut world = World::new("worker", AccessMode::Enforce, &[Carried::Nothing, cannot]);
     world.settle(NOON);
