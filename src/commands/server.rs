@@ -331,7 +331,7 @@ fn follow_source(
     tasks.spawn("the pipeline", pipeline.run(changes));
 }
 
-/// Starts the index of the cluster's nodes.
+/// Follows the cluster's nodes, if there is a cluster. Returns their index.
 fn follow_nodes(tasks: &mut Tasks, source: &Source, reporting: &Reporting) -> NodeIndex {
     let nodes = NodeIndex::default();
     if let Some(follow) = source.follow_nodes(nodes.clone(), reporting.clone()) {
@@ -354,7 +354,8 @@ fn keep_ledger(
     Some(file)
 }
 
-/// Follows the files of the serving certificate, and the cluster's Secret until they exist.
+/// Follows the files of the serving certificate, and the cluster's Secret until they exist. Returns the reader of
+/// the chain.
 fn follow_pair(
     tasks: &mut Tasks,
     pair: ServingPair,

@@ -33,9 +33,7 @@ fn value(text: &str, depth: usize) -> Result<Value, Error> {
         _ if depth > MAX_READ_DEPTH => Value::Null,
         Some(b'{') => {
             let mut object = serde_json::Map::new();
-            for (name, member) in
-                serde_json::Deserializer::from_str(text).deserialize_map(Members)?
-            {
+            for (name, member) in members(text)? {
                 let read = value(member, depth + 1)?;
                 match object.entry(known_name(&object, &name)) {
                     Entry::Vacant(place) => drop(place.insert(read)),
@@ -143,6 +141,14 @@ fn depth(text: &str) -> usize {
         }
     }
     deepest
+}
+
+/// The members of an object as they are written, in their order.
+///
+/// # Errors
+/// The text is no object.
+pub fn members(text: &str) -> serde_json::Result<Vec<(String, &str)>> {
+    serde_json::Deserializer::from_str(text).deserialize_map(Members)
 }
 
 struct Members;

@@ -54,7 +54,7 @@ pub use accept::{NotServable, negotiate};
 pub use config::{Config, Lowered};
 pub use error::Error;
 pub use form::Form;
-pub use go_json::names_field;
+pub use go_json::{members, names_field};
 pub use ignored::{Ignored, IgnoredReason, ignored};
 pub use merge::{Member, Merged, Origin, Part, merge};
 pub use pointer::{POINTER_SPEC, ca_source, pointer};

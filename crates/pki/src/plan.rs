@@ -160,7 +160,7 @@ impl RotationPlan {
         self.attention.extend(behind);
     }
 
-    /// The step that an administrator's request for a new CA comes to.
+    /// Adds the step that an administrator's request for a new CA leads to.
     fn requested_ca(&mut self, view: &View<'_>, is_forced: bool, is_clock_behind: bool) {
         let step = match just_rotated(view) {
             false if is_forced => Step::Ca(Reason::Asked),

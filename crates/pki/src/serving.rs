@@ -94,7 +94,7 @@ pub(super) fn choose(
     })
 }
 
-/// A chain from each CA that can issue one, and why the last of the others cannot.
+/// Chains of all CAs that can issue one, with the error of the last that cannot.
 fn issuable<'a>(
     view: &'a View<'a>,
     policy: &Policy,

@@ -308,7 +308,7 @@ impl Reconciler for IssuerController {
     }
 }
 
-/// An object whose status is written.
+/// Object whose status is written.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     kind: &'a Kind,

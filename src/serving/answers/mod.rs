@@ -6,27 +6,24 @@
 //! pool's answers share common parts in memory.
 
 mod answer;
+mod pool;
 mod segments;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
-use std::time::{Instant, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
-use http::HeaderValue;
-use tokio::sync::OnceCell;
 
 pub use self::answer::{Answer, PENDING, Refusal};
 pub use self::segments::Segments;
 
-use ignition::secrets::Secret;
 use ignition::{Form, SpecVersion};
 use model::inputs::{BOOTSTRAP_POOLS, Inputs, Problem, ServingMode};
-use model::render::{self, CompressedContents, PoolInputs, Unselected};
+use model::render::{self, CompressedContents, Unselected};
 
-use self::answer::etag;
-use self::segments::SharedPieces;
+pub use self::pool::ShownConfigs;
+use self::pool::{Pool, Variant};
 use crate::parallel;
 use crate::telemetry::{Metrics, PoolLabel};
 
@@ -48,40 +45,6 @@ struct Table {
     warnings: Vec<Problem>,
 }
 
-type Outcome = Result<Arc<Answer>, Refusal>;
-
-#[derive(Debug)]
-struct Pool {
-    name: Arc<str>,
-    inputs: Result<PoolInputs, Unselected>,
-    /// Earlier inputs that rendered, the newest first: each in older versions than those ahead of it.
-    good_before: Vec<Good>,
-    /// True if the previous inputs could not be rendered.
-    was_failing: bool,
-    /// Results by [`Variant::index`].
-    outcomes: [OnceCell<Outcome>; Variant::COUNT],
-    /// Pieces that the bodies share.
-    pieces: SharedPieces,
-    /// Result of rendering the present inputs in the newest version, once it is known.
-    check: OnceLock<Result<Checked, String>>,
-}
-
-/// Facts about inputs that render.
-#[derive(Debug)]
-struct Checked {
-    /// Secrets in the rendered config.
-    secrets: Vec<Secret>,
-    /// Oldest version in which they render. They also render in all newer ones.
-    oldest: SpecVersion,
-}
-
-#[derive(Debug, Clone)]
-struct Good {
-    inputs: PoolInputs,
-    /// Oldest version in which they render.
-    oldest: SpecVersion,
-}
-
 /// State of a pool's answers.
 #[derive(Debug)]
 pub struct PoolState {
@@ -93,35 +56,6 @@ pub struct PoolState {
     pub problem: Option<String>,
     /// Specs that are ready to send.
     pub versions: Vec<SpecVersion>,
-}
-
-/// Configs of a pool in the newest spec, for people.
-#[derive(Debug)]
-pub struct ShownConfigs {
-    /// Served machine config, rendered.
-    pub served: Option<(String, Bytes)>,
-    /// Machine config served before, rendered.
-    pub before: Option<(String, Bytes)>,
-}
-
-/// Version and form of an answer.
-#[derive(Debug, Clone, Copy)]
-struct Variant {
-    version: SpecVersion,
-    form: Form,
-}
-
-impl Variant {
-    const COUNT: usize = SpecVersion::ALL.len() * Form::ALL.len();
-
-    fn all() -> impl Iterator<Item = Self> {
-        let forms = |version| Form::ALL.map(|form| Self { version, form });
-        SpecVersion::ALL.into_iter().flat_map(forms)
-    }
-
-    fn index(self) -> usize {
-        self.version.index() * Form::ALL.len() + self.form.index()
-    }
 }
 
 impl Answers {
@@ -327,257 +261,6 @@ impl Table {
             }
             _ => Unselected::UnknownPool,
         })
-    }
-}
-
-impl Pool {
-    /// Creates the pool's next state.
-    fn next(
-        name: &str,
-        inputs: Result<PoolInputs, Unselected>,
-        old: Option<&Arc<Self>>,
-        compressed: &CompressedContents,
-        metrics: &Metrics,
-    ) -> Arc<Self> {
-        if let Some(old) = old {
-            let same = match (&old.inputs, &inputs) {
-                (Ok(old), Ok(new)) => old.same(new),
-                (Err(old), Err(new)) => old == new,
-                _ => false,
-            };
-            if same {
-                return Arc::clone(old);
-            }
-        }
-        let was_failing = old.is_some_and(|old| !old.is_good(metrics));
-        let is_meant = matches!(&inputs, Err(reason) if reason.is_meant());
-        let old = old.filter(|_| !is_meant);
-        let good_before = old.map(|old| old.good_inputs()).unwrap_or_default();
-        let name = Arc::from(name);
-        let (outcomes, pieces, check) = Default::default();
-        let pool = Self { name, inputs, good_before, was_failing, outcomes, pieces, check };
-        for variant in Variant::all().filter(|it| old.is_some_and(|old| old.good(*it).is_some())) {
-            let outcome = pool.outcome(variant, compressed, metrics);
-            // The cell is empty: this pool is not shared yet, and each variant is set once.
-            let _ = pool.outcomes[variant.index()].set(outcome);
-        }
-        Arc::new(pool)
-    }
-
-    /// Good inputs of this pool for its next state.
-    fn good_inputs(&self) -> Vec<Good> {
-        let mut all = Vec::new();
-        if let (Ok(inputs), Some(Ok(checked))) = (&self.inputs, self.check.get()) {
-            all.push(Good { inputs: inputs.clone(), oldest: checked.oldest });
-        }
-        let oldest = all.first().map(|it| it.oldest);
-        let older =
-            self.good_before.iter().filter(|it| oldest.is_none_or(|oldest| it.oldest < oldest));
-        all.extend(older.cloned());
-        all
-    }
-
-    fn state(&self) -> PoolState {
-        let is_ready = |version: &SpecVersion| {
-            Form::ALL
-                .iter()
-                .any(|form| self.good(Variant { version: *version, form: *form }).is_some())
-        };
-        let failure = self.failure();
-        let served = match &failure {
-            Some(_) => self.good_before.first().map(|it| &it.inputs),
-            None => self.inputs.as_ref().ok(),
-        };
-        let problem = match failure {
-            Some(reason) => Some(self.with_served(reason)),
-            None => self.older_versions(),
-        };
-        PoolState {
-            name: Arc::clone(&self.name),
-            configuration: served.map(|inputs| inputs.configuration.clone()),
-            problem,
-            versions: SpecVersion::ALL.into_iter().filter(is_ready).collect(),
-        }
-    }
-
-    /// Reason why the present inputs cannot be rendered, if known.
-    fn failure(&self) -> Option<String> {
-        match (&self.inputs, self.check.get()) {
-            (Err(reason), _) => Some(reason.to_string()),
-            (Ok(_), Some(Err(reason))) => Some(reason.clone()),
-            (Ok(_), _) => None,
-        }
-    }
-
-    /// Adds the config that machines get meanwhile to `reason`.
-    fn with_served(&self, reason: String) -> String {
-        match self.good_before.first() {
-            Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
-            None => reason,
-        }
-    }
-
-    fn shown(&self) -> ShownConfigs {
-        let render = |inputs: &PoolInputs| {
-            let compressed = CompressedContents::default();
-            let body =
-                render::render(inputs, SpecVersion::NEWEST, Form::Plain, &compressed).ok()?;
-            Some((inputs.configuration.clone(), body))
-        };
-        let mut rendered =
-            self.inputs.iter().chain(self.good_before.iter().map(|it| &it.inputs)).map(render);
-        // Inputs that are not rendered have nothing to compare: machines get those before them.
-        let served = rendered.find_map(|it| it);
-        let before = rendered.find_map(|it| it);
-        ShownConfigs { served, before }
-    }
-
-    /// Versions in which the present inputs cannot be rendered, while machines get an older config in them.
-    fn older_versions(&self) -> Option<String> {
-        let older = SpecVersion::ALL.into_iter().filter_map(|version| {
-            let mut answers = Form::ALL.iter().filter_map(|form| {
-                self.good(Variant { version, form: *form }).filter(|it| it.pending.is_some())
-            });
-            let configuration = &answers.next()?.configuration;
-            Some(format!(
-                "{configuration} is served in Ignition spec {version}, which cannot express it"
-            ))
-        });
-        let lines: Vec<_> = older.collect();
-        (!lines.is_empty()).then(|| lines.join("; "))
-    }
-
-    /// Returns `true` if the present inputs render; renders them if that is unknown.
-    fn is_good(&self, metrics: &Metrics) -> bool {
-        if self.inputs.is_ok() && self.check.get().is_none() {
-            self.check(metrics);
-        }
-        self.failure().is_none()
-    }
-
-    /// An earlier answer, marked with the configuration that cannot be rendered.
-    fn pending(&self, last_good: &Answer) -> Arc<Answer> {
-        let present = match &self.inputs {
-            Ok(inputs) => &inputs.configuration,
-            Err(Unselected::NoMachineConfig(name)) => name,
-            Err(_) => "-",
-        };
-        let pending = HeaderValue::from_str(present).unwrap_or(HeaderValue::from_static("-"));
-        Arc::new(Answer { pending: Some(pending), ..last_good.clone() })
-    }
-
-    /// The answer that is ready to send.
-    fn good(&self, variant: Variant) -> Option<&Arc<Answer>> {
-        self.outcomes[variant.index()].get()?.as_ref().ok()
-    }
-
-    /// Returns `true` if a version is ready to send.
-    fn is_serving(&self) -> bool {
-        Variant::all().any(|variant| self.good(variant).is_some())
-    }
-
-    /// Renders a variant at its first request.
-    async fn first_answer(self: Arc<Self>, variant: Variant, metrics: &Arc<Metrics>) -> Outcome {
-        let pool = Arc::clone(&self);
-        let metrics = Arc::clone(metrics);
-        let render = || async move {
-            let work = tokio::task::spawn_blocking(move || {
-                pool.outcome(variant, &CompressedContents::default(), &metrics)
-            });
-            // The task is not cancelled, and a panic ends the process.
-            work.await.unwrap_or(Err(Refusal::Unrenderable(variant.version)))
-        };
-        self.outcomes[variant.index()].get_or_init(render).await.clone()
-    }
-
-    /// Renders the present inputs, or else the newest earlier ones that render in this version.
-    fn outcome(
-        &self,
-        variant: Variant,
-        compressed: &CompressedContents,
-        metrics: &Metrics,
-    ) -> Outcome {
-        let version = variant.version;
-        let rendered = self.inputs.as_ref().map_err(|reason| reason.clone().into());
-        let rendered = rendered.and_then(|inputs| {
-            self.render(inputs, variant, compressed, metrics).map_err(|reason| {
-                tracing::error!(pool = %self.name, spec = %version, reason, "cannot render");
-                Refusal::Unrenderable(version)
-            })
-        });
-        rendered.or_else(|refusal| {
-            let good = self.good_before.iter().find(|it| it.oldest <= version);
-            let good = good.ok_or_else(|| refusal.clone())?;
-            let before = self.render(&good.inputs, variant, compressed, metrics);
-            let before = before.map_err(|_| refusal.clone())?;
-            tracing::error!(
-                pool = %self.name, spec = %version, reason = %refusal, served = %before.configuration,
-                "the config before stays"
-            );
-            Ok(self.pending(&before))
-        })
-    }
-
-    fn check(&self, metrics: &Metrics) {
-        let result = match &self.inputs {
-            Ok(inputs) => self.checked(inputs, metrics),
-            Err(reason) => Err(reason.to_string()),
-        };
-        match &result {
-            Err(reason) => tracing::warn!(pool = %self.name, reason, "the pool is not ready"),
-            Ok(_) if self.was_failing => {
-                tracing::info!(pool = %self.name, "the pool is ready again");
-            }
-            Ok(_) => {}
-        }
-        // Another thread can have set the same result.
-        let _ = self.check.set(result);
-    }
-
-    fn checked(&self, inputs: &PoolInputs, metrics: &Metrics) -> Result<Checked, String> {
-        let compressed = CompressedContents::default();
-        let newest = Variant { version: SpecVersion::NEWEST, form: Form::Plain };
-        let body = self.body(inputs, newest, &compressed, metrics)?;
-        let secrets = render::exposed(&body).map_err(|error| error.to_string())?;
-        let renders = |version: &SpecVersion| {
-            render::render(inputs, *version, Form::Plain, &compressed).is_ok()
-        };
-        let oldest = SpecVersion::ALL.into_iter().find(renders).unwrap_or(SpecVersion::NEWEST);
-        Ok(Checked { secrets, oldest })
-    }
-
-    fn body(
-        &self,
-        inputs: &PoolInputs,
-        Variant { version, form }: Variant,
-        compressed: &CompressedContents,
-        metrics: &Metrics,
-    ) -> Result<Bytes, String> {
-        let started = Instant::now();
-        let body = render::render(inputs, version, form, compressed).map_err(|error| {
-            metrics.render_failed(&self.name, version);
-            error.to_string()
-        })?;
-        metrics.rendered(started.elapsed());
-        Ok(body)
-    }
-
-    fn render(
-        &self,
-        inputs: &PoolInputs,
-        variant: Variant,
-        compressed: &CompressedContents,
-        metrics: &Metrics,
-    ) -> Result<Arc<Answer>, String> {
-        let body = self.body(inputs, variant, compressed, metrics)?;
-        let etag = etag(&body).map_err(|error| error.to_string())?;
-        let body = self.pieces.segments(&body);
-        let label = PoolLabel::Known(Arc::clone(&self.name));
-        let requests = metrics.requests(label, Some(variant.version), 200);
-        let configuration = inputs.configuration.as_str().into();
-        let (length, is_restricted) = (body.len().into(), inputs.credentials.is_some());
-        let pending = None;
-        Ok(Arc::new(Answer { body, length, etag, configuration, pending, is_restricted, requests }))
     }
 }
 

@@ -16,10 +16,15 @@
 //! A pointer config proves no token: one that only it carries was revoked long ago, or is forged. Only if no tokens are
 //! known at all was it issued by lists that are lost.
 
+mod state;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use time::{Duration, OffsetDateTime};
 
+pub use self::state::{
+    Carried, Next, PointerToken, PointerWrite, Reason, RotationPolicy, TokenState, Write,
+};
 pub use super::issued::{Issued, IssuedToken};
 use super::mode::AccessMode;
 use super::records::{Record, Records, Standing};
@@ -33,126 +38,6 @@ const REMEMBERED: Duration = Duration::days(90);
 const MAX_ENDED: usize = 1_000;
 /// Upper bound for the number of writes until any state is settled, without one for each pool.
 pub const MAX_STEPS: usize = 64;
-
-/// Settings of the rotation.
-#[derive(Debug, Clone, Copy)]
-pub struct RotationPolicy {
-    /// Age at which a pointer config's token is replaced. Default 7 days.
-    pub period: Duration,
-    /// Time for which a token is accepted after no pointer config carries it any longer. Default 24 hours.
-    pub overlap: Duration,
-}
-
-impl Default for RotationPolicy {
-    fn default() -> Self {
-        Self { period: Duration::days(7), overlap: Duration::hours(24) }
-    }
-}
-
-/// A fetch in a pointer config.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PointerToken {
-    /// Unique name of the pointer config.
-    pub name: String,
-    /// Pool of the fetch.
-    pub pool: String,
-    /// Credential of the fetch.
-    pub carries: Carried,
-    /// True if it must not be written at present, because the last write failed. A pointer config that can never be
-    /// written [cannot carry a token](Carried::Cannot).
-    pub waits: bool,
-}
-
-/// Credential that a fetch carries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Carried {
-    /// No credential.
-    Nothing,
-    /// A token of this server.
-    Token(Token),
-    /// Another credential, managed by its owner.
-    Other,
-    /// No credential, and none can be added, for this reason.
-    Cannot(String),
-}
-
-/// Complete input of the plan.
-#[derive(Debug, Clone, Default)]
-pub struct TokenState {
-    /// Tokens in plain text.
-    pub issued: Issued,
-    /// Records that servers read.
-    pub records: Records,
-    /// Fetches of all pointer configs.
-    pub pointers: Vec<PointerToken>,
-    /// Access modes by pool.
-    pub pools: BTreeMap<String, AccessMode>,
-}
-
-/// A write of the plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Write {
-    /// The list of tokens in plain text.
-    Issued(Issued),
-    /// The records that servers read.
-    Records(Records),
-    /// Tokens of pointer configs.
-    Pointers(Vec<PointerWrite>),
-}
-
-/// A token to write into a pointer config.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PointerWrite {
-    /// Unique name of the pointer config.
-    pub name: String,
-    /// Pool of the fetch.
-    pub pool: String,
-    /// Token to write.
-    pub token: Token,
-}
-
-/// Reasons for a write, as logged.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
-    /// The pool has no token.
-    #[error("pool {0} had no token")]
-    First(String),
-    /// The pool's token is due for replacement.
-    #[error("the token of pool {0} was old")]
-    Due(String),
-    /// Servers must accept new tokens.
-    #[error("servers are told of new tokens")]
-    New,
-    /// Pointer configs must carry the newest tokens.
-    #[error("pointer configs carry the newest tokens")]
-    Carry,
-    /// Tokens are superseded and get an expiry.
-    #[error("no pointer config carries the tokens before, which end")]
-    Ending,
-    /// Expired tokens are deleted, first the text, later the hash.
-    #[error("tokens that end are forgotten")]
-    Forgotten,
-    /// Both lists must name the enforced pools.
-    #[error("which pools are enforced is kept with the tokens")]
-    Remembered,
-    /// The evidence has changed: a pool can or need not be enforced, or a pointer config lacks a token.
-    #[error("what is known of pointer configs has changed")]
-    Standing,
-}
-
-/// Next action.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    /// Make this write, then observe and plan again.
-    Write(Reason, Write),
-    /// Nothing is due.
-    Settled {
-        /// Time at which something becomes due without any change, if ever.
-        until: Option<OffsetDateTime>,
-        /// Faults for administrators, one line each.
-        attention: Vec<String>,
-    },
-}
 
 /// Returns the next action. `fresh` is a new token, in case one is needed.
 #[must_use]

@@ -2,16 +2,14 @@
 //!
 //! Only requested values are parsed: numbers of any size, any nesting and unknown fields are skipped.
 
-use std::fmt;
 use std::ops::Range;
 
 use ignition::names_field;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// The members of an object, in their order, `None` if the text is no object.
 pub(super) fn members(text: &str) -> Option<Vec<(String, &str)>> {
-    serde_json::Deserializer::from_str(text).deserialize_map(Members).ok()
+    ignition::members(text).ok()
 }
 
 /// The elements of an array, in their order, `None` if the text is no array.
@@ -55,24 +53,6 @@ pub(super) fn spliced(text: &str, changes: &[(Range<usize>, String)]) -> String 
         end = place.end;
     }
     new + &text[end..]
-}
-
-struct Members;
-
-impl<'de> Visitor<'de> for Members {
-    type Value = Vec<(String, &'de str)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Vec::new();
-        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-            members.push((name, value.get()));
-        }
-        Ok(members)
-    }
 }
 
 #[cfg(test)]
