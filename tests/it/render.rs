@@ -52,7 +52,7 @@ fn a_config_is_the_one_that_a_server_serves() {
 #[test]
 fn what_cannot_be_rendered_is_told_and_nothing_is_printed() {
     let told = error(&render(&["nobody", &fixtures()]));
-    assert!(told.contains("there is no pool nobody, only edge, master, worker"), "{told}");
+    assert!(told.contains("there is no pool nobody, only edge, master, rack, worker"), "{told}");
     let told = error(&render(&["worker", "/no/such/folder"]));
     assert!(told.contains("/no/such/folder"), "{told}");
     let told = error(&render(&["worker"]));
