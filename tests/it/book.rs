@@ -82,9 +82,12 @@ fn links_lead_to_files_and_headings_that_exist() {
             }
             count += 1;
             let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
-            let folder = Path::new(&document).parent().expect("a folder");
-            let path =
-                if file.is_empty() { PathBuf::from(&document) } else { normal(&folder.join(file)) };
+            let directory = Path::new(&document).parent().expect("a folder");
+            let path = if file.is_empty() {
+                PathBuf::from(&document)
+            } else {
+                normal(&directory.join(file))
+            };
             let place = format!("{document}:{line}: {target}");
             assert!(in_repository("").join(&path).is_file(), "{place}: no such file");
             // What is built of the book has its pages alone.

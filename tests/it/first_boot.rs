@@ -205,18 +205,18 @@ impl Expected {
         let mut presets = Vec::new();
         for unit in list(config, "/systemd/units") {
             let name = unit["name"].as_str().expect("a unit's name");
-            let folder = "etc/systemd/system";
+            let directory = "etc/systemd/system";
             if let Some(contents) = unit["contents"].as_str() {
-                self.put_of_root(&format!("{folder}/{name}"), contents.as_bytes());
+                self.put_of_root(&format!("{directory}/{name}"), contents.as_bytes());
             }
             for dropin in list(unit, "/dropins") {
                 let file = dropin["name"].as_str().expect("a drop-in's name");
                 let contents = dropin["contents"].as_str().expect("a drop-in's contents");
-                self.put_of_root(&format!("{folder}/{name}.d/{file}"), contents.as_bytes());
+                self.put_of_root(&format!("{directory}/{name}.d/{file}"), contents.as_bytes());
             }
             if unit["mask"] == true {
                 let mask = What::SymbolicLink("/dev/null".into());
-                let path = format!("{folder}/{name}");
+                let path = format!("{directory}/{name}");
                 self.put_parents(&path);
                 self.disk.insert(path, Node { what: mask, mode: 0, user: 0, group: 0 });
             }

@@ -201,8 +201,8 @@ fn the_config_map_holds_each_certificate_for_the_registry_that_the_index_names()
 type Kind<'a> = (&'a str, &'a dyn Fn(&Value) -> bool);
 
 /// The rows of the one table in a folder's README.md, without code marks.
-fn index(folder: &str) -> Vec<Vec<String>> {
-    let path = in_repository(folder).join("README.md");
+fn index(directory: &str) -> Vec<Vec<String>> {
+    let path = in_repository(directory).join("README.md");
     let text = fs::read_to_string(Path::new(&path)).expect("an index");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix('|'));
     // The first two are the heading and the line below it.

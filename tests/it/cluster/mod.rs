@@ -6,7 +6,7 @@ mod controller;
 mod in_service;
 mod monitoring;
 mod node_ca;
-mod node_logins;
+mod node_credentials;
 mod registry_auth;
 mod registry_ca;
 mod rendered_pools;

@@ -190,7 +190,7 @@ fn the_name_is_by_pool_and_contents() {
 }
 
 #[test]
-fn everything_is_told_with_the_machine_configs_that_it_is_of() {
+fn everything_is_reported_with_the_machine_configs_that_it_is_of() {
     let own = json!({
         "config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [{"path": "/a", "contents": {"source": "data:,2"}}]}},
         "kernelArguments": ["quiet"], "extensions": ["usbguard"], "fips": true, "kernelType": "realtime",
@@ -207,7 +207,7 @@ fn everything_is_told_with_the_machine_configs_that_it_is_of() {
     ];
     let parsed: Vec<_> = configs.iter().map(ParsedMachineConfig::new).collect();
     let origins = origins(&parsed.iter().collect::<Vec<_>>()).unwrap();
-    let told: Vec<_> = origins
+    let reported: Vec<_> = origins
         .iter()
         .map(|origin| {
             let members =
@@ -218,7 +218,7 @@ fn everything_is_told_with_the_machine_configs_that_it_is_of() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             "storage.files [/a] contents.source@own mode@base over [base]",
             "spec.kernelArguments [quiet] @own over []",

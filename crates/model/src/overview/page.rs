@@ -10,7 +10,7 @@ use crate::ledger::Severity;
 /// Style sheet of the page.
 pub const STYLE: &str = include_str!("style.css");
 /// Maximum number of machines on the page. The JSON has all.
-const MOST: usize = 500;
+const MAX_ROWS: usize = 500;
 /// The width of a time line, in its own units.
 const WIDTH: i64 = 1_000;
 
@@ -76,11 +76,11 @@ impl Page<'_> {
     }
 
     fn shown(&self) -> &[MachineLine] {
-        &self.overview.machines[..self.overview.machines.len().min(MOST)]
+        &self.overview.machines[..self.overview.machines.len().min(MAX_ROWS)]
     }
 
     fn left_out(&self) -> usize {
-        self.overview.machines.len().saturating_sub(MOST)
+        self.overview.machines.len().saturating_sub(MAX_ROWS)
     }
 }
 
