@@ -4,11 +4,13 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 use axum::{Json, Router};
-use model::overview::{ControllerOverview, Server, controller_page};
+use model::overview::{ControllerOverview, Server};
+use model::page::controller_page;
 use time::OffsetDateTime;
 
-use crate::commands::overview::{certificate, html_response, judged, style};
+use crate::commands::overview::{Judged, PERIOD, assets, certificate, html_response, judged};
 use crate::controllers::certificates::{Trust, TrustSnapshot};
+use crate::server::events;
 use crate::telemetry::conditions::Status;
 
 #[derive(Clone)]
@@ -21,11 +23,17 @@ struct Sources {
 /// Routes of the page at `/`, and of its contents as JSON.
 pub(super) fn router(shown: TrustSnapshot, status: Status) -> Router {
     let since = OffsetDateTime::now_utc();
+    let (of_trust, of_status) = (shown.clone(), status.clone());
+    let stamp = move || {
+        let conditions = [of_status.not_ready.lines(), of_status.degraded.lines()];
+        (of_trust.changes(), conditions, OffsetDateTime::now_utc().unix_timestamp() / PERIOD)
+    };
     Router::new()
         .route("/", get(html))
-        .route("/style.css", get(style))
+        .merge(assets())
         .route("/api/v1/overview", get(overview))
         .with_state(Sources { shown, status, since })
+        .merge(events::router(stamp))
 }
 
 async fn html(State(sources): State<Sources>) -> Response {
@@ -40,13 +48,15 @@ impl Sources {
     fn overview(&self) -> ControllerOverview {
         let now = OffsetDateTime::now_utc();
         let Trust { chain, holders, faults } = self.shown.trust();
+        let Judged { pointers, trust } = judged(&chain, &holders, &faults, now);
         ControllerOverview {
             at: now,
             server: Server { version: super::version(), since: self.since },
             not_ready: self.status.not_ready.lines(),
             degraded: self.status.degraded.lines(),
             certificates: chain.iter().map(certificate).collect(),
-            pointers: judged(&chain, &holders, &faults, now),
+            pointers,
+            trust,
         }
     }
 }

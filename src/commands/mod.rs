@@ -17,6 +17,7 @@ pub mod machines;
 pub mod node_ca;
 mod overview;
 pub mod place;
+mod pool_page;
 pub mod probe;
 pub mod render;
 mod rendering;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::{Html, IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -15,9 +15,10 @@ use http::{HeaderName, StatusCode};
 use model::access;
 use model::ledger::{Ledger, NodeIndex};
 use model::overview::{
-    Certificate, History, MachineLine, Overview, PointerStatus, Pool, RegistryInUse, STYLE, Server,
-    page, sort,
+    Certificate, History, MachineLine, Overview, PointerStatus, Pool, RegistryInUse, Server,
+    TrustMap, sort,
 };
+use model::page::{MachineQuery, MachineView, SCRIPT, STYLE, machine_page, overview_page};
 use model::render::registries_without_ca;
 use pki::plan::renewal;
 use pki::{self, Holder, Host, Lockout, Policy, locked_out};
@@ -25,6 +26,7 @@ use time::OffsetDateTime;
 use tokio::sync::watch;
 use utoipa::OpenApi;
 
+use crate::server::events;
 use crate::serving::answers::Answers;
 use crate::serving::latest::Latest;
 use crate::serving::peers;
@@ -33,8 +35,17 @@ use crate::serving::publish::Served;
 use crate::serving::serving_pair::ShownChain;
 use crate::telemetry::conditions::Status;
 
-/// Judges the known pointer configs at a time. It may block.
-pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Vec<PointerStatus> + Send + Sync>;
+/// Judges the known pointer configs at a time; `None` if they cannot be read. It may block.
+pub type JudgePointers = Box<dyn Fn(OffsetDateTime) -> Option<Judged> + Send + Sync>;
+
+/// Pointer configs, and what they trust.
+#[derive(Debug)]
+pub struct Judged {
+    /// Verdicts.
+    pub pointers: Vec<PointerStatus>,
+    /// Trust between them, CAs and the serving certificate.
+    pub trust: TrustMap,
+}
 
 /// State that the overview is built from.
 pub(super) struct Sources {
@@ -50,6 +61,8 @@ pub(super) struct Sources {
     /// Name of the other servers, `HOST:PORT`.
     pub(super) peers: Option<String>,
     pub(super) since: OffsetDateTime,
+    /// Port with TLS for machines.
+    pub(super) port: u16,
     /// Unique name of this server.
     pub(super) name: String,
     /// Machines of all servers, gathered once for concurrent requests.
@@ -58,7 +71,7 @@ pub(super) struct Sources {
 
 pub(super) struct Gathered {
     /// Machines, stuck ones first.
-    lines: Arc<Vec<MachineLine>>,
+    pub(super) lines: Arc<Vec<MachineLine>>,
     /// Servers that did not answer.
     silent: Vec<String>,
 }
@@ -75,28 +88,58 @@ pub(super) struct Gathered {
 )]
 struct Description;
 
+/// Seconds between two events while other servers have a part of the machines.
+const PEERS_PERIOD: i64 = 5;
+/// Seconds between two events if nothing changes: the page shows how long ago things happened.
+pub(super) const PERIOD: i64 = 30;
+
 /// Routes of the page at `/`, and of its contents as JSON.
-pub(super) fn router(sources: Sources) -> Router {
+pub(super) fn router(sources: Arc<Sources>) -> Router {
+    let of_events = Arc::clone(&sources);
     Router::new()
         .route("/", get(html))
-        .route("/style.css", get(style))
+        .merge(assets())
+        .route("/machines/{address}", get(html_of_machine))
         .route("/api/v1/overview", get(overview))
         .route("/api/v1/machines", get(machines))
         .route("/api/v1/machines/{address}", get(machine))
         .route(peers::PATH, get(part))
         .route("/api/v1/openapi.json", get(description))
-        .with_state(Arc::new(sources))
+        .with_state(sources)
+        .merge(events::router(move || of_events.stamp()))
 }
 
-/// Headers of pages: only their own style sheet is loaded, and no other page can embed them.
+/// Headers of pages: a page loads its style sheet and script, and requests itself; no other page can embed it.
 const HTML_HEADERS: [(HeaderName, &str); 1] = [(
     CONTENT_SECURITY_POLICY,
-    "default-src 'none'; style-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
-     frame-ancestors 'none'",
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; \
+     base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 )];
 
-async fn html(State(sources): State<Arc<Sources>>) -> Response {
-    html_response(page(&sources.overview().await))
+async fn html(State(sources): State<Arc<Sources>>, RawQuery(query): RawQuery) -> Response {
+    let query = MachineQuery::parse(query.as_deref().unwrap_or_default());
+    html_response(overview_page(&sources.overview().await, &query))
+}
+
+async fn html_of_machine(
+    State(sources): State<Arc<Sources>>,
+    Path(address): Path<String>,
+) -> Response {
+    let (machines, place) = match sources.find(&address).await {
+        Ok(found) => found,
+        Err(response) => return response,
+    };
+    let line = &machines.lines[place];
+    let pool = line.machine.requests.as_ref().map(|requests| &requests.pool[..]);
+    html_response(machine_page(&MachineView {
+        at: OffsetDateTime::now_utc(),
+        server: &sources.server(),
+        line,
+        visits: &sources.ledger.visits(line.machine.address),
+        is_pool_known: pool.is_some_and(|pool| sources.answers.has_pool(pool)),
+        has_peers: sources.peers.is_some(),
+        port: sources.port,
+    }))
 }
 
 /// The answer with a page.
@@ -107,9 +150,13 @@ pub(super) fn html_response<E: std::fmt::Display>(page: Result<String, E>) -> Re
     }
 }
 
-/// The style sheet of all pages.
-pub(super) async fn style() -> Response {
-    ([(CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
+/// Routes of the style sheet and the script of all pages.
+pub(super) fn assets<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let asset =
+        |kind: &'static str, text: &'static str| get(async move || ([(CONTENT_TYPE, kind)], text));
+    Router::new()
+        .route("/style.css", asset("text/css; charset=utf-8", STYLE))
+        .route("/script.js", asset("text/javascript; charset=utf-8", SCRIPT))
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present.
@@ -118,7 +165,7 @@ pub(super) fn judged(
     holders: &[Holder],
     faults: &[Lockout],
     now: OffsetDateTime,
-) -> Vec<PointerStatus> {
+) -> Judged {
     let lockouts = [faults, &locked_out(chain, holders, now)].concat();
     let names: BTreeSet<&str> = holders
         .iter()
@@ -130,7 +177,9 @@ pub(super) fn judged(
         Some(lockout.reason.to_string())
     };
     let pointer = |name: &str| PointerStatus { name: name.to_owned(), problem: problem(name) };
-    names.into_iter().map(pointer).collect()
+    let pointers: Vec<_> = names.into_iter().map(pointer).collect();
+    let trust = TrustMap::new(chain, holders, &pointers);
+    Judged { pointers, trust }
 }
 
 /// All that is on the page
@@ -157,14 +206,9 @@ async fn machines(State(sources): State<Arc<Sources>>) -> Response {
     ),
 )]
 async fn machine(State(sources): State<Arc<Sources>>, Path(address): Path<String>) -> Response {
-    let Ok(address) = address.parse::<IpAddr>() else {
-        return (StatusCode::BAD_REQUEST, "this is no IP address\n").into_response();
-    };
-    let address = address.to_canonical();
-    let machines = sources.machines().await;
-    match machines.lines.iter().find(|line| line.machine.address == address) {
-        Some(line) => Json(line).into_response(),
-        None => (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response(),
+    match sources.find(&address).await {
+        Ok((machines, place)) => Json(&machines.lines[place]).into_response(),
+        Err(response) => response,
     }
 }
 
@@ -178,7 +222,42 @@ async fn part(State(sources): State<Arc<Sources>>) -> Json<Part> {
     Json(Part { server: sources.name.clone(), machines: sources.ledger.machines() })
 }
 
+/// Value that changes with the contents of the page.
+#[derive(PartialEq)]
+pub(super) struct Stamp {
+    counts: [u64; 3],
+    conditions: [Vec<String>; 3],
+    period: i64,
+}
+
 impl Sources {
+    fn stamp(&self) -> Stamp {
+        let Status { out_of_service, not_ready, degraded } = &self.status;
+        let period = if self.peers.is_some() { PEERS_PERIOD } else { PERIOD };
+        Stamp {
+            counts: [self.ledger.changes(), self.nodes.changes(), self.history.count()],
+            conditions: [out_of_service.lines(), not_ready.lines(), degraded.lines()],
+            period: OffsetDateTime::now_utc().unix_timestamp() / period,
+        }
+    }
+
+    pub(super) fn server(&self) -> Server {
+        Server { version: super::version(), since: self.since }
+    }
+
+    /// Finds the machine at an address: all machines, and its place among them.
+    async fn find(&self, address: &str) -> Result<(Arc<Gathered>, usize), Response> {
+        let Ok(address) = address.parse::<IpAddr>() else {
+            return Err((StatusCode::BAD_REQUEST, "this is no IP address\n").into_response());
+        };
+        let address = address.to_canonical();
+        let machines = self.machines().await;
+        let place = machines.lines.iter().position(|line| line.machine.address == address);
+        let none =
+            || (StatusCode::NOT_FOUND, "nothing has asked from this address\n").into_response();
+        place.map(|place| (machines, place)).ok_or_else(none)
+    }
+
     async fn overview(&self) -> Overview {
         let machines = self.machines().await;
         let now = OffsetDateTime::now_utc();
@@ -199,16 +278,21 @@ impl Sources {
             .flatten()
             .map(|(host, pools)| RegistryInUse { host, pools: pools.into_iter().collect() });
         let (changes, older_changes) = self.history.changes();
+        let chain = (self.chain)();
+        let without_pointers =
+            || Judged { pointers: Vec::new(), trust: TrustMap::new(&chain, &[], &[]) };
+        let judged = self.pointers.as_ref().and_then(judge).unwrap_or_else(without_pointers);
         Overview {
             at: now,
-            server: Server { version: super::version(), since: self.since },
+            server: self.server(),
             not_ready,
             degraded,
             pools: self.pools(),
             machines: Arc::clone(&machines.lines),
             silent_servers: machines.silent.clone(),
-            certificates: (self.chain)().iter().map(certificate).collect(),
-            pointers: self.pointers.as_ref().map(judge).unwrap_or_default(),
+            certificates: chain.iter().map(certificate).collect(),
+            pointers: judged.pointers,
+            trust: judged.trust,
             registries,
             registries_without_ca: registries_without_ca.collect(),
             changes,
@@ -216,7 +300,7 @@ impl Sources {
         }
     }
 
-    async fn machines(&self) -> Arc<Gathered> {
+    pub(super) async fn machines(&self) -> Arc<Gathered> {
         self.gathered.get(async || self.gather(OffsetDateTime::now_utc()).await).await
     }
 
@@ -246,7 +330,7 @@ impl Sources {
         Gathered { lines: Arc::new(lines), silent }
     }
 
-    fn pools(&self) -> Vec<Pool> {
+    pub(super) fn pools(&self) -> Vec<Pool> {
         let pools = self.answers.pools().into_iter();
         let policy = self.policy.load();
         pools

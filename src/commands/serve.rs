@@ -11,7 +11,6 @@ use std::time::Instant;
 use model::access::rotation::RotationPolicy;
 use model::inputs::Inputs;
 use model::objects::SecretName;
-use model::overview::PointerStatus;
 use nix::ifaddrs::getifaddrs;
 use pki::{Asked, Host, Policy, Warning};
 use time::{Duration, OffsetDateTime};
@@ -22,7 +21,7 @@ use super::print_line;
 use super::server::{
     self, AccessSettings, Local, PairFiles, Ports, Server, ServerSettings, ServingOptions,
 };
-use crate::commands::overview::judged;
+use crate::commands::overview::{Judged, judged};
 use crate::serving::publish::Served;
 use crate::source;
 use crate::source::directory::Layout;
@@ -114,13 +113,13 @@ pub fn run(mut settings: ServeSettings) -> anyhow::Result<()> {
 }
 
 /// Pointer configs with the verdict if a machine boots from them at present. Read errors are reported elsewhere.
-fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Vec<PointerStatus> {
-    let Ok(seen) = state.observe(&[], &Asked::default()) else { return Vec::new() };
+fn judge_pointers(state: &StateDirectory, now: OffsetDateTime) -> Option<Judged> {
+    let seen = state.observe(&[], &Asked::default()).ok()?;
     let holders: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.holders.clone()).collect();
     let faults: Vec<_> =
         seen.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
-    judged(&seen.chain(), &holders, &faults, now)
+    Some(judged(&seen.chain(), &holders, &faults, now))
 }
 
 /// Follows the served pools, and prints the next steps once.

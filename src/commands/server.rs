@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use super::administrators::AdministratorsAddress;
 use super::overview::{self, Sources};
+use super::pool_page;
 use super::signals::StopSignals;
 use super::tasks::Tasks;
 use crate::server::administrators::router;
@@ -202,7 +203,7 @@ impl Server {
         let pipeline = Parts { access, networks, local, policy: Arc::clone(&policy), publisher };
         follow_source(&mut tasks, pipeline, source, first, &reporting);
 
-        let pages = pages(&answers, &reporting, &ledger).merge(overview::router(Sources {
+        let sources = Arc::new(Sources {
             answers: Arc::clone(&answers),
             status: status.clone(),
             policy: Arc::clone(&policy),
@@ -214,9 +215,13 @@ impl Server {
             pointers: settings.pointers,
             peers: settings.peers,
             since: OffsetDateTime::now_utc(),
+            port: ports.secure,
             name: super::process_name('/'),
             gathered: Latest::default(),
-        }));
+        });
+        let pages = pages(&answers, &reporting, &ledger)
+            .merge(overview::router(Arc::clone(&sources)))
+            .merge(pool_page::router(sources));
         let auth = Arc::new(Authorizer::new(policy));
         let machines = Machines { answers, metrics, status, ledger: ledger.clone(), auth };
         let router = machines::router(Arc::new(machines));

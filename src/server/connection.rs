@@ -280,11 +280,13 @@ impl Requester {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
         let Ok(mut response) = context.router.clone().call(request).await;
-        let is_scarce = allowance.answer(size(&response)).await.unwrap_or_else(|_| {
-            response = answer::refused(RefusalCode::Overloaded, NO_MEMORY.to_owned());
-            true
-        });
-        activity.answer(size(&response));
+        // A stream has no size; it goes out in parts, as what is too large to go out at once.
+        let is_scarce =
+            allowance.answer(size(&response).unwrap_or(u64::MAX)).await.unwrap_or_else(|_| {
+                response = answer::refused(RefusalCode::Overloaded, NO_MEMORY.to_owned());
+                true
+            });
+        activity.answer(size(&response).unwrap_or_default());
         let mut response = response.map(|body| TrackedBody::new(body, activity));
         if is_last || is_scarce {
             response.headers_mut().insert(CONNECTION, CLOSE);
@@ -293,6 +295,6 @@ impl Requester {
     }
 }
 
-fn size(response: &Response<Body>) -> u64 {
-    http_body::Body::size_hint(response.body()).exact().unwrap_or(u64::MAX)
+fn size(response: &Response<Body>) -> Option<u64> {
+    http_body::Body::size_hint(response.body()).exact()
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! accept ── connection_limiter ── timeout_stream ── proxy_protocol ── turn_stream ── TLS ── HTTP/1.1 ── layers ── auth ── machines ── Answers
 //! listener.rs                                                        connection.rs            layers.rs auth.rs machines.rs
-//!                                                                                hosts.rs ── renderings.rs ── administrators
+//!                                                                                hosts.rs ─┬─ renderings.rs ── administrators
+//!                                                                                          └─ events.rs
 //! ```
 //!
 //! Left of HTTP, before anything is parsed, connections are limited in number and time; right of it, axum handles
@@ -18,6 +19,7 @@ mod answer;
 pub mod auth;
 pub mod connection;
 pub mod connection_limiter;
+pub mod events;
 pub mod hosts;
 mod layers;
 mod limits;

@@ -19,7 +19,7 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-use super::answer;
+use super::{answer, events};
 use crate::serving::latest::Latest;
 
 /// Maximum size of all large answers together, in bytes.
@@ -55,7 +55,7 @@ pub(super) async fn share(
     request: Request,
     next: Next,
 ) -> Response {
-    if request.method() != Method::GET {
+    if request.method() != Method::GET || request.uri().path() == events::PATH {
         return next.run(request).await;
     }
     let latest = renderings.latest(&request.uri().to_string());

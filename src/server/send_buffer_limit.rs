@@ -118,7 +118,7 @@ impl Allowance {
     /// Waits until an answer of so many bytes may be sent. Returns true if memory is scarce, and fails after the
     /// maximum wait.
     pub(super) async fn answer(&self, bytes: u64) -> Result<bool, Shed> {
-        if self.activity.written() + bytes <= SMALL {
+        if self.activity.written().saturating_add(bytes) <= SMALL {
             return Ok(false);
         }
         self.counted(patiently(|now| self.take(bytes, now)).await)

@@ -12,9 +12,10 @@ use crate::support::http::{Client, Response, connect_from};
 use crate::support::server::{Server, free_ports};
 use crate::support::{contract, in_repository, wait_for};
 
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "/",
     "/style.css",
+    "/script.js",
     "/metrics",
     "/readyz",
     "/api/v1/overview",
@@ -112,6 +113,7 @@ fn every_answer_tells_browsers_to_keep_it_to_itself() {
     answers.push(client.get("/nowhere"));
     answers.push(client.request("POST", "/metrics", &[]));
     answers.push(asked(&client, "/", "rebound.example"));
+    answers.push(asked(&client, "/events", "rebound.example"));
     for answer in &answers {
         for (name, value) in [
             ("x-content-type-options", "nosniff"),

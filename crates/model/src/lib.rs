@@ -14,7 +14,7 @@
 //!   spec version and a form, as JSON.
 //! - [`snapshot`]: inputs, tokens and keys at one time: the served configs, and access to them.
 //! - [`inspect`]: the machine that a config makes, differences between two, and causes of failed boots, as text.
-//!   [`overview`]: the status of everything, as a page and as JSON.
+//! - [`overview`]: the status of everything, as JSON. [`page`]: the same and more as HTML.
 #![forbid(unsafe_code)]
 // Tests generate keys.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -26,6 +26,7 @@ pub mod ledger;
 pub mod merged_pool;
 pub mod objects;
 pub mod overview;
+pub mod page;
 pub mod pointer_config;
 pub mod refusal;
 pub mod registry_ca;

@@ -1,12 +1,18 @@
 //! Public state of the certificates, for the administrators' page.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pki::{Certificate, CertificateState, Holder, Lockout};
 
 /// The served chain with all holders of trust, shared by the controller and its readers.
 #[derive(Debug, Clone, Default)]
-pub struct TrustSnapshot(Arc<Mutex<Trust>>);
+pub struct TrustSnapshot(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    trust: Trust,
+    changes: u64,
+}
 
 /// Served chain, holders and faults, without private keys.
 #[derive(Debug, Clone, Default)]
@@ -25,12 +31,24 @@ impl TrustSnapshot {
         let faults =
             state.pointers.iter().flat_map(|pointer| pointer.faults.iter().cloned()).collect();
         let trust = Trust { chain: state.chain(), holders, faults };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+        let mut seen = self.seen();
+        seen.changes += 1;
+        seen.trust = trust;
     }
 
     /// A copy of the last state.
     #[must_use]
     pub fn trust(&self) -> Trust {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen().trust.clone()
+    }
+
+    /// A counter of reads of the cluster.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.seen().changes
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

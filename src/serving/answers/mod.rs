@@ -95,6 +95,15 @@ pub struct PoolState {
     pub versions: Vec<SpecVersion>,
 }
 
+/// Configs of a pool in the newest spec, for people.
+#[derive(Debug)]
+pub struct ShownConfigs {
+    /// Served machine config, rendered.
+    pub served: Option<(String, Bytes)>,
+    /// Machine config served before, rendered.
+    pub before: Option<(String, Bytes)>,
+}
+
 /// Version and form of an answer.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
@@ -159,6 +168,21 @@ impl Answers {
         let mut pools: Vec<_> = pools.map(|pool| pool.state()).collect();
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         pools
+    }
+
+    /// Returns `true` if there is a pool of this name.
+    #[must_use]
+    pub fn has_pool(&self, pool: &str) -> bool {
+        self.table.load().as_ref().is_some_and(|table| table.pools.contains_key(pool))
+    }
+
+    /// Renders the present and the former config of a pool in the newest spec; `None` if there is no such
+    /// pool. Blocks while it renders.
+    #[must_use]
+    pub fn shown(&self, pool: &str) -> Option<ShownConfigs> {
+        let table = self.table.load();
+        let pool = Arc::clone(table.as_ref()?.pools.get(pool)?);
+        Some(pool.shown())
     }
 
     /// Returns `true` if inputs were read, by this or an earlier process.
@@ -391,6 +415,21 @@ impl Pool {
             Some(it) => format!("{reason}; {} is served meanwhile", it.inputs.configuration),
             None => reason,
         }
+    }
+
+    fn shown(&self) -> ShownConfigs {
+        let render = |inputs: &PoolInputs| {
+            let compressed = CompressedContents::default();
+            let body =
+                render::render(inputs, SpecVersion::NEWEST, Form::Plain, &compressed).ok()?;
+            Some((inputs.configuration.clone(), body))
+        };
+        let mut rendered =
+            self.inputs.iter().chain(self.good_before.iter().map(|it| &it.inputs)).map(render);
+        // Inputs that are not rendered have nothing to compare: machines get those before them.
+        let served = rendered.find_map(|it| it);
+        let before = rendered.find_map(|it| it);
+        ShownConfigs { served, before }
     }
 
     /// Versions in which the present inputs cannot be rendered, while machines get an older config in them.

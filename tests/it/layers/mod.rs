@@ -74,6 +74,7 @@ const MODEL: Rules = Rules {
         &["inputs", "overview"],
         &["render", "snapshot"],
         &["inspect"],
+        &["page"],
     ],
     pure: &[],
 };

@@ -115,6 +115,16 @@ impl Browser {
             .collect()
     }
 
+    /// Has pages run no script from now on, or run them again.
+    pub(crate) fn disable_scripts(&mut self, is_disabled: bool) {
+        self.ask("Emulation.setScriptExecutionDisabled", &json!({"value": is_disabled}));
+    }
+
+    /// Is in this time zone from now on.
+    pub(crate) fn move_to(&mut self, time_zone: &str) {
+        self.ask("Emulation.setTimezoneOverride", &json!({"timezoneId": time_zone}));
+    }
+
     /// Presses and releases a key.
     pub(crate) fn press(&mut self, key: &str, code: u32) {
         for kind in ["rawKeyDown", "keyUp"] {
@@ -126,7 +136,13 @@ impl Browser {
 
     /// Shows the page at a width, in `light` or `dark`.
     pub(crate) fn look(&mut self, width: u32, scheme: &str) {
-        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.look_at(width, 900, scheme);
+    }
+
+    /// The same in a window of this height.
+    pub(crate) fn look_at(&mut self, width: u32, height: u32, scheme: &str) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.ask("Emulation.setDeviceMetricsOverride", &size);
         let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.ask("Emulation.setEmulatedMedia", &feature);
@@ -134,7 +150,17 @@ impl Browser {
 
     /// Takes a screenshot of the page into `path`.
     pub(crate) fn picture(&mut self, path: &Path) {
-        let picture = self.ask("Page.captureScreenshot", &json!({"captureBeyondViewport": true}));
+        self.picture_with(path, true);
+    }
+
+    /// The same of what is in the window.
+    pub(crate) fn picture_of_window(&mut self, path: &Path) {
+        self.picture_with(path, false);
+    }
+
+    fn picture_with(&mut self, path: &Path, is_beyond: bool) {
+        let parameters = json!({"captureBeyondViewport": is_beyond});
+        let picture = self.ask("Page.captureScreenshot", &parameters);
         let data = picture["data"].as_str().expect("a picture");
         let png = base64::engine::general_purpose::STANDARD.decode(data).expect("base64");
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");

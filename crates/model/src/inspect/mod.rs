@@ -15,6 +15,7 @@ mod judge;
 mod kind;
 mod machine;
 mod read;
+mod sections;
 mod text;
 mod trace;
 
@@ -25,6 +26,7 @@ pub use machine::{
     CertificateEntry, DiskEntry, FileEntry, Machine, Named, SecretEntry, UnitEntry, UserEntry,
 };
 pub use read::machine;
+pub use sections::{Section, facts, sections};
 pub use text::{machine_as_text, warnings_as_text, way_as_text};
 pub use trace::{Outcome, Step, Trace};
 

@@ -1,82 +1,22 @@
 //! Formats a machine, and the trace of its boot, for people.
 
 use ignition::secrets::redacted;
-use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::machine::{CertificateEntry, Machine, Named};
+use super::machine::Machine;
+use super::sections::{Section, facts, sections};
 use super::trace::{Outcome, Step, Trace};
 use crate::escape::{REASON, cut, escaped};
 use crate::table::{Color, TerminalStyle, table};
-
-/// Headings of facts, in the order of the page.
-const FACTS: [(&str, &str); 9] = [
-    ("machineConfig", "Machine config"),
-    ("ignition", "Ignition spec"),
-    ("osImage", "System image"),
-    ("kernelArguments", "Kernel arguments"),
-    ("kernelArgumentsRemoved", "Without"),
-    ("kernelType", "Kernel"),
-    ("extensions", "Extensions"),
-    ("fips", "FIPS"),
-    ("alsoFetches", "Also fetches"),
-];
 
 /// Formats a machine. `now` decides which certificates are shown as expired.
 #[must_use]
 pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTime) -> Vec<String> {
     let mut page = Page { look, lines: Vec::new() };
     page.facts(machine);
-    let files = machine.files.iter().map(|file| {
-        let what =
-            if file.is_appended { format!("appended: {}", file.what) } else { file.what.clone() };
-        vec![
-            file.path.clone(),
-            file.mode.clone().unwrap_or_else(|| "-".to_owned()),
-            file.owner.clone(),
-            file.size.map(|size| size.to_string()).unwrap_or_default(),
-            file.compression.clone().unwrap_or_else(|| "-".to_owned()),
-            what,
-        ]
-    });
-    page.table(
-        "Files",
-        &["PATH", "MODE", "OWNER", "BYTES", "SENT AS", "WHAT"],
-        &files.collect::<Vec<_>>(),
-    );
-    page.named("Links and directories", "PATH", &machine.nodes);
-    let units = machine.units.iter().map(|unit| {
-        let text = if unit.has_contents { "in the config" } else { "-" };
-        vec![unit.name.clone(), unit.state.clone(), text.to_owned(), unit.dropins.join(" ")]
-    });
-    page.table("Units", &["NAME", "STATE", "TEXT", "DROP-INS"], &units.collect::<Vec<_>>());
-    let users = machine.users.iter().map(|user| {
-        let password = if user.has_password { "set, not shown" } else { "-" };
-        vec![
-            user.name.clone(),
-            user.groups.join(" "),
-            user.ssh_keys.to_string(),
-            password.to_owned(),
-            user.what.clone(),
-        ]
-    });
-    page.table(
-        "Users",
-        &["NAME", "GROUPS", "SSH KEYS", "PASSWORD", "WHAT"],
-        &users.collect::<Vec<_>>(),
-    );
-    page.named("Groups", "NAME", &machine.groups);
-    let disks = machine.disks.iter();
-    let disks = disks.map(|it| vec![it.kind.to_owned(), it.name.clone(), it.what.clone()]);
-    page.table("Disks", &["KIND", "NAME", "WHAT"], &disks.collect::<Vec<_>>());
-    let registries = machine.registries.iter().map(|host| vec![host.clone()]);
-    page.table("Registries trusted", &["HOST"], &registries.collect::<Vec<_>>());
-    page.certificates(&machine.certificates, now);
-    let secrets = machine.secrets.iter();
-    let secrets = secrets.map(|it| vec![it.place.to_string(), it.kind.to_string()]);
-    page.table("Secrets, which are never shown", &["WHERE", "WHAT"], &secrets.collect::<Vec<_>>());
-    let passed_over = machine.passed_over.iter().map(|it| vec![it.clone()]);
-    page.table("Passed over", &["WHERE AND WHY"], &passed_over.collect::<Vec<_>>());
+    for Section { heading, columns, rows } in sections(machine, now) {
+        page.table(heading, columns, &rows);
+    }
     page.lines
 }
 
@@ -85,7 +25,7 @@ pub fn machine_as_text(machine: &Machine, look: TerminalStyle, now: OffsetDateTi
 pub fn warnings_as_text(warnings: &[String], look: TerminalStyle) -> Vec<String> {
     // An empty line separates it from the text above.
     let mut page = Page { look, lines: vec![String::new()] };
-    let rows: Vec<_> = warnings.iter().map(|it| vec![it.clone()]).collect();
+    let rows: Vec<_> = warnings.iter().map(|it| vec![redacted(it).into_owned()]).collect();
     page.table("Without effect", &["WHERE AND WHY"], &rows);
     page.lines.split_off(1)
 }
@@ -97,17 +37,8 @@ struct Page {
 
 impl Page {
     fn facts(&mut self, machine: &Machine) {
-        for (key, name) in FACTS {
-            let Some(value) = machine.facts.get(key) else { continue };
-            let text = match value {
-                Value::String(text) => text.clone(),
-                Value::Bool(true) => "on".to_owned(),
-                Value::Array(items) => {
-                    items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
-                }
-                other => other.to_string(),
-            };
-            let text = escaped(&redacted(&text)).into_owned();
+        for (name, text) in facts(machine) {
+            let text = escaped(&text).into_owned();
             let name = self.look.paint(Color::Heading, &format!("{name:<18}"));
             for (index, line) in wrapped(&text, self.look, 18).into_iter().enumerate() {
                 let start = if index == 0 { name.clone() } else { " ".repeat(18) };
@@ -129,29 +60,7 @@ impl Page {
             return;
         }
         self.heading(&format!("{heading}: {}", rows.len()));
-        let cells =
-            |row: &Vec<String>| row.iter().map(|cell| redacted(cell).into_owned()).collect();
-        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
-        self.lines.extend(table(names, &rows, self.look));
-    }
-
-    fn named(&mut self, heading: &str, name: &str, entries: &[Named]) {
-        let rows = entries.iter().map(|it| vec![it.name.clone(), it.what.clone()]);
-        self.table(heading, &[name, "WHAT"], &rows.collect::<Vec<_>>());
-    }
-
-    fn certificates(&mut self, certificates: &[CertificateEntry], now: OffsetDateTime) {
-        let rows = certificates.iter().map(|it| {
-            let is_over = it.ends < now.unix_timestamp();
-            let until =
-                if is_over { format!("{} EXPIRED", it.not_after) } else { it.not_after.clone() };
-            vec![it.path.clone(), it.subject.clone(), it.issuer.clone(), until]
-        });
-        self.table(
-            "Certificates",
-            &["FILE", "SUBJECT", "ISSUER", "UNTIL"],
-            &rows.collect::<Vec<_>>(),
-        );
+        self.lines.extend(table(names, rows, self.look));
     }
 }
 

@@ -41,6 +41,10 @@ pub enum Severity {
 }
 
 impl Severity {
+    /// All of them, the most urgent first.
+    pub const ALL: [Self; 5] =
+        [Self::Stuck, Self::Booting, Self::Served, Self::Joined, Self::Visitor];
+
     /// Word for people.
     #[must_use]
     pub fn label(self) -> &'static str {

@@ -7,6 +7,7 @@ mod boot_status;
 mod entries;
 mod machine;
 mod node_index;
+mod visits;
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
@@ -16,10 +17,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use time::OffsetDateTime;
 
 use self::entries::Entries;
+use self::visits::Visits;
 
 pub use self::boot_status::{BootStatus, Severity};
 pub use self::machine::{Failed, Handshakes, Machine, Outcome, Request, Requests};
 pub use self::node_index::{Node, NodeIndex, Nodes};
+pub use self::visits::{Visit, VisitKind};
 
 /// Maximum number of remembered machines. A cluster has some thousands.
 pub const MAX_MACHINES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -31,6 +34,7 @@ pub struct Ledger(Arc<Mutex<Noted>>);
 #[derive(Debug)]
 struct Noted {
     machines: Entries,
+    visits: Visits,
     changes: u64,
 }
 
@@ -47,17 +51,27 @@ impl Ledger {
     /// Creates an empty ledger with this capacity.
     #[must_use]
     pub fn of(most: NonZeroUsize) -> Self {
-        Self(Arc::new(Mutex::new(Noted { machines: Entries::new(most), changes: 0 })))
+        Self(Arc::new(Mutex::new(Noted {
+            machines: Entries::new(most),
+            visits: Visits::default(),
+            changes: 0,
+        })))
     }
 
     /// Records a request for a config with its answer.
     pub fn asked(&self, request: &Request<'_>, now: OffsetDateTime) {
-        self.entry(request.address, now, |machine| machine.asked(request, now));
+        self.entry(request.address, now, |machine| {
+            machine.asked(request, now);
+            machine.requests.as_ref().map(VisitKind::of)
+        });
     }
 
     /// Records a failed handshake.
     pub fn handshake_failed(&self, address: IpAddr, failed: Failed, now: OffsetDateTime) {
-        self.entry(address, now, |machine| machine.handshake_failed(failed, now));
+        self.entry(address, now, |machine| {
+            machine.handshake_failed(failed, now);
+            Some(VisitKind::Handshake(failed))
+        });
     }
 
     /// Merges the records of another ledger: an earlier one, or another server's.
@@ -80,6 +94,12 @@ impl Ledger {
         machines
     }
 
+    /// Lists the last requests and handshakes of a machine at this server since its start, the latest first.
+    #[must_use]
+    pub fn visits(&self, address: IpAddr) -> Vec<Visit> {
+        self.noted().visits.of(address.to_canonical())
+    }
+
     /// A counter of changes.
     #[must_use]
     pub fn changes(&self) -> u64 {
@@ -93,12 +113,22 @@ impl Ledger {
         self.noted().machines.forgotten
     }
 
-    fn entry(&self, address: IpAddr, now: OffsetDateTime, note: impl FnOnce(&mut Machine)) {
+    /// Changes a machine's entry, and records the visit that `note` returns.
+    fn entry(
+        &self,
+        address: IpAddr,
+        now: OffsetDateTime,
+        note: impl FnOnce(&mut Machine) -> Option<VisitKind>,
+    ) {
         // An IPv4 client of a dual-stack socket has a mapped address.
         let address = address.to_canonical();
         let mut noted = self.noted();
         noted.changes += 1;
-        noted.machines.note(address, now, note);
+        let mut visit = None;
+        noted.machines.note(address, now, |machine| visit = note(machine));
+        if let Some(kind) = visit {
+            noted.visits.note(address, kind, now);
+        }
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {

@@ -49,27 +49,43 @@ impl Nodes {
 
 /// The nodes as last observed, shared by the watch and its readers.
 #[derive(Debug, Clone, Default)]
-pub struct NodeIndex(Arc<Mutex<Option<Nodes>>>);
+pub struct NodeIndex(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    nodes: Option<Nodes>,
+    changes: u64,
+}
 
 impl NodeIndex {
     /// Replaces all nodes.
     pub fn set(&self, nodes: Nodes) {
-        *self.seen() = Some(nodes);
+        let mut seen = self.seen();
+        seen.changes += 1;
+        seen.nodes = Some(nodes);
     }
 
     /// Applies a change, if the nodes were observed.
     pub fn change(&self, change: impl FnOnce(&mut Nodes)) {
-        if let Some(nodes) = self.seen().as_mut() {
+        let mut seen = self.seen();
+        seen.changes += 1;
+        if let Some(nodes) = &mut seen.nodes {
             change(nodes);
         }
     }
 
     /// Passes the observed nodes to `at`; `None` without a cluster, or before the first observation.
     pub fn look<T>(&self, at: impl FnOnce(Option<&Nodes>) -> T) -> T {
-        at(self.seen().as_ref())
+        at(self.seen().nodes.as_ref())
     }
 
-    fn seen(&self) -> MutexGuard<'_, Option<Nodes>> {
+    /// A counter of changes.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.seen().changes
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

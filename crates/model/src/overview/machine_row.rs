@@ -27,32 +27,32 @@ pub fn machine_row(line: &MachineLine) -> Vec<String> {
 }
 
 impl MachineLine {
-    pub(super) fn pool(&self) -> &str {
+    pub(crate) fn pool(&self) -> &str {
         self.machine.requests.as_ref().map_or("", |requests| &requests.pool)
     }
 
-    pub(super) fn got(&self) -> &str {
+    pub(crate) fn got(&self) -> &str {
         match self.machine.requests.as_ref().map(|requests| &requests.outcome) {
             Some(Outcome::Served { config, .. }) => config,
             Some(Outcome::Refused { .. }) | None => "nothing",
         }
     }
 
-    pub(super) fn spec(&self) -> &'static str {
+    pub(crate) fn spec(&self) -> &'static str {
         let spec = self.machine.requests.as_ref().and_then(|requests| requests.spec);
         spec.map_or("", SpecVersion::as_str)
     }
 
-    pub(super) fn would_be_refused(&self) -> Option<&str> {
+    pub(crate) fn would_be_refused(&self) -> Option<&str> {
         self.machine.requests.as_ref()?.would_be_refused.as_deref()
     }
 
-    pub(super) fn times(&self) -> u64 {
+    pub(crate) fn times(&self) -> u64 {
         let requests = self.machine.requests.as_ref().map_or(0, |requests| requests.times);
         requests + self.machine.handshakes.as_ref().map_or(0, |handshakes| handshakes.times)
     }
 }
 
-pub(super) fn moment(time: OffsetDateTime) -> String {
+fn moment(time: OffsetDateTime) -> String {
     format!("{} {:02}:{:02}:{:02}Z", time.date(), time.hour(), time.minute(), time.second())
 }

@@ -1,9 +1,9 @@
 //! All that an administrator wants to see at a glance: pools, machines, certificates, registries, and
-//! what has changed. One value, given out as a page and as JSON.
+//! what has changed. One value, shown on the page and as JSON.
 
 mod history;
 mod machine_row;
-mod page;
+mod trust_map;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::ledger::{BootStatus, Machine, Severity};
 
 pub use self::history::{Change, History};
 pub use self::machine_row::{MACHINE_COLUMNS, machine_row};
-pub use self::page::{STYLE, controller_page, page};
+pub use self::trust_map::{PointerGroup, PointerStatus, TrustMap, TrustedCertificate};
 
 /// State of a server at one time.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -41,6 +41,9 @@ pub struct Overview {
     pub certificates: Vec<Certificate>,
     /// Known pointer configs, with the verdict if a machine boots from each.
     pub pointers: Vec<PointerStatus>,
+    /// Certificates and pointer configs, and the trust between them.
+    #[serde(skip)]
+    pub trust: TrustMap,
     /// Image registries whose CAs machines get.
     pub registries: Vec<String>,
     /// Registries of operating system images for which no CA is given: machines verify them by the CAs of their
@@ -81,6 +84,9 @@ pub struct ControllerOverview {
     pub certificates: Vec<Certificate>,
     /// User data of the cluster, with the verdict if a machine boots from each.
     pub pointers: Vec<PointerStatus>,
+    /// Certificates and pointer configs, and the trust between them.
+    #[serde(skip)]
+    pub trust: TrustMap,
 }
 
 /// Process that reports a state.
@@ -142,16 +148,6 @@ pub struct Certificate {
     pub renewal: OffsetDateTime,
 }
 
-/// A pointer config that a machine may have.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[schema(as = Pointer)]
-pub struct PointerStatus {
-    /// Name of the file or object.
-    pub name: String,
-    /// Reason why a machine with it could not boot at present; `null` if it could.
-    pub problem: Option<String>,
-}
-
 /// Sorts machines: stuck ones first, and the latest first among these.
 pub fn sort(machines: &mut [MachineLine]) {
     machines.sort_by_key(|MachineLine { machine, standing }| {
@@ -161,7 +157,8 @@ pub fn sort(machines: &mut [MachineLine]) {
 
 impl Overview {
     /// Number of machines with this rank.
-    fn count(&self, rank: Severity) -> usize {
+    #[must_use]
+    pub fn count(&self, rank: Severity) -> usize {
         self.machines.iter().filter(|line| line.standing.rank == rank).count()
     }
 }

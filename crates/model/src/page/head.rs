@@ -1,0 +1,158 @@
+//! The head of the page: the numbers that matter during an installation, and what to do next.
+
+use time::{Duration, OffsetDateTime};
+
+use super::frame::pool_path;
+use crate::ledger::Severity;
+use crate::overview::{Certificate, Overview, PointerStatus};
+
+/// A number with its name.
+pub(super) struct Figure {
+    pub(super) label: &'static str,
+    pub(super) number: String,
+    /// Class of its colour, empty for none.
+    pub(super) class: &'static str,
+    /// The page that shows more of it.
+    pub(super) path: &'static str,
+}
+
+/// One sentence, and where to do what it says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Advice {
+    pub(super) text: String,
+    /// Address and name of a link; empty for none.
+    pub(super) link: (String, &'static str),
+}
+
+impl Advice {
+    fn new(text: impl Into<String>, path: impl Into<String>, name: &'static str) -> Self {
+        Self { text: text.into(), link: (path.into(), name) }
+    }
+}
+
+/// Booting, stuck, joined, and the days until the next renewal.
+pub(super) fn figures(overview: &Overview) -> [Figure; 4] {
+    let count = |rank| overview.count(rank);
+    let [stuck, served] = [count(Severity::Stuck), count(Severity::Served)];
+    let figure = |label, number: usize, class, path| Figure {
+        label,
+        number: number.to_string(),
+        class,
+        path,
+    };
+    // Without a cluster, a machine that has its config is as far as it can be seen.
+    let last = if served > 0 {
+        figure("served", served + count(Severity::Joined), "served", "/?state=served#machines")
+    } else {
+        figure("joined", count(Severity::Joined), "joined", "/?state=joined#machines")
+    };
+    [
+        figure("booting", count(Severity::Booting), "booting", "/?state=booting#machines"),
+        figure("stuck", stuck, if stuck > 0 { "stuck" } else { "" }, "/?state=stuck#machines"),
+        last,
+        renewal(&overview.certificates, overview.at),
+    ]
+}
+
+/// Days until the first certificate is renewed.
+pub(super) fn renewal(certificates: &[Certificate], now: OffsetDateTime) -> Figure {
+    let next = certificates.iter().map(|certificate| certificate.renewal).min();
+    let days = next.map(|next| (next - now).max(Duration::ZERO).whole_days());
+    Figure {
+        label: "days until the next renewal",
+        number: days.map_or_else(|| "–".to_owned(), |days| days.to_string()),
+        class: "",
+        path: "#certificates",
+    }
+}
+
+/// Finds the most urgent thing to do.
+pub(super) fn advice(overview: &Overview) -> Advice {
+    let Overview { not_ready, certificates, pointers, degraded, silent_servers, .. } = overview;
+    if let Some(advice) = of_certificates(not_ready, certificates, pointers, overview.at) {
+        return advice;
+    }
+    let count = |rank| overview.count(rank);
+    match count(Severity::Stuck) {
+        0 => {}
+        1 => {
+            return Advice::new(
+                "Look at the machine that is stuck: its page has the reason and the next command.",
+                "/?state=stuck#machines",
+                "The machine",
+            );
+        }
+        stuck => {
+            let text = format!(
+                "Look at the {stuck} machines that are stuck: the page of each has the reason and the next command."
+            );
+            return Advice::new(text, "/?state=stuck#machines", "The machines");
+        }
+    }
+    if let Some(pool) = overview.pools.iter().find(|pool| pool.problem.is_some()) {
+        let text = format!("Fix pool {}: its machines get no config, or an older one.", pool.name);
+        return Advice::new(text, pool_path(&pool.name), "The pool");
+    }
+    if !degraded.is_empty() {
+        return calm(degraded);
+    }
+    if !silent_servers.is_empty() {
+        return Advice::new(
+            "Check the other servers: the machines of some are missing here.",
+            "#machines",
+            "",
+        );
+    }
+    match (count(Severity::Booting), overview.machines.is_empty()) {
+        (0, true) => Advice::new(
+            "Give a machine its pointer config and start it: it appears here when it asks for its config.",
+            "",
+            "",
+        ),
+        (0, false) => calm(&[]),
+        (1, _) => Advice::new("Wait: 1 machine is booting.", "", ""),
+        (booting, _) => Advice::new(format!("Wait: {booting} machines are booting."), "", ""),
+    }
+}
+
+/// Finds a fault that keeps all machines from booting, which is more urgent than any single machine.
+pub(super) fn of_certificates(
+    not_ready: &[String],
+    certificates: &[Certificate],
+    pointers: &[PointerStatus],
+    now: OffsetDateTime,
+) -> Option<Advice> {
+    if let Some(first) = not_ready.first() {
+        return Some(Advice::new(
+            format!("Fix what keeps this server from being ready: {first}"),
+            "",
+            "",
+        ));
+    }
+    let is_valid = |it: &&Certificate| !(it.not_before..=it.not_after).contains(&now);
+    if let Some(certificate) = certificates.iter().find(is_valid) {
+        let text = format!(
+            "Run machine-config-server certs check: the certificate {} is not valid now.",
+            certificate.subject
+        );
+        return Some(Advice::new(text, "#certificates", "Certificates"));
+    }
+    let locked_out = pointers.iter().filter(|pointer| pointer.problem.is_some()).count();
+    (locked_out > 0).then(|| {
+        let text = if locked_out == 1 {
+            "Fix the pointer config that boots no machine.".to_owned()
+        } else {
+            format!("Fix the {locked_out} pointer configs that boot no machine.")
+        };
+        Advice::new(text, "#trust", "Trust")
+    })
+}
+
+/// Advice if no machine needs anything.
+pub(super) fn calm(degraded: &[String]) -> Advice {
+    match degraded {
+        [] => Advice::new("There is nothing to do.", "", ""),
+        [_] => Advice::new("Read the line below: it does not keep machines from booting.", "", ""),
+        _ => Advice::new("Read the lines below: they do not keep machines from booting.", "", ""),
+    }
+}

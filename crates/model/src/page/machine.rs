@@ -1,0 +1,209 @@
+//! A machine's page: each request with what it got, why the machine is stuck, and the command that looks further.
+
+use askama::Template;
+use time::OffsetDateTime;
+
+use super::frame::{Frame, pool_path};
+use super::when::when;
+use crate::ledger::{Failed, Outcome, Severity, Visit, VisitKind};
+use crate::overview::{MachineLine, Server};
+use ignition::SpecVersion;
+
+/// Contents of the page of one machine.
+#[derive(Debug)]
+pub struct MachineView<'a> {
+    /// Time of this state.
+    pub at: OffsetDateTime,
+    /// Server that reports the state.
+    pub server: &'a Server,
+    /// Entry of the machine.
+    pub line: &'a MachineLine,
+    /// Its requests and handshakes at this server, the latest first.
+    pub visits: &'a [Visit],
+    /// True if the requested pool exists.
+    pub is_pool_known: bool,
+    /// True if other servers have a part of the boot ledger.
+    pub has_peers: bool,
+    /// The port with TLS that machines use.
+    pub port: u16,
+}
+
+/// The page of one machine.
+///
+/// # Errors
+/// It cannot be formatted.
+pub fn machine_page(view: &MachineView<'_>) -> Result<String, askama::Error> {
+    let address = view.line.machine.address.to_string();
+    let path = format!("/machines/{address}");
+    let title = format!("Machine {address}");
+    let frame = Frame { title: &title, path: &path, at: view.at, server: view.server };
+    MachinePage { frame, view, step: next_step(view.line, view.port) }.render()
+}
+
+#[derive(Template)]
+#[template(path = "machine.html", config = "src/page/askama.toml")]
+struct MachinePage<'a> {
+    frame: Frame<'a>,
+    view: &'a MachineView<'a>,
+    step: NextStep,
+}
+
+/// Next step of an administrator, with its command.
+struct NextStep {
+    sentence: &'static str,
+    command: String,
+}
+
+impl MachinePage<'_> {
+    fn headline(&self) -> String {
+        let standing = &self.view.line.standing;
+        format!("{}: {}", standing.rank.label(), standing.words)
+    }
+
+    fn user_agent(&self) -> &str {
+        self.view.line.machine.requests.as_ref().map_or("", |requests| &requests.user_agent)
+    }
+
+    fn sha256(&self) -> &str {
+        match self.view.line.machine.requests.as_ref().map(|requests| &requests.outcome) {
+            Some(Outcome::Served { sha256, .. }) => sha256,
+            Some(Outcome::Refused { .. }) | None => "",
+        }
+    }
+}
+
+/// Describes a request or handshake.
+fn asked(visit: &Visit) -> String {
+    match &visit.kind {
+        VisitKind::Request { pool, spec: Some(spec), .. } => {
+            format!("config of pool {pool} in spec {spec}")
+        }
+        VisitKind::Request { pool, spec: None, .. } => format!("config of pool {pool}"),
+        VisitKind::Handshake(_) => "TLS handshake".to_owned(),
+    }
+}
+
+/// Describes the answer.
+fn got(visit: &Visit) -> String {
+    match &visit.kind {
+        VisitKind::Request { outcome: Outcome::Served { config, .. }, .. } => config.clone(),
+        VisitKind::Request { outcome: Outcome::Refused { status, reason }, .. } => {
+            format!("{status}: {reason}")
+        }
+        VisitKind::Handshake(failed) => failed.words().to_owned(),
+    }
+}
+
+fn is_good(visit: &Visit) -> bool {
+    matches!(&visit.kind, VisitKind::Request { outcome: Outcome::Served { .. }, .. })
+}
+
+fn client(visit: &Visit) -> &str {
+    match &visit.kind {
+        VisitKind::Request { user_agent, .. } => user_agent,
+        VisitKind::Handshake(_) => "",
+    }
+}
+
+/// Chooses the command that examines this machine. Administrators replace FILE.ign and HOST.
+fn next_step(line: &MachineLine, port: u16) -> NextStep {
+    const BY_POINTER: &str = "machine-config-server inspect --pointer FILE.ign";
+    let machine = &line.machine;
+    let last_failure = machine.handshakes.as_ref().filter(|handshakes| {
+        machine.requests.as_ref().is_none_or(|requests| requests.last < handshakes.last)
+    });
+    if let Some(handshakes) = last_failure {
+        return match handshakes.failed {
+            Failed::Untrusted => NextStep {
+                sentence: "Compare what the machine's pointer config trusts with what this server shows:",
+                command: format!(
+                    "machine-config-server certs check --pointer FILE.ign --connect HOST:{port}"
+                ),
+            },
+            Failed::Tls | Failed::Timeout | Failed::Connection => NextStep {
+                sentence: "Connect as the machine does, with its pointer config:",
+                command: BY_POINTER.to_owned(),
+            },
+        };
+    }
+    let Some(requests) = &machine.requests else {
+        return NextStep {
+            sentence: "Connect as a machine does, with its pointer config:",
+            command: BY_POINTER.to_owned(),
+        };
+    };
+    if let Outcome::Refused { status: 401, .. } = requests.outcome {
+        return NextStep {
+            sentence: "Fetch the config as the machine does, with the token in its pointer config:",
+            command: BY_POINTER.to_owned(),
+        };
+    }
+    let spec = requests.spec.unwrap_or(SpecVersion::NEWEST);
+    let command = format!(
+        "machine-config-server inspect https://HOST:{port} {} --as {}",
+        shell_word(&requests.pool),
+        spec.as_str().rsplit_once('.').map_or("", |(minor, _)| minor),
+    );
+    let sentence = match (&requests.outcome, line.standing.rank) {
+        (Outcome::Refused { .. }, _) => {
+            "Ask for the config as the machine does, and see why there is none:"
+        }
+        (Outcome::Served { .. }, Severity::Stuck) => {
+            "Look at the machine's console: it has its config. See what it becomes by it:"
+        }
+        (Outcome::Served { .. }, _) => "See what the machine becomes by its config:",
+    };
+    NextStep { sentence, command }
+}
+
+/// Returns a name that is safe in a shell, or else a placeholder: the name comes from a client, and the command is pasted.
+fn shell_word(pool: &str) -> &str {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    let is_word = !pool.is_empty() && !pool.starts_with('-') && pool.chars().all(is_plain);
+    if is_word { pool } else { "POOL" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::{Ledger, Request};
+
+    const NOON: OffsetDateTime = time::macros::datetime!(2026-11-21 12:00 UTC);
+
+    fn step(note: impl FnOnce(&Ledger)) -> String {
+        let ledger = Ledger::default();
+        note(&ledger);
+        let machine = ledger.machines().remove(0);
+        let standing = machine.standing(None, NOON);
+        next_step(&MachineLine { machine, standing }, 22623).command
+    }
+
+    #[test]
+    fn the_next_command_follows_from_what_the_machine_got_last() {
+        let address = [10, 0, 0, 1].into();
+        let failed = |failed| move |ledger: &Ledger| ledger.handshake_failed(address, failed, NOON);
+        let check = "machine-config-server certs check --pointer FILE.ign --connect HOST:22623";
+        assert_eq!(step(failed(Failed::Untrusted)), check);
+        let pointer = "machine-config-server inspect --pointer FILE.ign";
+        assert_eq!(step(failed(Failed::Tls)), pointer);
+        let asked =
+            |pool: &'static str,
+             answer: Result<(&'static str, &'static str), (u16, &'static str)>| {
+                step(|ledger| {
+                    let spec = Some(SpecVersion::V3_4);
+                    let user_agent = "Ignition/2";
+                    let request =
+                        Request { address, pool, user_agent, spec, answer, would_be_refused: None };
+                    ledger.asked(&request, NOON);
+                })
+            };
+        let inspect =
+            |pool| format!("machine-config-server inspect https://HOST:22623 {pool} --as 3.4");
+        assert_eq!(asked("worker", Ok(("a", "00"))), inspect("worker"));
+        assert_eq!(asked("worker", Err((503, "no"))), inspect("worker"));
+        assert_eq!(asked("worker", Err((401, "no"))), pointer);
+        for pool in ["$(reboot)", "a;b", "--help", "", "a b", "ä"] {
+            assert_eq!(asked(pool, Err((503, "no"))), inspect("POOL"), "{pool}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A pool's page: what machines become by its config, without what is secret, and what changed.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::write_pool;
+use crate::support::server::Server;
+use crate::support::wait_for;
+
+fn write_config(folder: &Path, name: &str, motd: &str) {
+    let file = |path: &str, text: &str| json!({"path": path, "mode": 420, "contents": {"source": format!("data:,{text}")}});
+    let key = "-----BEGIN%20PRIVATE%20KEY-----%0Ac2VjcmV0IG9mIHRoZSBwb29s%0A-----END%20PRIVATE%20KEY-----%0A";
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": {
+            "ignition": {"version": "3.4.0"},
+            "passwd": {"users": [{"name": "core", "passwordHash": "$6$salt$hashofthepassword"}]},
+            "storage": {"files": [
+                file("/etc/motd", motd),
+                file("/etc/<b>bold</b>", "x"),
+                file("/etc/secret.key", key),
+            ]},
+            "systemd": {"units": [{"name": "a.service", "enabled": true, "contents": "[Unit]\n"}]},
+        }},
+    });
+    fs::write(folder.join("config.json"), config.to_string()).expect("a writable folder");
+}
+
+fn page(server: &Server) -> String {
+    let answer = server.metrics().get("/pools/worker");
+    assert_eq!(answer.status, 200);
+    String::from_utf8(answer.body).expect("text")
+}
+
+#[test]
+fn a_pools_page_shows_what_its_machines_become_and_what_changed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_config(folder.path(), "rendered", "hello%0A");
+    write_pool(folder.path());
+    let server = Server::serve(folder.path(), &[]);
+    let first = page(&server);
+    for text in [
+        "<td>/etc/motd</td>",
+        "<td>/etc/&#60;b&#62;bold&#60;/b&#62;</td>",
+        "<td>a.service</td>",
+        "SECRET: private key",
+        "set, not shown",
+        "Secrets, which are never shown: ",
+        "This server has served no other config of this pool",
+    ] {
+        assert!(first.contains(text), "{text} in {first}");
+    }
+    write_config(folder.path(), "rendered", "good%20bye%0A");
+    let second = wait_for("the difference", || {
+        Some(page(&server))
+            .filter(|page| page.contains("What machines have that start by this config"))
+    });
+    for text in [
+        "<span class=\"changed\">changed</span> file /etc/motd",
+        "<span class=\"minus\">-hello</span>",
+        "<span class=\"plus\">+good bye</span>",
+    ] {
+        assert!(second.contains(text), "{text} in {second}");
+    }
+    for page in [&first, &second] {
+        for secret in ["c2VjcmV0IG9m", "hashofthepassword", "<b>bold"] {
+            assert!(!page.contains(secret), "{secret} in {page}");
+        }
+    }
+    assert_eq!(server.metrics().get("/pools/gpu").status, 404);
+    assert_eq!(server.metrics().get("/pools/%3Cb%3E").status, 404);
+}
