@@ -52,7 +52,10 @@ fn a_config_is_the_one_that_a_server_serves() {
 #[test]
 fn what_cannot_be_rendered_is_reported_and_nothing_is_printed() {
     let reported = error(&render(&["nobody", &fixtures()]));
-    assert!(reported.contains("there is no pool nobody, only edge, master, worker"), "{reported}");
+    assert!(
+        reported.contains("there is no pool nobody, only edge, master, rack, worker"),
+        "{reported}"
+    );
     let reported = error(&render(&["worker", "/no/such/folder"]));
     assert!(reported.contains("/no/such/folder"), "{reported}");
     let reported = error(&render(&["worker"]));
